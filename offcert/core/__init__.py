@@ -1,0 +1,1 @@
+"""The problem and its answers: numpy only, no solver, no torch."""

@@ -1,0 +1,96 @@
+"""`Plan`: what is offloaded and in which order, without times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from offcert.core.errors import PlanError
+from offcert.core.trace import Trace
+
+
+class Kind(StrEnum):
+    """Direction of a transfer."""
+
+    OFFLOAD = "offload"
+    PREFETCH = "prefetch"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One transfer of a plan.
+
+    Attributes
+    ----------
+    kind : Kind
+        ``OFFLOAD``: device to host; ``PREFETCH``: back.
+    gap : int
+        The gap (index into ``trace.gaps``) that the transfer serves. An offload names the first
+        evicted gap of its tensor.
+    before : int
+        A prefetch takes its memory before operation `before` starts and after operation
+        ``before - 1`` has started. An offload's tensor has left the device when operation `before`
+        starts; the simulator does not need that, the runtime does.
+    """
+
+    kind: Kind
+    gap: int
+    before: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Transfers in the order in which they use the link.
+
+    A tensor is offloaded at most once, before all its prefetches. A gap is *evicted* if a prefetch
+    names it. When a tensor with several gaps is evicted again, its host copy is still valid, so
+    the plan names a further prefetch and no further offload.
+
+    Parameters
+    ----------
+    moves : iterable of Move
+        On a duplex link the order matters within each direction only.
+    """
+
+    moves: tuple[Move, ...] = ()
+
+    def __init__(self, moves: Iterable[Move] = ()) -> None:
+        object.__setattr__(self, "moves", tuple(moves))
+
+    @property
+    def evicted(self) -> tuple[int, ...]:
+        """The evicted gaps, in the order of their prefetches."""
+        return tuple(move.gap for move in self.moves if move.kind is Kind.PREFETCH)
+
+    def require_consistent(self, trace: Trace) -> None:
+        """Raise if the plan does not make sense on `trace`, whatever the platform.
+
+        Raises
+        ------
+        PlanError
+            If a gap or operation does not exist, a transfer is given twice, a prefetch has no
+            offload before it, or an offload does not name its tensor's first evicted gap.
+        """
+        seen: set[tuple[Kind, int]] = set()
+        offloaded: dict[int, int] = {}
+        for position, move in enumerate(self.moves):
+            if not 0 <= move.gap < len(trace.gaps):
+                raise PlanError(f"move {position} names gap {move.gap}, which does not exist")
+            if not 0 <= move.before < len(trace):
+                raise PlanError(f"move {position} names operation {move.before} of {len(trace)}")
+            if (move.kind, move.gap) in seen:
+                raise PlanError(f"move {position} repeats the {move.kind} of gap {move.gap}")
+            seen.add((move.kind, move.gap))
+            tensor = trace.gaps[move.gap].tensor
+            if move.kind is Kind.OFFLOAD:
+                if tensor in offloaded:
+                    raise PlanError(f"move {position} offloads tensor {tensor} a second time")
+                offloaded[tensor] = move.gap
+            elif tensor not in offloaded:
+                raise PlanError(f"move {position} prefetches tensor {tensor} before its offload")
+            elif move.gap < offloaded[tensor]:
+                raise PlanError(
+                    f"move {position} evicts gap {move.gap} before the gap of its offload, "
+                    f"{offloaded[tensor]}"
+                )

@@ -1,0 +1,99 @@
+"""`Problem`: a trace on a platform, and its file format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from offcert.core.chain import Chain
+from offcert.core.errors import InputError
+from offcert.core.platform import Platform
+from offcert.core.trace import Trace
+
+
+class Transfers(StrEnum):
+    """What a transfer may do (problems 1 and 2 of the offloading paper, and its §4)."""
+
+    ATOMIC = "atomic"
+    INTERRUPTIBLE = "interruptible"
+    FRACTIONAL = "fractional"
+
+
+@dataclass(frozen=True)
+class Units:
+    """What a tick and a size unit stand for: ``"ns"`` or ``"tick"``, ``"B"`` or ``"unit"``."""
+
+    time: str = "tick"
+    size: str = "unit"
+
+    def __post_init__(self) -> None:
+        if self.time not in ("ns", "tick"):
+            raise InputError(f'units.time must be "ns" or "tick", not {self.time!r}')
+        if self.size not in ("B", "unit"):
+            raise InputError(f'units.size must be "B" or "unit", not {self.size!r}')
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Find the shortest schedule of `network` on `platform`.
+
+    Parameters
+    ----------
+    name : str
+        For people.
+    network : Trace or Chain
+        What is executed; the papers' dynamic programs take chains, everything else takes `trace`.
+    platform : Platform
+        Memory and link.
+    transfers : Transfers or str
+        Whether transfers are atomic (Problem 1), interruptible (Problem 2) or fractional (§4).
+    units : Units
+        What ticks and sizes stand for.
+    source : mapping, optional
+        Where the trace comes from; what ``offcert train`` needs to rebuild the network.
+    """
+
+    name: str
+    network: Trace | Chain
+    platform: Platform
+    transfers: Transfers = Transfers.ATOMIC
+    units: Units = Units()
+    source: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.transfers not in tuple(Transfers):
+            raise InputError(
+                'transfers must be "atomic", "interruptible" or "fractional", '
+                f"not {self.transfers!r}"
+            )
+        object.__setattr__(self, "transfers", Transfers(self.transfers))
+
+    @cached_property
+    def trace(self) -> Trace:
+        """The network as a trace."""
+        return self.network.trace() if isinstance(self.network, Chain) else self.network
+
+    @property
+    def chain(self) -> Chain | None:
+        """The chain, if the problem was given as one."""
+        return self.network if isinstance(self.network, Chain) else None
+
+    def with_memory(self, memory: int) -> Problem:
+        """Return the same problem with another memory limit in bytes."""
+        return replace(self, platform=replace(self.platform, memory=memory))
+
+    def with_bandwidth(self, bandwidth: Fraction) -> Problem:
+        """Return the same problem with another bandwidth in bytes per tick."""
+        return replace(self, platform=replace(self.platform, bandwidth=bandwidth))
+
+    def memory_at(self, fraction: Fraction) -> int:
+        """Return the limit `fraction` of the way from the least feasible memory to the peak.
+
+        Rounded down to whole bytes, which at 0 and 1 is exact.
+        """
+        least, peak = self.trace.least_memory, self.trace.peak_memory
+        return least + (peak - least) * fraction.numerator // fraction.denominator

@@ -1,0 +1,250 @@
+"""`Trace`: what the device executes, in order, and the tensors it holds meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import SupportsIndex
+
+from offcert.core.errors import InputError
+
+# Totals stay far inside 64-bit integers, so that compiled code may add and multiply small factors.
+LARGEST_TOTAL = 2**61
+
+
+def require_integer(value: object, field: str, minimum: int | None = None) -> int:
+    """Return `value` if it is an integer of at least `minimum`.
+
+    Parameters
+    ----------
+    value : object
+        What was read or given.
+    field : str
+        The name used in the error message, for example ``"forward[3]"``.
+    minimum : int, optional
+        The least value allowed.
+
+    Raises
+    ------
+    InputError
+        If `value` is no integer (booleans and floats are none) or is too small.
+    """
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise InputError(f"{field} must be an integer, not {value!r}")
+    number = value.__index__()
+    if minimum is not None and number < minimum:
+        raise InputError(f"{field} must be at least {minimum}, not {number}")
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One step of the device.
+
+    Attributes
+    ----------
+    name : str
+        For people.
+    duration : int
+        Ticks, at least 0.
+    workspace : int
+        Bytes that are taken only while the operation runs.
+    """
+
+    name: str
+    duration: int
+    workspace: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """Something that occupies device memory over several operations.
+
+    Attributes
+    ----------
+    name : str
+        For people.
+    size : int
+        Bytes.
+    uses : tuple of int
+        Indices of the operations that need it on the device, strictly increasing, the writer first;
+        -1 in first place means that it is resident at the start. It takes memory from the start of
+        the first use to the end of the last one.
+    evictable : bool
+        Whether it may leave the device between two uses.
+    """
+
+    name: str
+    size: int
+    uses: tuple[int, ...]
+    evictable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A stretch between two consecutive uses of an evictable tensor with an operation in between.
+
+    Attributes
+    ----------
+    tensor : int
+        Index of the tensor.
+    before : int
+        The use that opens the gap (-1: the start). The tensor's memory can be released once this
+        operation has ended and a copy of the tensor is on the host.
+    after : int
+        The use that closes the gap. The tensor must be back before this operation starts.
+    """
+
+    tensor: int
+    before: int
+    after: int
+
+    def spans(self, operation: int) -> bool:
+        """Whether the tensor may be absent while `operation` runs."""
+        return self.before < operation < self.after
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Operations in the order in which the device runs them, and the tensors they use.
+
+    Parameters
+    ----------
+    operations : iterable of Operation
+        At least one; they run one at a time, in this order.
+    tensors : iterable of Tensor
+        In any order; the index of a tensor is its name everywhere else.
+
+    Raises
+    ------
+    InputError
+        If a number is no integer or negative, a use is out of range or out of order, or the totals
+        leave 61 bits.
+    """
+
+    operations: tuple[Operation, ...]
+    tensors: tuple[Tensor, ...]
+
+    def __init__(self, operations: Iterable[Operation], tensors: Iterable[Tensor]) -> None:
+        object.__setattr__(self, "operations", tuple(operations))
+        object.__setattr__(self, "tensors", tuple(tensors))
+        self._validate()
+
+    def _validate(self) -> None:
+        if not self.operations:
+            raise InputError("trace.operations must not be empty")
+        for index, operation in enumerate(self.operations):
+            place = f"trace.operations[{index}]"
+            require_integer(operation.duration, f"{place}.duration", 0)
+            require_integer(operation.workspace, f"{place}.workspace", 0)
+        for index, tensor in enumerate(self.tensors):
+            self._validate_tensor(tensor, f"trace.tensors[{index}]")
+        self._validate_totals()
+
+    def _validate_tensor(self, tensor: Tensor, place: str) -> None:
+        require_integer(tensor.size, f"{place}.size", 0)
+        if not tensor.uses:
+            raise InputError(f"{place}.uses must name at least one operation")
+        previous = -2
+        for position, use in enumerate(tensor.uses):
+            require_integer(use, f"{place}.uses[{position}]", -1)
+            if use >= len(self.operations):
+                raise InputError(
+                    f"{place}.uses[{position}] must be below the number of operations, "
+                    f"{len(self.operations)}, not {use}"
+                )
+            if use <= previous:
+                raise InputError(
+                    f"{place}.uses must increase strictly, but {use} follows {previous}"
+                )
+            previous = use
+        if previous == -1:
+            raise InputError(f"{place}.uses must name at least one operation, not only -1")
+
+    def _validate_totals(self) -> None:
+        time = sum(operation.duration for operation in self.operations)
+        if time >= LARGEST_TOTAL:
+            raise InputError(f"the durations must sum to less than 2**61 ticks, not {time}")
+        memory = sum(tensor.size for tensor in self.tensors)
+        memory += max(operation.workspace for operation in self.operations)
+        if memory >= LARGEST_TOTAL:
+            raise InputError(f"the sizes must sum to less than 2**61 bytes, not {memory}")
+
+    def __len__(self) -> int:
+        """Return the number of operations."""
+        return len(self.operations)
+
+    @cached_property
+    def durations(self) -> tuple[int, ...]:
+        """Ticks per operation."""
+        return tuple(operation.duration for operation in self.operations)
+
+    @cached_property
+    def compute_time(self) -> int:
+        """Ticks of all operations together."""
+        return sum(self.durations)
+
+    @cached_property
+    def gaps(self) -> tuple[Gap, ...]:
+        """Every gap, ordered by tensor and then by time; the index of a gap is its name elsewhere.
+
+        Empty tensors have none: moving them changes nothing.
+        """
+        return tuple(
+            Gap(index, before, after)
+            for index, tensor in enumerate(self.tensors)
+            if tensor.evictable and tensor.size > 0
+            for before, after in zip(tensor.uses, tensor.uses[1:], strict=False)
+            if after - before > 1
+        )
+
+    def gap_size(self, gap: int) -> int:
+        """Bytes of the tensor of gap number `gap`."""
+        return self.tensors[self.gaps[gap].tensor].size
+
+    @cached_property
+    def gaps_over(self) -> tuple[tuple[int, ...], ...]:
+        """For each operation, the numbers of the gaps whose tensor may be absent while it runs."""
+        spanning: list[list[int]] = [[] for _ in self.operations]
+        for index, gap in enumerate(self.gaps):
+            for operation in range(gap.before + 1, gap.after):
+                spanning[operation].append(index)
+        return tuple(map(tuple, spanning))
+
+    @cached_property
+    def demand(self) -> tuple[int, ...]:
+        """For each operation, bytes on the device while it runs if nothing is ever evicted."""
+        change = [0] * (len(self.operations) + 1)
+        for tensor in self.tensors:
+            change[max(tensor.uses[0], 0)] += tensor.size
+            change[tensor.uses[-1] + 1] -= tensor.size
+        demand = []
+        live = 0
+        for operation, delta in zip(self.operations, change, strict=False):
+            live += delta
+            demand.append(live + operation.workspace)
+        return tuple(demand)
+
+    @cached_property
+    def resident_at_start(self) -> int:
+        """Bytes on the device before the first operation."""
+        return sum(tensor.size for tensor in self.tensors if tensor.uses[0] == -1)
+
+    @cached_property
+    def peak_memory(self) -> int:
+        """Bytes needed to run without evicting anything (``M_peak`` of the offloading paper)."""
+        return max(max(self.demand), self.resident_at_start)
+
+    @cached_property
+    def least_memory(self) -> int:
+        """Bytes below which no schedule exists, whatever leaves the device.
+
+        At this limit one does: with unlimited time, everything that an operation does not use can
+        leave before it starts.
+        """
+        needs = [
+            demand - sum(self.gap_size(gap) for gap in spanning)
+            for demand, spanning in zip(self.demand, self.gaps_over, strict=True)
+        ]
+        return max(max(needs), self.resident_at_start)
