@@ -18,3 +18,7 @@ class PlanError(OffcertError):
 
 class MethodError(OffcertError):
     """A method that does not apply to a problem, or found no plan; the message says why."""
+
+
+class NoPlanError(MethodError):
+    """A heuristic that applies, but found no plan where one may well exist."""

@@ -69,11 +69,16 @@ class Plan:
         Raises
         ------
         PlanError
-            If a gap or operation does not exist, a transfer is given twice, a prefetch has no
-            offload before it, or an offload does not name its tensor's first evicted gap.
+            If a gap or operation does not exist, a transfer is given twice or lacks its
+            counterpart, or an offload does not name its tensor's first evicted gap.
         """
+        planned = {(move.kind, move.gap) for move in self.moves}
         seen: set[tuple[Kind, int]] = set()
-        offloaded: dict[int, int] = {}
+        offloaded = {
+            trace.gaps[move.gap].tensor: move.gap
+            for move in self.moves
+            if move.kind is Kind.OFFLOAD and 0 <= move.gap < len(trace.gaps)
+        }
         for position, move in enumerate(self.moves):
             if not 0 <= move.gap < len(trace.gaps):
                 raise PlanError(f"move {position} names gap {move.gap}, which does not exist")
@@ -84,11 +89,12 @@ class Plan:
             seen.add((move.kind, move.gap))
             tensor = trace.gaps[move.gap].tensor
             if move.kind is Kind.OFFLOAD:
-                if tensor in offloaded:
+                if move.gap != offloaded[tensor]:
                     raise PlanError(f"move {position} offloads tensor {tensor} a second time")
-                offloaded[tensor] = move.gap
+                if (Kind.PREFETCH, move.gap) not in planned:
+                    raise PlanError(f"move {position} offloads tensor {tensor} for good")
             elif tensor not in offloaded:
-                raise PlanError(f"move {position} prefetches tensor {tensor} before its offload")
+                raise PlanError(f"move {position} prefetches tensor {tensor} without an offload")
             elif move.gap < offloaded[tensor]:
                 raise PlanError(
                     f"move {position} evicts gap {move.gap} before the gap of its offload, "

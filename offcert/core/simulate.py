@@ -47,6 +47,10 @@ class Simulator:
     ----------
     gap_tensor, gap_size, gap_time : int64 arrays, one entry a gap
         Index of the gap's tensor, its bytes, and the ticks of one transfer.
+    tables : tuple of int64 arrays
+        What `run_claims` needs to know of the problem.
+    scratch : tuple of int64 arrays
+        What `run_claims` writes to: the operations' starts first; the rest is its own.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -61,7 +65,7 @@ class Simulator:
             problem.platform.transfer_time(trace.gap_size(index)) for index in range(len(gaps))
         )
         self._fits_at_start = trace.resident_at_start <= memory
-        self._tables = (
+        self.tables = (
             _array(trace.durations),
             _array(trace.demand) - memory,
             _array(_live_before(trace)) - memory,
@@ -73,10 +77,12 @@ class Simulator:
             *_by_operation([gap.before for gap in gaps], len(trace)),
             *_by_operation([gap.after for gap in gaps], len(trace)),
         )
-        self._starts: IntArray = np.zeros(len(trace), dtype=np.int64)
-        self._trouble: IntArray = np.zeros(2, dtype=np.int64)
-        self._state: IntArray = np.zeros((5, len(gaps) + 1), dtype=np.int64)
-        self._copied: IntArray = np.zeros(len(trace.tensors), dtype=np.int64)
+        self.scratch: tuple[IntArray, ...] = (
+            np.zeros(len(trace), dtype=np.int64),
+            np.zeros((5, len(gaps) + 1), dtype=np.int64),
+            np.zeros(len(trace.tensors), dtype=np.int64),
+            np.zeros(2, dtype=np.int64),
+        )
 
     def evaluate(self, prefetch: BoolArray, gap: IntArray, before: IntArray) -> int:
         """Return the makespan of a plan given as arrays, or a negative number if it gets stuck.
@@ -96,17 +102,14 @@ class Simulator:
         if not self._fits_at_start:
             return _NO_ROOM_AT_START
         return int(
-            _simulate(
-                self._tables,
+            run_claims(
+                self.tables,
                 self.problem.platform.duplex,
                 prefetch,
                 gap,
                 before,
-                self._starts,
                 move_start,
-                self._state,
-                self._copied,
-                self._trouble,
+                *self.scratch,
             )
         )
 
@@ -124,7 +127,7 @@ class Simulator:
         code = self._run(prefetch, gap, before, move_start)
         if code < 0:
             raise PlanError(self._explain(code))
-        starts = [int(start) for start in self._starts]
+        starts = [int(start) for start in self.scratch[0]]
         ends = [
             start + duration for start, duration in zip(starts, self.trace.durations, strict=True)
         ]
@@ -137,7 +140,7 @@ class Simulator:
     def _explain(self, code: int) -> str:
         if code == _NO_ROOM_AT_START:
             return "what is resident at the start does not fit into the memory"
-        index, lacking = int(self._trouble[0]), int(self._trouble[1])
+        index, lacking = map(int, self.scratch[3])
         operation = f"operation {index} ({self.trace.operations[index].name})"
         if code == _OUT_OF_TURN:
             return f"a prefetch due before {operation} has to wait for something that comes later"
@@ -191,14 +194,14 @@ def _live_before(trace: Trace) -> list[int]:
 
 
 @numba.njit(cache=True)
-def _simulate(
+def run_claims(
     tables: tuple[IntArray, ...],
     duplex: bool,
     prefetch: BoolArray,
     move_gap: IntArray,
     move_before: IntArray,
-    starts: IntArray,
     move_start: IntArray,
+    starts: IntArray,
     state: IntArray,
     copied: IntArray,
     trouble: IntArray,

@@ -1,0 +1,67 @@
+# Everything a fresh machine needs: `make demo` runs the main job, `make test` the tests.
+# Each target says what it does and does nothing twice.
+
+PYTHON ?= python3.11
+BIN := .venv/bin
+STAMP := .venv/.installed
+MODEL := resnet50
+INPUT := 32x3x224x224
+SMALL_INPUT := 4x3x64x64
+
+.PHONY: setup demo test check clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@echo "== setting up .venv (once; torch takes most of the time)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		-c constraints.txt -e '.[torch,dev]'
+	@touch $(STAMP)
+
+demo: out/training.json out/report.md
+	@echo "== done; see out/"
+	@cat out/report.md
+
+out/problem.json: $(STAMP)
+	@mkdir -p out
+	@echo "== profiling $(MODEL) at $(INPUT) on fake tensors, V100-PCIe roofline"
+	@$(BIN)/offcert profile $(MODEL) --input $(INPUT) --hardware v100-pcie -o $@
+
+out/certificate.json: out/problem.json
+	@echo "== looking for an offloading plan at 25 % memory, and for a proof that it is optimal"
+	@$(BIN)/offcert certify $< --memory 25% --time-limit 60 --seed 0 -o $@
+
+out/verification.json: out/certificate.json
+	@echo "== verifying the certificate with independent code"
+	@$(BIN)/offcert verify $<
+	@$(BIN)/offcert verify $< --json > $@.part && mv $@.part $@
+
+out/plan.png: out/certificate.json
+	@echo "== drawing the plan"
+	@$(BIN)/offcert plot $< -o $@
+
+# The same network at a size that a CPU trains in seconds.
+out/small-certificate.json: $(STAMP)
+	@mkdir -p out
+	@echo "== the same network at $(SMALL_INPUT), small enough to train here"
+	@$(BIN)/offcert profile $(MODEL) --input $(SMALL_INPUT) --hardware v100-pcie -o out/small-problem.json
+	@$(BIN)/offcert certify out/small-problem.json --memory 25% --time-limit 60 -o $@
+
+out/training.json: out/small-certificate.json
+	@echo "== training by that plan beside plain training"
+	@$(BIN)/offcert train $< --steps 2 --json > $@.part && mv $@.part $@
+
+out/report.md: out/certificate.json out/verification.json out/plan.png out/training.json
+	@$(BIN)/python -m offcert.report.summary out > $@.part && mv $@.part $@
+
+check: $(STAMP)
+	@echo "== ruff and mypy"
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+test: check
+	@echo "== tests"
+	@$(BIN)/python -m pytest -n 2
+
+clean:
+	rm -rf .venv out

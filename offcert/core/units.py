@@ -1,0 +1,104 @@
+"""Sizes, rates, percentages and times as people write them."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from offcert.core.errors import InputError
+from offcert.core.problem import Problem, Units
+
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_PREFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_PREFIXES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_SIZE = re.compile(rf"{_NUMBER}\s*(?:([kKMGT]i?)?B)?")
+_PERCENT = re.compile(rf"{_NUMBER}\s*%")
+_RATE = re.compile(rf"{_NUMBER}\s*([kKMGT]i?)?B/s")
+_RATIO = re.compile(r"(\d+)(?:/(\d+))?")
+
+
+def _factor(prefix: str | None) -> int:
+    if prefix == "K":
+        prefix = "k"
+    return _PREFIXES[prefix or ""]
+
+
+def parse_size(text: str, field: str = "size") -> int:
+    """Return bytes for text like ``"6GiB"``, ``"12.5 MB"`` or ``"4096"``.
+
+    Raises
+    ------
+    InputError
+        If the text is no size, or no whole number of bytes.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f'{field} must be a size such as "6GiB" or "4096", not "{text}"')
+    size = Fraction(match[1]) * _factor(match[2])
+    if size.denominator != 1:
+        raise InputError(f'{field} must be a whole number of bytes, which "{text}" is not')
+    return int(size)
+
+
+def parse_memory(text: str, problem: Problem) -> int:
+    """Return the memory limit in bytes for a size or a percentage.
+
+    ``"40%"`` means 40 % of the way from the least memory at which any schedule exists to the peak
+    without offloading.
+
+    Raises
+    ------
+    InputError
+        If the text is neither.
+    """
+    match = _PERCENT.fullmatch(text.strip())
+    if match is not None:
+        return problem.memory_at(Fraction(match[1]) / 100)
+    if _SIZE.fullmatch(text.strip()) is None:
+        raise InputError(f'memory must look like "40%", "6GiB" or "4096", not "{text}"')
+    return parse_size(text, "memory")
+
+
+def parse_bandwidth(text: str, units: Units) -> Fraction:
+    """Return a bandwidth in size units per tick, for text like ``"12.2GB/s"`` or ``"3/2"``.
+
+    Raises
+    ------
+    InputError
+        If the text is no rate, is zero, or is in bytes per second where ticks have no length.
+    """
+    plain = _RATIO.fullmatch(text.strip())
+    if plain is not None and int(plain[2] or 1) > 0:
+        rate = Fraction(int(plain[1]), int(plain[2] or 1))
+    else:
+        match = _RATE.fullmatch(text.strip())
+        if match is None:
+            raise InputError(f'bandwidth must look like "12.2GB/s" or "3/2", not "{text}"')
+        if units.time != "ns" or units.size != "B":
+            raise InputError(
+                f'bandwidth "{text}" needs a problem in ns and B, not {units.time} and {units.size}'
+            )
+        rate = Fraction(match[1]) * _factor(match[2]) / 10**9
+    if rate <= 0:
+        raise InputError(f'bandwidth must be more than 0, not "{text}"')
+    return rate
+
+
+def format_size(size: int, units: Units) -> str:
+    """Return a size for people."""
+    if units.size != "B":
+        return f"{size}"
+    for prefix in ("Ti", "Gi", "Mi", "Ki"):
+        if size >= _PREFIXES[prefix]:
+            return f"{size / _PREFIXES[prefix]:.2f} {prefix}B"
+    return f"{size} B"
+
+
+def format_time(ticks: int, units: Units) -> str:
+    """Return a time for people."""
+    if units.time != "ns":
+        return f"{ticks}"
+    for name, factor in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
+        if ticks >= factor:
+            return f"{ticks / factor:.3f} {name}"
+    return f"{ticks} ns"

@@ -1,0 +1,1 @@
+"""Exact models and methods, and their relaxations; one file each."""

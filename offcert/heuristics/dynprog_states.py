@@ -1,0 +1,260 @@
+"""The state space of Algorithm 1 of the offloading paper (§5), compiled.
+
+Everything is in one unit: bytes (or slots), and for times the bytes that the link moves meanwhile,
+so that ``beta = 1``. A state before stage ``i`` is
+
+- ``kept``: ``M_F - Delta_F^+``, the bytes of ``x_i`` and of what is never offloaded before it;
+- ``front``: ``Delta_F``, the bytes still to be offloaded when ``F_{i-1}`` ends, or minus the time
+  since the last offload;
+- ``back``: ``Delta_B``, the bytes of ``x_{i-1} .. x_0`` prefetched before ``B_{i-1}`` starts, or
+  minus the time until the first prefetch;
+- ``idle``: the sum of the delays so far.
+
+``M_F = kept + Delta_F^+`` and ``M_B = |y_i| + kept + Delta_B^+`` (the paper's identities, which
+need the positive parts), so equations (1) to (8) involve nothing else.
+
+Two reductions keep the least idle time. ``Delta`` is clamped from below at minus the total size:
+(9) and (10) compare it with at most that many bytes. And of two states with equal ``kept``, the
+first can imitate the second by waiting until its deltas are as small, so it dominates if ``idle_1 +
+(front_1 - front_2)^+ + (back_1 - back_2)^+ <= idle_2``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from offcert.core.errors import MethodError
+
+Integers = NDArray[np.int64]
+
+# Rows of a table of states.
+KEPT, FRONT, BACK, IDLE, PARENT, MOVED = 0, 1, 2, 3, 4, 5
+# Larger numbers could overflow when a few of them are added.
+_LARGEST = 2**60
+
+
+@dataclass(frozen=True)
+class ScaledChain:
+    """A chain and a memory limit in a unit in which the link moves one per unit of time.
+
+    Attributes
+    ----------
+    memory : int
+    forward, backward : sequence of int, length L+1
+        ``u_F * beta`` and ``u_B * beta``.
+    activation, gradient : sequence of int, length L+2
+    forward_workspace, backward_workspace : sequence of int, length L+1
+    """
+
+    memory: int
+    forward: Sequence[int]
+    backward: Sequence[int]
+    activation: Sequence[int]
+    gradient: Sequence[int]
+    forward_workspace: Sequence[int]
+    backward_workspace: Sequence[int]
+
+    @property
+    def total_size(self) -> int:
+        """All activations together."""
+        return sum(self.activation)
+
+    def require_small(self) -> None:
+        """Raise MethodError unless sums of these numbers fit into 64 bits."""
+        largest = sum(self.forward) + sum(self.backward) + self.total_size + sum(self.gradient)
+        largest += self.memory + max(*self.forward_workspace, *self.backward_workspace, 0)
+        if largest >= _LARGEST:
+            raise MethodError("Algorithm 1's numbers do not fit into 60 bits on this problem")
+
+
+def least_idle(chain: ScaledChain, max_states: int) -> tuple[int, tuple[int, ...]] | None:
+    """Run Algorithm 1.
+
+    Parameters
+    ----------
+    chain : ScaledChain
+        In any unit.
+    max_states : int
+        The most states that any stage may have.
+
+    Returns
+    -------
+    idle : int
+        The least total idle time of an ordered no-wait schedule, as Algorithm 1 computes it.
+    offloaded : tuple of int
+        The activations that reach it.
+
+    Raises
+    ------
+    MethodError
+        If a stage has more than `max_states` states, or the numbers are too large.
+    """
+    chain.require_small()
+    tables = [np.array([[chain.activation[0]], [0], [0], [0], [-1], [0]], dtype=np.int64)]
+    floor = -chain.total_size
+    last = len(chain.forward) - 1
+    for stage in range(last + 1):
+        numbers = _stage_numbers(chain, stage)
+        candidates = expand(tables[-1], numbers, stage < last, floor)
+        order = np.lexsort(candidates[[MOVED, BACK, FRONT, IDLE, KEPT]])
+        tables.append(candidates[:, undominated(candidates, order)])
+        if tables[-1].shape[1] > max_states:
+            raise MethodError(
+                f"Algorithm 1 has more than {max_states} states at stage {stage}; use fewer slots"
+            )
+    if tables[-1].shape[1] == 0:
+        return None
+    total = tables[-1][IDLE] + _turn_idle(chain, tables[-1])
+    # The paper leaves ties open; the least moved is the safest once transfers are atomic.
+    state = best = int(np.lexsort((-tables[-1][KEPT], total))[0])
+    offloaded = []
+    for stage in range(last, -1, -1):
+        if tables[stage + 1][MOVED, state]:
+            offloaded.append(stage)
+        state = int(tables[stage + 1][PARENT, state])
+    return int(total[best]), tuple(reversed(offloaded))
+
+
+def _stage_numbers(chain: ScaledChain, stage: int) -> Integers:
+    """Return what `expand` needs of one stage."""
+    gradients = chain.gradient[stage] + chain.gradient[stage + 1]
+    room = chain.memory - chain.activation[stage + 1]
+    return np.array(
+        [
+            chain.activation[stage],
+            chain.activation[stage + 1],
+            chain.forward[stage],
+            chain.backward[stage],
+            room - chain.forward_workspace[stage],
+            room - chain.backward_workspace[stage] - gradients,
+        ],
+        dtype=np.int64,
+    )
+
+
+@njit(cache=True)
+def expand(states: Integers, numbers: Integers, movable: bool, floor: int) -> Integers:
+    """Return the successors of all states of a stage, by equations (1) to (8).
+
+    Parameters
+    ----------
+    states : int64 array, shape (6, states)
+    numbers : int64 array, shape (6,)
+        ``|x_i|``, ``|x_{i+1}|``, ``u_F``, ``u_B`` and the memory that ``F_i`` and ``B_i`` leave to
+        everything but their outputs, gradients and workspaces.
+    movable : bool
+        Whether ``x_i`` may be offloaded. The last one, ``x_L``, is in use until ``F_L`` ends and
+        again when ``B_L`` starts, so moving it only costs time.
+    floor : int
+        Least value of the deltas.
+
+    Returns
+    -------
+    int64 array, shape (6, successors)
+    """
+    size, output, forward, backward, front_room, back_room = numbers
+    successors = np.empty((6, 2 * states.shape[1]), dtype=np.int64)
+    count = 0
+    for state in range(states.shape[1]):
+        kept, front, back = states[KEPT, state], states[FRONT, state], states[BACK, state]
+        if kept > front_room or kept > back_room:
+            continue
+        front_idle = max(0, kept + max(0, front) - front_room)  # (1)
+        back_idle = max(0, kept + max(0, back) - back_room)  # (6), with ex^B
+        for moved in range(2 if movable and size > 0 else 1):
+            if moved:
+                kept_after = kept - size + output
+                front_after = max(0, front) + size - front_idle - forward  # (2)
+                back_after = size + max(0, back - back_idle - backward)  # (7)
+            else:
+                kept_after = kept + output
+                front_after = front - front_idle - forward  # (4)
+                back_after = back - back_idle - backward  # (8)
+            successors[KEPT, count] = kept_after
+            successors[FRONT, count] = max(floor, front_after)
+            successors[BACK, count] = max(floor, back_after)
+            successors[IDLE, count] = states[IDLE, state] + front_idle + back_idle
+            successors[PARENT, count] = state
+            successors[MOVED, count] = moved
+            count += 1
+    return successors[:, :count]
+
+
+@njit(cache=True)
+def undominated(states: Integers, order: Integers) -> Integers:
+    """Return the states that no other state with equal ``kept`` dominates.
+
+    Parameters
+    ----------
+    states : int64 array, shape (6, states)
+    order : int64 array
+        The states by ``kept``, then by ``idle``, so that only earlier ones can dominate.
+    """
+    chosen = np.empty(len(order), dtype=np.int64)
+    count = first = 0
+    for state in order:
+        if count > first and states[KEPT, chosen[first]] != states[KEPT, state]:
+            first = count
+        dominated = False
+        for place in range(first, count):
+            other = chosen[place]
+            wait = max(0, states[FRONT, other] - states[FRONT, state])
+            wait += max(0, states[BACK, other] - states[BACK, state])
+            if states[IDLE, other] + wait <= states[IDLE, state]:
+                dominated = True
+                break
+        if not dominated:
+            chosen[count] = state
+            count += 1
+    return chosen[:count]
+
+
+def _turn_idle(chain: ScaledChain, states: Integers) -> Integers:
+    """Return ``epsilon_G`` of final states, by equations (9) and (10) as corrected.
+
+    The maxima over ``j`` run over all stages: for one with ``U_j >= Av`` the term cannot exceed
+    ``Delta - Av``, because the state passed the memory test of stage ``j``. (10) lets the prefetch
+    of an ``x_j`` begin while ``F_j`` still reads it; the state does not tell.
+    """
+    front, back = states[FRONT], states[BACK]
+    kept = states[KEPT] - chain.memory
+    front_memory = kept + np.maximum(front, 0)
+    back_memory = kept + np.maximum(back, 0) + chain.gradient[-1]
+    front_waits = front_memory + _most_needed(
+        [
+            workspace + chain.gradient[j] + chain.gradient[j + 1]
+            for j, workspace in enumerate(chain.backward_workspace)
+        ],
+        chain.backward,
+        chain.activation,
+    )
+    back_waits = back_memory + _most_needed(
+        [workspace - chain.gradient[-1] for workspace in chain.forward_workspace],
+        chain.forward,
+        chain.activation,
+    )
+    meets = np.maximum(front + back, 0)
+    one_sided = np.where(front > 0, front_waits, np.where(back > 0, back_waits, 0))
+    return np.where((front > 0) & (back > 0), meets, np.maximum(meets, one_sided))
+
+
+def _most_needed(needs: Sequence[int], times: Sequence[int], activation: Sequence[int]) -> int:
+    """Return the maximum over stages ``j`` of ``R_j - U_j``.
+
+    ``R_j`` is ``needs[j]`` less the activations after ``x_{j+1}``, which are gone by then; ``U_j``
+    is the time of the later stages.
+    """
+    best = None
+    gone = elapsed = 0
+    for j in range(len(needs) - 1, -1, -1):
+        value = needs[j] - gone - elapsed
+        best = value if best is None else max(best, value)
+        gone += activation[j + 1]
+        elapsed += times[j]
+    assert best is not None
+    return best

@@ -1,0 +1,1 @@
+"""Makes the shared helpers beside this file importable from every test."""

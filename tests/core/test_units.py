@@ -1,0 +1,65 @@
+from fractions import Fraction
+
+import pytest
+from random_instances import random_problem
+
+from offcert.core.errors import InputError
+from offcert.core.problem import Units
+from offcert.core.units import format_size, format_time, parse_bandwidth, parse_memory, parse_size
+
+NS = Units("ns", "B")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4096", 4096),
+        ("6GiB", 6 * 2**30),
+        ("1.5 kB", 1500),
+        ("0.5KiB", 512),
+        ("2TB", 2 * 10**12),
+        ("7B", 7),
+    ],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "-1", "1.5", "1e9", "6 gib", "3 GB/s", "nan"])
+def test_bad_sizes_are_refused_by_value(text: str) -> None:
+    with pytest.raises(InputError, match=text or "size"):
+        parse_size(text)
+
+
+def test_a_percentage_lies_between_the_least_and_the_peak_memory() -> None:
+    problem = random_problem(5)
+    least, peak = problem.trace.least_memory, problem.trace.peak_memory
+    assert peak > least
+    assert parse_memory("0%", problem) == least
+    assert parse_memory("100%", problem) == peak
+    assert parse_memory("50 %", problem) == least + (peak - least) // 2
+    assert parse_memory("12.5%", problem) == least + (peak - least) // 8
+
+
+def test_rates_become_bytes_a_nanosecond() -> None:
+    assert parse_bandwidth("12.2GB/s", NS) == Fraction(122, 10)
+    assert parse_bandwidth("1GiB/s", NS) == Fraction(2**30, 10**9)
+    assert parse_bandwidth("3/2", Units()) == Fraction(3, 2)
+
+
+@pytest.mark.parametrize("text", ["0", "1/0", "fast", "12GB", "0GB/s", "-3"])
+def test_bad_rates_are_refused_by_value(text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        parse_bandwidth(text, NS)
+
+
+def test_a_rate_in_seconds_needs_ticks_in_nanoseconds() -> None:
+    with pytest.raises(InputError, match="needs a problem in ns and B"):
+        parse_bandwidth("12.2GB/s", Units())
+
+
+def test_people_read_short_numbers() -> None:
+    assert format_size(3 * 2**30, NS) == "3.00 GiB"
+    assert format_size(3, Units()) == "3"
+    assert format_time(1_500_000, NS) == "1.500 ms"
+    assert format_time(999, NS) == "999 ns"
