@@ -1,0 +1,149 @@
+"""What one ATen operator computes and moves, the input of a roofline.
+
+The operators are the ones that a `TorchDispatchMode` sees, that is below autograd; real and
+fake tensors give the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import (
+    conv_flop_count,
+    flop_registry,
+    sdpa_backward_flop_count,
+    sdpa_flop_count,
+)
+
+aten = torch.ops.aten
+
+# These return memory without writing to it.
+_ALLOCATIONS = frozenset({
+    aten.empty, aten.empty_like, aten.empty_strided, aten.new_empty, aten.new_empty_strided,
+    aten.empty_permuted,
+})  # fmt: skip
+
+# These overwrite their first argument without reading it.
+_OVERWRITES = frozenset({
+    aten.copy_, aten.fill_, aten.zero_, aten.normal_, aten.uniform_, aten.random_,
+    aten.exponential_, aten.bernoulli_,
+})  # fmt: skip
+
+# These read from their first argument no more than what they write.
+_GATHERS = frozenset({aten.embedding, aten.gather, aten.index, aten.index_select})
+
+_Key = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+
+
+def operator_cost(
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any
+) -> tuple[int, int]:
+    """Return the flops of one operator call and the bytes that it moves.
+
+    Parameters
+    ----------
+    func, args, kwargs
+        The call, as a `TorchDispatchMode` gets it.
+    out
+        What the call returned.
+
+    Returns
+    -------
+    flops : int
+        Multiplications and additions of matrix products, convolutions and attention; 0 for
+        every other operator, which memory traffic dominates.
+    bytes : int
+        Every distinct tensor that is read, once, and every distinct tensor that is written,
+        once. A tensor changed in place counts twice, an expanded one with the bytes it has
+        in memory.
+
+    Notes
+    -----
+    Views, operators on metadata and allocations cost (0, 0): they launch no kernel.
+    """
+    if _launches_nothing(func, args, kwargs, out):
+        return 0, 0
+    return _flops(func, args, kwargs, out), _traffic(func, args, kwargs, out)
+
+
+def _launches_nothing(
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any
+) -> bool:
+    if func.overloadpacket in _ALLOCATIONS or torch.Tag.inplace_view in func.tags:
+        return True
+    if func._schema.is_mutable:
+        return False
+    inputs = {_storage(tensor) for tensor in _tensors((args, kwargs))}
+    # Without any tensor in `out` it asked for metadata; a value (`item`) is read from the
+    # device, but moves nothing worth counting.
+    return all(_storage(tensor) in inputs for tensor in _tensors(out))
+
+
+def _flops(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> int:
+    packet = func.overloadpacket
+    if packet is aten.convolution_backward:
+        return _convolution_backward_flops(*args, **kwargs)
+    if packet is aten._scaled_dot_product_flash_attention_for_cpu:
+        return sdpa_flop_count(*(tensor.shape for tensor in args[:3]))
+    if packet is aten._scaled_dot_product_flash_attention_for_cpu_backward:
+        return sdpa_backward_flop_count(*(tensor.shape for tensor in args[:4]))
+    formula = flop_registry.get(packet)
+    return 0 if formula is None else int(formula(*args, **kwargs, out_val=out))
+
+
+def _convolution_backward_flops(
+    grad: Tensor, x: Tensor, weight: Tensor, *options: Any, output_mask: Any = None
+) -> int:
+    # Each of the two gradients takes the multiplications of the forward pass. PyTorch's own
+    # formula says the same without groups, but forgets them in the gradient of the weights.
+    transposed = options[4]
+    mask = options[7] if output_mask is None else output_mask
+    forward = conv_flop_count(list(x.shape), list(weight.shape), list(grad.shape), transposed)
+    return forward * (bool(mask[0]) + bool(mask[1]))
+
+
+def _traffic(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> int:
+    packet = func.overloadpacket
+    read = _distinct(_tensors((args, kwargs)))
+    written = _distinct([*_mutated(func, args, kwargs), *_tensors(out)])
+    bytes_written = sum(written.values())
+    if packet in _OVERWRITES:
+        del read[_key(args[0])]
+    elif packet in _GATHERS:
+        table = _key(args[0])
+        read[table] = min(read[table], bytes_written)
+    return sum(read.values()) + bytes_written
+
+
+def _mutated(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterable[Tensor]:
+    for index, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[index] if index < len(args) else kwargs.get(argument.name)
+            yield from _tensors(value)
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _key(tensor: Tensor) -> _Key:
+    return _storage(tensor), int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride()
+
+
+def _distinct(tensors: Iterable[Tensor]) -> dict[_Key, int]:
+    return {_key(tensor): _bytes(tensor) for tensor in tensors}
+
+
+def _bytes(tensor: Tensor) -> int:
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return prod(size for size, stride in sizes if stride != 0 or size == 0) * tensor.itemsize

@@ -1,0 +1,154 @@
+"""Published networks, written out so that no other package is needed.
+
+All of them can be traced by `torch.fx` in training mode and use in-place activations where
+their reference implementations do, so that their memory is the published networks' memory.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from offcert.core.errors import InputError
+from offcert.runtime.zoo._options import require_positive
+from offcert.runtime.zoo.alexnet import AlexNet
+from offcert.runtime.zoo.densenet import DenseNet
+from offcert.runtime.zoo.gpt import GPT
+from offcert.runtime.zoo.inception import InceptionV3
+from offcert.runtime.zoo.resnet import ResNet
+from offcert.runtime.zoo.vgg import VGG
+
+__all__ = ["build", "default_input", "default_shape", "names"]
+
+
+@dataclass(frozen=True)
+class _Network:
+    builder: Callable[..., nn.Module]
+    shape: tuple[int, ...]
+    options: dict[str, Any]
+
+
+_IMAGES = (32, 3, 224, 224)
+_TINY = {"layers": 2, "heads": 2, "width": 32, "vocabulary": 128, "context": 32}
+
+
+def _network(builder: Callable[..., nn.Module], shape: tuple[int, ...] = _IMAGES) -> _Network:
+    """Collect what can be chosen about a network, with its defaults."""
+    parameters = inspect.signature(builder).parameters
+    return _Network(builder, shape, {name: p.default for name, p in parameters.items()})
+
+
+_NETWORKS: dict[str, _Network] = {
+    **{f"resnet{depth}": _network(partial(ResNet, depth)) for depth in (18, 34, 50, 101, 152)},
+    **{f"densenet{depth}": _network(partial(DenseNet, depth)) for depth in (121, 161, 169, 201)},
+    "inception_v3": _network(InceptionV3, (32, 3, 299, 299)),
+    **{f"vgg{depth}": _network(partial(VGG, depth)) for depth in (11, 13, 16, 19)},
+    "alexnet": _network(AlexNet),
+    "gpt": _network(GPT, (8, 1024)),
+    "gpt-tiny": _network(partial(GPT, **_TINY), (4, 32)),
+}
+
+
+def names() -> list[str]:
+    """Return the names of all networks, families together and small ones first."""
+    return list(_NETWORKS)
+
+
+def build(name: str, **options: Any) -> nn.Module:
+    """Build a network with fresh weights, in training mode.
+
+    Parameters
+    ----------
+    name
+        One of `names()`.
+    **options
+        `classes` (networks on images), `dropout` (VGG, AlexNet, Inception v3, GPT),
+        `auxiliary` (Inception v3), `layers`, `heads`, `width`, `vocabulary`, `context` (GPT).
+
+    Returns
+    -------
+    nn.Module
+        On PyTorch's default device; under `torch.device("meta")` it takes no memory.
+
+    Raises
+    ------
+    InputError
+        If there is no such network or option, or an option has an impossible value.
+    """
+    network = _find(name)
+    _check_options(name, network, options)
+    return network.builder(**options)
+
+
+def default_shape(name: str) -> tuple[int, ...]:
+    """Return the input shape that a network is usually judged at, batch size first."""
+    return _find(name).shape
+
+
+def default_input(name: str, shape: Sequence[int] | None = None, **options: Any) -> Tensor:
+    """Return a random input for a network.
+
+    Parameters
+    ----------
+    name
+        One of `names()`.
+    shape
+        (batch, 3, height, width) or, for a GPT, (batch, tokens); by default
+        `default_shape(name)`, for a GPT with no more tokens than its context.
+    **options
+        The options that the network is built with.
+
+    Returns
+    -------
+    Tensor
+        Normally distributed float32, or int64 tokens, drawn from PyTorch's generator.
+
+    Raises
+    ------
+    InputError
+        If there is no such network or option, or the network cannot take the shape.
+    """
+    network = _find(name)
+    _check_options(name, network, options)
+    chosen = network.options | options
+    is_text = "vocabulary" in chosen
+    if is_text:
+        require_positive(vocabulary=chosen["vocabulary"], context=chosen["context"])
+    if shape is None:
+        batch, *sizes = network.shape
+        shape = (batch, min(*sizes, chosen["context"])) if is_text else network.shape
+    _check_shape(name, tuple(shape), chosen.get("context"))
+    if is_text:
+        return torch.randint(chosen["vocabulary"], tuple(shape))
+    return torch.randn(tuple(shape))
+
+
+def _find(name: str) -> _Network:
+    if name not in _NETWORKS:
+        raise InputError(f"There is no network {name!r}; known are {', '.join(_NETWORKS)}.")
+    return _NETWORKS[name]
+
+
+def _check_options(name: str, network: _Network, options: dict[str, Any]) -> None:
+    for option in options:
+        if option not in network.options:
+            known = ", ".join(network.options)
+            raise InputError(f"Network {name} has no option {option!r}; known are {known}.")
+
+
+def _check_shape(name: str, shape: tuple[int, ...], context: int | None) -> None:
+    text = "x".join(map(str, shape))
+    if any(not isinstance(size, int) or size < 1 for size in shape):
+        raise InputError(f"The input shape of {name} must be of positive integers, not {text}.")
+    if context is None:
+        if len(shape) != 4 or shape[1] != 3:
+            raise InputError(f"The input of {name} must be batch x 3 x height x width, not {text}.")
+    elif len(shape) != 2 or shape[1] > context:
+        limit = f"batch x tokens with at most {context} tokens"
+        raise InputError(f"The input of {name} must be {limit}, not {text}.")

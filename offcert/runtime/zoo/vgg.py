@@ -1,0 +1,69 @@
+"""The networks of the Visual Geometry Group, without batch normalisation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from offcert.runtime.zoo._options import require_positive, require_probability
+
+_CONVOLUTIONS = {  # depth: 3x3 convolutions in each of the five groups
+    11: (1, 1, 2, 2, 2),
+    13: (2, 2, 2, 2, 2),
+    16: (2, 2, 3, 3, 3),
+    19: (2, 2, 4, 4, 4),
+}
+_WIDTHS = (64, 128, 256, 512, 512)
+
+
+class VGG(nn.Module):
+    """A VGG network for images of any size from 32 pixels on.
+
+    Parameters
+    ----------
+    depth
+        11, 13, 16 or 19 (configurations A, B, D and E).
+    classes
+        Number of outputs.
+    dropout
+        Probability with which an input of the last two linear layers is dropped.
+
+    References
+    ----------
+    Simonyan, Zisserman: Very Deep Convolutional Networks for Large-Scale Image Recognition.
+    ICLR 2015, Table 1.
+    """
+
+    def __init__(self, depth: int, classes: int = 1000, dropout: float = 0.5) -> None:
+        super().__init__()
+        require_positive(classes=classes)
+        require_probability(dropout=dropout)
+        layers: list[nn.Module] = []
+        channels = 3
+        for width, convolutions in zip(_WIDTHS, _CONVOLUTIONS[depth], strict=True):
+            for _ in range(convolutions):
+                layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU(inplace=True)]
+                channels = width
+            layers.append(nn.MaxPool2d(2))
+        self.features = nn.Sequential(*layers)
+        self.avgpool = nn.AdaptiveAvgPool2d((7, 7))
+        self.classifier = nn.Sequential(
+            nn.Linear(channels * 7 * 7, 4096),
+            nn.ReLU(inplace=True),
+            nn.Dropout(dropout),
+            nn.Linear(4096, 4096),
+            nn.ReLU(inplace=True),
+            nn.Dropout(dropout),
+            nn.Linear(4096, classes),
+        )
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            elif isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=0.01)
+            if isinstance(module, nn.Conv2d | nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map images (batch, 3, height, width) to logits (batch, classes)."""
+        return self.classifier(torch.flatten(self.avgpool(self.features(x)), 1))

@@ -1,0 +1,166 @@
+import pytest
+import torch
+from torch import nn
+from torch._subclasses import FakeTensorMode
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from offcert.runtime.cost import operator_cost
+
+aten = torch.ops.aten
+
+
+class Costs(TorchDispatchMode):
+    """Records the cost of every operator."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        self.calls.append((func.overloadpacket, operator_cost(func, args, kwargs, out)))
+        return out
+
+    def of(self, packet):
+        return [cost for name, cost in self.calls if name is packet]
+
+
+def costs(function):
+    with Costs() as recorded:
+        function()
+    return recorded
+
+
+def launches(recorded):
+    """Return what launches something, from the first convolution on.
+
+    Weights are initialised with other operators on fake tensors.
+    """
+    calls = [(packet, cost) for packet, cost in recorded.calls if cost != (0, 0)]
+    start = [packet for packet, _ in calls].index(aten.convolution)
+    return calls[start:]
+
+
+def only(function):
+    """Return the cost of the one operator that launches something in `function`."""
+    (cost,) = [cost for _, cost in costs(function).calls if cost != (0, 0)]
+    return cost
+
+
+def test_convolution_and_its_backward():
+    # ResNet's first layer: 112 x 112 outputs, 64 channels, 7 x 7 x 3 products each.
+    layer = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
+    x = torch.randn(2, 3, 224, 224, requires_grad=True)
+    recorded = costs(lambda: layer(x).sum().backward())
+    forward = 2 * 2 * 112 * 112 * 64 * 7 * 7 * 3
+    sizes = [4 * size for size in (2 * 3 * 224 * 224, 64 * 3 * 7 * 7, 2 * 64 * 112 * 112)]
+    assert recorded.of(aten.convolution) == [(forward, sum(sizes))]
+    # The gradient comes in expanded from one number, then both gradients go out.
+    x_size, weight_size, _ = sizes
+    assert recorded.of(aten.convolution_backward) == [(2 * forward, 2 * (x_size + weight_size) + 4)]
+
+
+def test_backward_of_a_first_layer_leaves_the_input_out():
+    layer = nn.Conv2d(3, 8, 3, bias=False)
+    x = torch.randn(1, 3, 10, 10)
+    recorded = costs(lambda: layer(x).sum().backward())
+    ((forward, _),) = recorded.of(aten.convolution)
+    ((backward, _),) = recorded.of(aten.convolution_backward)
+    assert forward == backward == 2 * 8 * 8 * 8 * 3 * 3 * 3
+
+
+@pytest.mark.parametrize("kind", [nn.Conv2d, nn.ConvTranspose2d])
+def test_groups_divide_the_work_of_both_passes(kind):
+    x = torch.randn(1, 8, 10, 10, requires_grad=True)
+    flops = {}
+    for groups in (1, 8):
+        layer = kind(8, 8, 3, padding=1, groups=groups, bias=False)
+        recorded = costs(lambda layer=layer: layer(x).sum().backward())
+        ((forward, _),) = recorded.of(aten.convolution)
+        ((backward, _),) = recorded.of(aten.convolution_backward)
+        assert backward == 2 * forward
+        flops[groups] = forward
+    assert flops[1] == 8 * flops[8] == 2 * 10 * 10 * 8 * 8 * 3 * 3
+
+
+def test_matrix_products():
+    a, b, bias = torch.randn(5, 7), torch.randn(7, 11), torch.randn(11)
+    moved = 4 * (5 * 7 + 7 * 11 + 5 * 11)
+    assert only(lambda: a @ b) == (2 * 5 * 7 * 11, moved)
+    assert only(lambda: torch.addmm(bias, a, b)) == (2 * 5 * 7 * 11, moved + 4 * 11)
+    assert only(lambda: torch.bmm(a[None], b[None])) == (2 * 5 * 7 * 11, moved)
+
+
+def test_fused_attention_counts_both_products():
+    shape = (2, 4, 16, 8)
+    query, key, value = (torch.randn(shape, requires_grad=True) for _ in range(3))
+    recorded = costs(lambda: scaled_dot_product_attention(query, key, value).sum().backward())
+    work = [flops for _, (flops, _) in recorded.calls if flops]
+    product = 2 * 2 * 4 * 16 * 16 * 8
+    assert work == [2 * product, 5 * product]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.view(6, 4),
+        lambda x: x.t(),
+        lambda x: x[1:].detach(),
+        lambda x: x[:, :1].expand(4, 6),
+        lambda x: x.split(2),
+        lambda x: aten._unsafe_view(x, (24,)),
+        lambda x: x.unsqueeze_(0),
+        lambda x: torch.empty_like(x),
+        lambda x: x.is_same_size(x),
+    ],
+)
+def test_views_metadata_and_allocations_are_free(view):
+    x = torch.randn(4, 6)
+    recorded = costs(lambda: view(x))
+    assert {cost for _, cost in recorded.calls} <= {(0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("function", "moves"),
+    [
+        (lambda x, y: x + y, 3),
+        (lambda x, y: x + x, 2),  # read once
+        (lambda x, y: x.add_(y), 3),  # x is read and written
+        (lambda x, y: x.relu_(), 2),
+        (lambda x, y: x.copy_(y), 2),  # x is only written
+        (lambda x, y: x.zero_(), 1),
+        (lambda x, y: x.bernoulli_(0.5), 1),
+        (lambda x, y: x.t().contiguous(), 2),
+        (lambda x, y: torch.cat([x, y]), 4),
+        (lambda x, y: torch._foreach_add_([x, y], 1.0), 4),
+        (lambda x, y: x.to(torch.float64), 3),  # the copy is twice as large
+    ],
+)
+def test_tensors_moved(function, moves):
+    x, y = torch.randn(4, 6), torch.randn(4, 6)
+    assert only(lambda: function(x, y)) == (0, moves * 4 * 6 * 4)
+
+
+def test_expanded_tensors_move_what_they_have_in_memory():
+    row, x = torch.randn(6).expand(4, 6), torch.randn(4, 6)
+    assert only(lambda: row + x) == (0, 4 * (6 + 2 * 4 * 6))
+
+
+def test_embedding_reads_the_rows_it_needs():
+    table, tokens = torch.randn(1000, 16), torch.tensor([[1, 2, 3]])
+    cost = only(lambda: nn.functional.embedding(tokens, table))
+    assert cost == (0, 2 * 3 * 16 * 4 + 3 * 8)
+
+
+def test_fake_tensors_cost_what_real_ones_do():
+    def train():
+        layer = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True))
+        layer(torch.randn(2, 3, 9, 9)).square().mean().backward()
+
+    real = costs(train)
+    with FakeTensorMode():
+        fake = costs(train)
+    assert launches(real) == launches(fake)
+    assert len(launches(real)) > 10

@@ -1,0 +1,58 @@
+"""What fake tensors say about live bytes is what real ones do."""
+
+import pytest
+from runtime_helpers import real_recording
+
+from offcert.runtime.predict import predict
+from offcert.core.plan import Plan
+from offcert.runtime.recording import record
+from offcert.runtime.workload import Workload, prepare
+
+NETWORKS = {
+    "resnet18": (2, 3, 64, 64),
+    "resnet34": (1, 3, 64, 64),
+    "resnet50": (2, 3, 64, 64),
+    "densenet121": (2, 3, 64, 64),
+    "densenet169": (2, 3, 64, 64),
+    "inception_v3": (2, 3, 96, 96),
+    "vgg11": (1, 3, 64, 64),
+    "alexnet": (2, 3, 64, 64),
+    "gpt-tiny": (2, 16),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_fake_and_real_live_bytes_are_equal_at_every_event(name):
+    workload = Workload(name, NETWORKS[name])
+    fake = record(prepare(workload.build(shapes_only=True), workload))
+    real, recorder = real_recording(workload.build(), workload)
+    assert real.at_end == fake.at_end
+    assert real.peaks == fake.peaks
+    assert real.trace == fake.trace
+    assert real.storages == fake.storages
+    # The trace says the same without having seen the curve.
+    predicted = predict(fake.trace, Plan())
+    assert predicted.at_end == real.at_end
+    assert predicted.at_begin == tuple(recorder.at_begin)
+    assert all(p >= r for p, r in zip(predicted.peaks, real.peaks, strict=True))
+
+
+def test_second_step_repeats_the_first():
+    workload = Workload("resnet18", (2, 3, 64, 64))
+    model = workload.build()
+    first, _ = real_recording(model, workload)
+    second, _ = real_recording(model, workload)
+    assert second == first
+
+
+def test_bfloat16_halves_activations_but_not_labels_and_indices():
+    def sizes(dtype):
+        workload = Workload("resnet18", (2, 3, 64, 64), dtype=dtype)
+        trace = record(prepare(workload.build(shapes_only=True), workload)).trace
+        return {tensor.name: tensor.size for tensor in trace.tensors}
+
+    wide, narrow = sizes("float32"), sizes("bfloat16")
+    assert 2 * narrow["x1"] == wide["x1"] == 2 * 64 * 32 * 32 * 4
+    assert narrow["labels"] == wide["labels"] == 2 * 8
+    # The maximum pooling's indices.
+    assert narrow["internals2"] == wide["internals2"] == 2 * 64 * 16 * 16 * 8
