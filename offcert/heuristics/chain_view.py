@@ -3,15 +3,18 @@
 A stage of a network saves its input ``x_i`` *and* internals, which exist only once ``F_i`` has
 run and are needed only by ``B_i``. A chain has no internals, so they are merged into the stage's
 output ``x_{i+1}``: it is live from ``F_i`` to ``B_i``, as they are, but can be absent only between
-``F_{i+1}`` and ``B_{i+1}``, while they could be between ``F_i`` and ``B_i``. Whatever else takes
-memory becomes gradient or workspace. The view is conservative: at every operation it demands at
-least the trace's bytes, and what it lets be absent is absent in the trace too; so a set of
-activations that works on the chain works on the trace.
+``F_{i+1}`` and ``B_{i+1}``, while they could be between ``F_i`` and ``B_i``. A tensor whose gap is
+not mirrored, because the backward operation of its reader does not need it, say, is taken for the
+activation of the widest stage that fits inside the gap. Whatever else takes memory becomes gradient
+or workspace. The view is conservative: at every operation it demands at least the trace's bytes,
+and what it lets be absent is absent in the trace too; so a set of activations that works on the
+chain works on the trace.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from offcert.core.chain import Chain
 from offcert.core.errors import MethodError
@@ -47,8 +50,7 @@ def chain_view(problem: Problem) -> ChainView:
     Parameters
     ----------
     problem : Problem
-        A chain, or a trace ``F_0 … F_L B_L … B_0`` in which every gap lies between some ``F_i`` and
-        ``B_i``.
+        A chain, or a trace ``F_0 … F_L B_L … B_0``. Gaps that do not span the turn are not used.
 
     Raises
     ------
@@ -56,47 +58,36 @@ def chain_view(problem: Problem) -> ChainView:
         If the trace has no such view.
     """
     trace = problem.trace
-    _require_mirrored(trace)
+    if len(trace) % 2:
+        raise MethodError(
+            "a chain view needs a forward and a backward operation per stage, "
+            f"but the trace has an odd number of operations, {len(trace)}"
+        )
     owner = [_activation_of(trace, tensor) for tensor in trace.tensors]
     groups: list[list[int]] = [[] for _ in range(len(trace) // 2 + 1)]
     for number, gap in enumerate(trace.gaps):
         activation = owner[gap.tensor]
         # Internals of the stage before the last become part of x_L, which the chain cannot evict.
-        if activation is not None and activation < len(trace) // 2 - 1:
+        spans_turn = gap.before < len(trace) // 2 <= gap.after
+        if spans_turn and activation is not None and activation < len(trace) // 2 - 1:
             groups[activation].append(number)
     chain = problem.chain if problem.chain is not None else _conservative_chain(trace, owner)
     return ChainView(chain, tuple(map(tuple, groups)))
 
 
-def _require_mirrored(trace: Trace) -> None:
-    """Raise unless every gap joins two operations at equal distance from the turn."""
-    count = len(trace)
-    if count % 2:
-        raise MethodError(
-            "a chain view needs a forward and a backward operation per stage, "
-            f"but the trace has an odd number of operations, {count}"
-        )
-    for gap in trace.gaps:
-        if gap.before < 0 or gap.before + gap.after != count - 1:
-            before = trace.operations[gap.before].name if gap.before >= 0 else "the start"
-            raise MethodError(
-                f"the trace has no chain view: {trace.tensors[gap.tensor].name} can be absent "
-                f"between {before} and {trace.operations[gap.after].name}, "
-                "which are not the two operations of one stage"
-            )
-
-
 def _activation_of(trace: Trace, tensor: Tensor) -> int | None:
     """Return the activation of the chain that a tensor is part of, or None.
 
-    A tensor with a gap opened by ``F_i`` is part of ``x_i`` if an earlier operation wrote it. If
-    ``F_i`` itself did, it is an internal of stage ``i`` and so part of ``x_{i+1}``. A tensor
-    without a gap counts as ``x_L`` or ``x_{L+1}`` if it lives exactly as long.
+    A tensor that can be absent between ``F_i`` and ``B_i``, at the widest, is part of ``x_i`` if an
+    earlier operation wrote it. If ``F_i`` itself did, it is an internal of stage ``i`` and so part
+    of ``x_{i+1}``. A tensor without such a gap counts as ``x_L`` or ``x_{L+1}`` if it lives exactly
+    as long.
     """
     last = len(trace) - 1
-    gap = _gap_of(tensor)
+    gap = _gap_of(tensor, len(trace) // 2)
     if gap is not None:
-        return gap.before + (tensor.uses[0] == gap.before)
+        stage = max(gap.before, last - gap.after)
+        return stage + (tensor.uses[0] == stage)
     first_use, last_use = tensor.uses[0], tensor.uses[-1]
     turn = len(trace) // 2
     if tensor.evictable and first_use in (turn - 2, turn - 1):
@@ -105,11 +96,11 @@ def _activation_of(trace: Trace, tensor: Tensor) -> int | None:
     return None
 
 
-def _gap_of(tensor: Tensor) -> Gap | None:
-    """Return the tensor's gap with 0 for its index, also if the tensor is empty; or None."""
+def _gap_of(tensor: Tensor, turn: int) -> Gap | None:
+    """Return the gap that spans the turn, with 0 for its tensor, also if that is empty; or None."""
     if tensor.evictable:
-        for before, after in zip(tensor.uses, tensor.uses[1:], strict=False):
-            if after - before > 1:
+        for before, after in pairwise(tensor.uses):
+            if after - before > 1 and before < turn <= after:
                 return Gap(0, before, after)
     return None
 

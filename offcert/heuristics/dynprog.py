@@ -20,7 +20,7 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 
 from offcert.core.chain import Chain
-from offcert.core.errors import MethodError
+from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.plan import Plan
 from offcert.core.problem import Problem
 from offcert.heuristics.chain_view import ChainView, chain_view
@@ -61,7 +61,7 @@ def algorithm_1(
     bandwidth = Fraction(bandwidth)
     found = least_idle(_exact(chain, memory, bandwidth), max_states)
     if found is None:
-        raise MethodError("Algorithm 1 found no set of activations that fits into the memory")
+        raise NoPlanError("Algorithm 1 found no set of activations that fits into the memory")
     idle, offloaded = found
     compute = sum(chain.forward) + sum(chain.backward)
     return compute + Fraction(idle, bandwidth.numerator), offloaded
@@ -117,7 +117,7 @@ def _discretised_gaps(problem: Problem, view: ChainView, slots: int, max_states:
         scaled = _discretised(view.chain, memory, problem.platform.bandwidth, slots, activation)
         found = least_idle(scaled, max_states)
         if found is None:
-            raise MethodError(
+            raise NoPlanError(
                 f"DYNPROG found no plan at {slots} slots; rounding sizes up may be the only reason"
             )
         gaps = view.gaps_of(found[1])
@@ -129,7 +129,7 @@ def _discretised_gaps(problem: Problem, view: ChainView, slots: int, max_states:
             if rounded * memory < size * slots
         }
         if not too_small:
-            raise MethodError(f"DYNPROG found no feasible set at {slots} slots")
+            raise NoPlanError(f"DYNPROG found no feasible set at {slots} slots")
         activation[min(too_small, key=too_small.__getitem__)] += 1
 
 
