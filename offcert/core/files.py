@@ -68,6 +68,21 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
+def require_writable(path: str | Path) -> None:
+    """Raise before any work is done if a file could not be written in the end.
+
+    Raises
+    ------
+    InputError
+        If the folder does not exist or cannot be written to, or the path is a folder.
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise InputError(f"{path} cannot be written: there is no folder {target.parent}")
+    if target.is_dir() or not os.access(target.parent, os.W_OK):
+        raise InputError(f"{path} cannot be written")
+
+
 def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a temporary file beside `path`, then rename it, so nothing is half-written.
 

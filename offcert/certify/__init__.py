@@ -1,0 +1,1 @@
+"""Bounds ladder, certificate and independent verification."""

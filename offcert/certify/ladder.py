@@ -1,0 +1,91 @@
+"""`certify`: climbs the ladder of bounds while better schedules come down to meet them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offcert.certify.certificate import Certificate, current_versions
+from offcert.certify.search import Progress, Search
+from offcert.certify.steps import (
+    climb_combinatorial,
+    climb_fluid,
+    climb_interval,
+    climb_pivot,
+    descend_heuristics,
+    descend_local_search,
+)
+from offcert.core.problem import Problem, Transfers
+from offcert.formulations.relaxations import infeasibility
+
+
+@dataclass(frozen=True)
+class _Rung:
+    """One step of the ladder: a function, and the share of the remaining time it may take."""
+
+    run: Callable[[Search, float, int, int], None]
+    share: float
+    atomic_only: bool = False
+
+
+# Cheap and solver-free first. Each rung is skipped once bound and schedule meet.
+_LADDER = (
+    _Rung(climb_combinatorial, 1.0),
+    _Rung(descend_heuristics, 1.0),
+    _Rung(descend_local_search, 0.06),
+    _Rung(climb_pivot, 0.4, atomic_only=True),
+    _Rung(climb_fluid, 0.2),
+    _Rung(descend_local_search, 0.1),
+    _Rung(climb_interval, 1.0, atomic_only=True),
+)
+
+
+def certify(
+    problem: Problem,
+    *,
+    time_limit: float = 60.0,
+    workers: int = 2,
+    target_gap: float = 0.0,
+    seed: int = 0,
+    progress: Callable[[Progress], None] | None = None,
+) -> Certificate:
+    """Find a schedule of `problem` and prove how far it is from the best one.
+
+    Parameters
+    ----------
+    problem : Problem
+        Any; an infeasible one gives a certificate that says so.
+    time_limit : float
+        Seconds. What is known then is returned; an interrupt (Ctrl-C) does the same.
+    workers : int
+        Threads for solvers that can use several.
+    target_gap : float
+        Stop when ``(objective - bound) / objective`` is at most this; 0 asks for the optimum.
+    seed : int
+        Of every random choice.
+    progress : callable, optional
+        Told of every step and improvement.
+
+    Returns
+    -------
+    Certificate
+        To be written, verified, plotted, executed.
+    """
+    search = Search(problem, time_limit, target_gap, progress)
+    settings = {
+        "time_limit": time_limit,
+        "workers": workers,
+        "target_gap": target_gap,
+        "seed": seed,
+    }
+    search.infeasibility = infeasibility(problem)
+    try:
+        for rung in _LADDER:
+            if search.done:
+                break
+            if rung.atomic_only and problem.transfers is not Transfers.ATOMIC:
+                continue
+            rung.run(search, rung.share * search.remaining, workers, seed)
+    except KeyboardInterrupt:
+        settings["interrupted"] = True
+    return Certificate(problem, search.result(), "certify", settings, current_versions())

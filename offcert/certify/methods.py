@@ -1,0 +1,139 @@
+"""Every method by name, for ``offcert solve``: heuristics, exact models and bounds alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offcert.certify.certificate import Certificate, current_versions
+from offcert.certify.search import Progress, Search
+from offcert.certify.steps import (
+    climb_combinatorial,
+    climb_fluid,
+    climb_interval,
+    climb_pivot,
+    descend_local_search,
+)
+from offcert.core.errors import InputError, NoPlanError
+from offcert.core.plan import Plan
+from offcert.core.problem import Problem, Transfers
+from offcert.core.simulate import simulate
+from offcert.formulations.relaxations import infeasibility
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method that ``offcert solve`` can run.
+
+    Attributes
+    ----------
+    run : callable
+        Given the search, seconds, workers and seed, adds schedules or bounds to the search.
+    summary : str
+        One line for the list of methods.
+    atomic_only : bool
+        Whether what it claims holds for atomic transfers only.
+    """
+
+    run: Callable[[Search, float, int, int], None]
+    summary: str
+    atomic_only: bool = False
+
+
+def _plan_method(function: Callable[[Problem], Plan]) -> Callable[[Search, float, int, int], None]:
+    def run(search: Search, seconds: float, workers: int, seed: int) -> None:
+        search.begin(function.__name__)
+        search.offer(simulate(search.problem, function(search.problem)))
+
+    return run
+
+
+def _sequential(problem: Problem) -> Plan:
+    from offcert.heuristics.sequential import sequential
+
+    return sequential(problem)
+
+
+def _greedy(problem: Problem) -> Plan:
+    from offcert.heuristics.greedy import greedy
+
+    return greedy(problem)
+
+
+def _dynprog(problem: Problem) -> Plan:
+    from offcert.heuristics.dynprog import dynprog
+
+    return dynprog(problem)
+
+
+def _from_scratch(
+    run: Callable[[Search, float, int, int], None],
+) -> Callable[[Search, float, int, int], None]:
+    """Give a method that improves a schedule the plainest one to start from."""
+
+    def start_and_run(search: Search, seconds: float, workers: int, seed: int) -> None:
+        search.offer(simulate(search.problem, _sequential(search.problem)))
+        run(search, seconds, workers, seed)
+
+    return start_and_run
+
+
+def _nothing(search: Search, seconds: float, workers: int, seed: int) -> None:
+    """Leave it at the bounds that every method gets."""
+
+
+METHODS = {
+    "bounds": Method(_nothing, "the combinatorial bounds alone"),
+    "sequential": Method(_plan_method(_sequential), "evict just before an operation needs room"),
+    "greedy": Method(_plan_method(_greedy), "GREEDY of the offloading paper, §4.2"),
+    "dynprog": Method(_plan_method(_dynprog), "DYNPROG of the offloading paper, §5.3"),
+    "local-search": Method(_from_scratch(descend_local_search), "annealing over sets and orders"),
+    "fluid-milp": Method(climb_fluid, "aggregated interruptible relaxation: a bound"),
+    "pivot": Method(_from_scratch(climb_pivot), "pivot dynamic program: exact, no solver", True),
+    "interval-cpsat": Method(_from_scratch(climb_interval), "interval CP-SAT model: exact", True),
+}
+
+
+def solve(
+    problem: Problem,
+    method: str,
+    *,
+    time_limit: float = 60.0,
+    workers: int = 2,
+    target_gap: float = 0.0,
+    seed: int = 0,
+    progress: Callable[[Progress], None] | None = None,
+) -> Certificate:
+    """Run one method by name; parameters as for `offcert.certify.ladder.certify`.
+
+    The combinatorial bounds are always added: they cost next to nothing.
+
+    Raises
+    ------
+    InputError
+        If there is no such method, or it does not apply to the problem's kind of transfers.
+    MethodError
+        If the method does not apply to the problem's network.
+    """
+    if method not in METHODS:
+        raise InputError(f'method must be one of {", ".join(METHODS)}, not "{method}"')
+    chosen = METHODS[method]
+    if chosen.atomic_only and problem.transfers is not Transfers.ATOMIC:
+        raise InputError(f"method {method} needs atomic transfers, not {problem.transfers}")
+    search = Search(problem, time_limit, target_gap, progress)
+    settings: dict[str, object] = {
+        "time_limit": time_limit,
+        "workers": workers,
+        "target_gap": target_gap,
+        "seed": seed,
+    }
+    search.infeasibility = infeasibility(problem)
+    try:
+        if search.infeasibility is None:
+            climb_combinatorial(search, time_limit, workers, seed)
+            chosen.run(search, search.remaining, workers, seed)
+    except NoPlanError as error:
+        settings["no_plan"] = str(error)
+    except KeyboardInterrupt:
+        settings["interrupted"] = True
+    return Certificate(problem, search.result(), method, settings, current_versions())

@@ -1,0 +1,207 @@
+"""Re-computation of proved bounds, in rationals, sharing no code with what found them.
+
+Everything is derived again from the definition of the problem: what an operation needs, which
+tensors may be absent meanwhile, and how fast a link can move them. Clarity counts here, not speed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+
+from offcert.certify.pivot_check import confirm
+from offcert.core.errors import InputError
+from offcert.core.files import Fields
+from offcert.core.problem import Problem, Transfers
+from offcert.core.result import Bound
+from offcert.core.trace import Tensor
+
+# Subset sums are told apart up to this many units; part of the bounds' definition.
+FINEST = 1 << 22
+
+
+def recheck(bound: Bound, problem: Problem) -> str | None:
+    """Compute a proved bound again; return None if it holds, or what is wrong with it.
+
+    Parameters
+    ----------
+    bound : Bound
+        Claimed with evidence ``proved``.
+    problem : Problem
+        The certificate's.
+    """
+    if bound.method == "pivot":
+        return _recheck_pivot(bound, problem)
+    value = recompute(bound.method, problem)
+    if value is None:
+        return f"no proof is known for a bound of this kind with {problem.transfers} transfers"
+    if value != bound.value:
+        return f"the document says {bound.value}, but the computation gives {value}"
+    if bound.details:
+        return f"it needs no details, but has {sorted(bound.details)}"
+    return None
+
+
+def _recheck_pivot(bound: Bound, problem: Problem) -> str | None:
+    fields = Fields(dict(bound.details), "details")
+    try:
+        pivot = fields.integer("pivot", -1)
+        limits = fields.integer("front_limit"), fields.integer("back_limit")
+        once = fields.integers("once", 0)
+        fields.finish()
+    except InputError as error:
+        return str(error)
+    if confirm(problem, pivot, *limits, bound.value, once=once):
+        return None
+    return f"the search it names does not establish {bound.value}"
+
+
+def recompute(method: str, problem: Problem) -> int | None:
+    """Return the value that a combinatorial bound must have, or None if it is not known here.
+
+    Parameters
+    ----------
+    method : str
+        The bound's name in the certificate.
+    problem : Problem
+        The certificate's; a feasible one.
+    """
+    if method.endswith("-subset-sum") and problem.transfers is not Transfers.ATOMIC:
+        return None
+    known: dict[str, Callable[[Problem], int]] = {
+        "prop3": lambda p: _prop3(p, _needs(p)),
+        "prop3-subset-sum": lambda p: _prop3(p, _whole_tensors(p)),
+        "fractional": lambda p: _fluid(p, _needs(p)),
+        "fractional-subset-sum": lambda p: _fluid(p, _whole_tensors(p)),
+    }
+    if method not in known:
+        return None
+    if least_memory(problem)[0] > problem.platform.memory:
+        return None
+    return known[method](problem)
+
+
+def least_memory(problem: Problem) -> tuple[int, int]:
+    """Return the least memory with which anything can run, and the operation that decides it.
+
+    The operation is -1 if what is resident at the start decides.
+    """
+    trace = problem.trace
+    decisive = -1
+    least = sum(tensor.size for tensor in trace.tensors if tensor.uses[0] < 0)
+    for index, operation in enumerate(trace.operations):
+        held = operation.workspace
+        for tensor in trace.tensors:
+            if tensor.uses[0] <= index <= tensor.uses[-1] and not _may_be_absent(tensor, index):
+                held += tensor.size
+        if held > least:
+            least, decisive = held, index
+    return least, decisive
+
+
+def _may_be_absent(tensor: Tensor, operation: int) -> bool:
+    uses = tensor.uses
+    inside = uses[0] < operation < uses[-1] and operation not in uses
+    return inside and tensor.evictable and tensor.size > 0
+
+
+def _absentees(problem: Problem, operation: int) -> list[tuple[int, int, int]]:
+    """Return (size, writer, next use) of each tensor that may be absent during `operation`."""
+    return [
+        (tensor.size, tensor.uses[0], min(use for use in tensor.uses if use > operation))
+        for tensor in problem.trace.tensors
+        if _may_be_absent(tensor, operation)
+    ]
+
+
+def _needs(problem: Problem) -> list[int]:
+    """Return the bytes that must be absent during each operation."""
+    needs = []
+    for index, operation in enumerate(problem.trace.operations):
+        held = operation.workspace + sum(
+            tensor.size
+            for tensor in problem.trace.tensors
+            if tensor.uses[0] <= index <= tensor.uses[-1]
+        )
+        needs.append(max(held - problem.platform.memory, 0))
+    return needs
+
+
+def _whole_tensors(problem: Problem) -> list[int]:
+    """Return the needs, raised to what whole tensors can make up."""
+    return [
+        _cheapest_cover([size for size, _, _ in _absentees(problem, index)], need)
+        for index, need in enumerate(_needs(problem))
+    ]
+
+
+def _cheapest_cover(sizes: list[int], need: int) -> int:
+    """Return the least subset sum of `sizes` that is at least `need`, or a lower bound on it.
+
+    Sums are counted in units of the greatest common divisor, or, where they would need more than
+    ``FINEST`` units, in coarser ones: then each size counts as its whole units only, so a subset of
+    `n` sizes is taken for up to ``n * (unit - 1)`` less than it is, and the answer is no more than
+    the truth.
+    """
+    if need == 0:
+        return 0
+    total, divisor = sum(sizes), math.gcd(*sizes)
+    coarse = total > FINEST * divisor
+    unit = -(-total // FINEST) if coarse else divisor
+    slack = len(sizes) * (unit - 1) if coarse else 0
+    sums = 1  # bit k: some subset makes k units
+    for units, copies in Counter(size // unit for size in sizes).items():
+        batch = 1
+        while copies:
+            # Any number of equal sizes is a sum of batches of 1, 2, 4, … and a rest.
+            batch = min(batch, copies)
+            sums |= sums << (units * batch)
+            copies -= batch
+            batch *= 2
+    least_units = max(0, -(-(need - slack) // unit))
+    while not sums >> least_units & 1:
+        rest = sums >> least_units
+        least_units += (rest ^ (rest - 1)).bit_length() - 1
+    return max(need, least_units * unit)
+
+
+def _prop3(problem: Problem, needs: list[int]) -> int:
+    both_ways = 2 * Fraction(max(needs)) / problem.platform.bandwidth
+    return max(sum(problem.trace.durations), math.ceil(both_ways))
+
+
+def _fluid(problem: Problem, needs: list[int]) -> int:
+    """Return the longest of (earliest start + least rest) over the operations."""
+    durations = problem.trace.durations
+    rate = problem.platform.bandwidth
+    count = len(durations)
+    ends = {-1: Fraction(0)}
+    starts = []
+    for index in range(count):
+        ready = [(ends[writer], size) for size, writer, _ in _absentees(problem, index)]
+        starts.append(max(ends[index - 1], _moved_by(ready, needs[index], rate)))
+        ends[index] = starts[index] + durations[index]
+    rests = {count: Fraction(0)}
+    for index in reversed(range(count)):
+        ready = [(rests[due], size) for size, _, due in _absentees(problem, index)]
+        rests[index] = durations[index] + max(
+            rests[index + 1], _moved_by(ready, needs[index], rate)
+        )
+    return max(math.ceil(starts[index] + rests[index]) for index in range(count))
+
+
+def _moved_by(ready: list[tuple[Fraction, int]], need: int, rate: Fraction) -> Fraction:
+    """Return the first time at which `need` bytes can have passed the link."""
+    # The link is last idle just before some tensor appears; from then on it works without a pause.
+    # Trying every such moment and taking the latest finish needs no simulation.
+    if need == 0:
+        return Fraction(0)
+    times = sorted({time for time, _ in ready})
+    finish = Fraction(0)
+    for time in times:
+        before = sum(size for available, size in ready if available < time)
+        if before < need:
+            finish = max(finish, time + (need - before) / rate)
+    return finish

@@ -1,0 +1,190 @@
+"""The state of a search: the best schedule, the bounds, the clock, and who wants to know."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from offcert.core.check import check
+from offcert.core.errors import OffcertError, PlanError
+from offcert.core.problem import Problem
+from offcert.core.result import Bound, Evidence, Infeasibility, Result, SolveStatus
+from offcert.core.schedule import Schedule
+from offcert.core.simulate import Simulator
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a progress callback is told.
+
+    Attributes
+    ----------
+    seconds : float
+        Since the search began.
+    step : str
+        What is running.
+    objective, lower_bound : int or None
+        The best known so far, in ticks.
+    """
+
+    seconds: float
+    step: str
+    objective: int | None
+    lower_bound: int
+
+
+class UnsoundError(OffcertError):
+    """A solver contradicted itself: a program error that must never be papered over."""
+
+
+class Search:
+    """Collects schedules and bounds; every schedule passes the checker before it counts.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is being solved.
+    time_limit : float
+        Seconds.
+    target_gap : float
+        Stop when the gap is at most this.
+    progress : callable, optional
+        Told of every improvement and every step.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        time_limit: float,
+        target_gap: float = 0.0,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self.problem = problem
+        self.target_gap = Fraction(target_gap)
+        self.schedule: Schedule | None = None
+        self.bounds: list[Bound] = []
+        self.infeasibility: Infeasibility | None = None
+        self._simulator = Simulator(problem)
+        self._progress = progress
+        self._step = ""
+        self._begin = time.monotonic()
+        self._deadline = self._begin + time_limit
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the search began."""
+        return time.monotonic() - self._begin
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left."""
+        return max(0.0, self._deadline - time.monotonic())
+
+    @property
+    def objective(self) -> int | None:
+        """Makespan of the best schedule, in ticks."""
+        return None if self.schedule is None else self.schedule.makespan
+
+    @property
+    def lower_bound(self) -> int:
+        """The best bound so far, in ticks."""
+        return max((bound.value for bound in self.bounds), default=0)
+
+    @property
+    def goal(self) -> int:
+        """The makespan at which the target gap is reached with the present bound."""
+        if self.target_gap >= 1:
+            return 2**62
+        return int(self.lower_bound / (1 - self.target_gap))
+
+    @property
+    def done(self) -> bool:
+        """Whether the target is reached or the time is over."""
+        met = self.objective is not None and self.objective <= self.goal
+        return met or self.remaining <= 0 or self.infeasibility is not None
+
+    def begin(self, step: str) -> None:
+        """Say what runs next."""
+        self._step = step
+        self._tell()
+
+    def offer(self, schedule: Schedule) -> bool:
+        """Take a schedule if it is better, after squeezing idle time out of it.
+
+        Raises
+        ------
+        UnsoundError
+            If it is not a schedule of the problem, or beats a lower bound.
+        """
+        try:
+            squeezed = self._simulator.run(schedule.plan(self.problem.trace))
+        except PlanError:
+            squeezed = schedule
+        best = min(squeezed, schedule, key=lambda candidate: candidate.makespan)
+        if self.objective is not None and best.makespan >= self.objective:
+            return False
+        faults = check(self.problem, best)
+        if faults:
+            raise UnsoundError(f"{self._step} returned an invalid schedule: {faults[0]}")
+        self.schedule = best
+        self._require_consistent()
+        self._tell()
+        return True
+
+    def add(self, bound: Bound) -> None:
+        """Record a lower bound.
+
+        Raises
+        ------
+        UnsoundError
+            If it exceeds the makespan of a schedule.
+        """
+        improved = bound.value > self.lower_bound
+        self.bounds.append(bound)
+        self._require_consistent()
+        if improved:
+            self._tell()
+
+    def result(self) -> Result:
+        """Return what is known now."""
+        if self.infeasibility is not None:
+            status = SolveStatus.INFEASIBLE
+        elif self.objective is None:
+            status = SolveStatus.UNKNOWN
+        elif self.objective == self.lower_bound:
+            status = SolveStatus.OPTIMAL
+        else:
+            status = SolveStatus.FEASIBLE
+        bounds = tuple(_cross_attested(self.bounds))
+        return Result(status, self.schedule, bounds, self.seconds, self.infeasibility)
+
+    def _require_consistent(self) -> None:
+        if self.objective is not None and self.lower_bound > self.objective:
+            worst = max(self.bounds, key=lambda bound: bound.value)
+            raise UnsoundError(
+                f"the bound {worst.value} of {worst.method} exceeds the makespan "
+                f"{self.objective} of a valid schedule"
+            )
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(Progress(self.seconds, self._step, self.objective, self.lower_bound))
+
+
+def _cross_attested(bounds: list[Bound]) -> list[Bound]:
+    """Raise the evidence of attested bounds that another solver's bound reaches too."""
+    result = []
+    for index, bound in enumerate(bounds):
+        witnesses = [
+            other
+            for place, other in enumerate(bounds)
+            if place != index
+            and other.value >= bound.value
+            and other.details.get("solver") not in (None, bound.details.get("solver"))
+        ]
+        if bound.evidence is Evidence.ATTESTED and bound.details.get("solver") and witnesses:
+            bound = replace(bound, evidence=Evidence.CROSS_ATTESTED)
+        result.append(bound)
+    return result

@@ -1,0 +1,274 @@
+"""The command line: arguments in, one call, result out.
+
+Each command imports what it needs inside its function, so that ``offcert --help`` answers at once
+and people who only solve and verify never load torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from offcert import __version__
+
+if TYPE_CHECKING:
+    from offcert.certify.certificate import Certificate
+    from offcert.certify.search import Progress
+    from offcert.core.problem import Problem
+
+_EXIT_INVALID = 1
+_EXIT_INPUT = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Returns
+    -------
+    int
+        Exit code: 0 for a result (an infeasible problem is one), 1 for a certificate or a training
+        run that does not hold, 2 for bad input.
+    """
+    options = _parser().parse_args(arguments)
+    from offcert.core.errors import InputError, MethodError
+
+    try:
+        if getattr(options, "output", None) is not None:
+            from offcert.core.files import require_writable
+
+            require_writable(options.output)
+        code: int = options.run(options)
+    except (InputError, MethodError) as error:
+        print(f"offcert: {error}", file=sys.stderr)
+        return _EXIT_INPUT
+    except BrokenPipeError:
+        return 0
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="offcert",
+        description="Certified offloading plans for neural-network training under a memory limit.",
+    )
+    parser.add_argument("--version", action="version", version=f"offcert {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for add in (_add_profile, _add_certify, _add_solve, _add_verify, _add_train, _add_plot):
+        add(commands)
+    return parser
+
+
+Commands = Any  # argparse does not name the type that add_subparsers returns
+
+
+def _command(
+    commands: Commands, name: str, summary: str, run: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
+    parser.set_defaults(run=run)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def _add_profile(commands: Commands) -> None:
+    parser = _command(commands, "profile", "turn a network into a problem file", _profile)
+    parser.add_argument("model", metavar="MODEL", help="zoo name or package.module:callable")
+    parser.add_argument("--input", required=True, help="shape, for example 32x3x224x224")
+    times = parser.add_mutually_exclusive_group()
+    times.add_argument("--hardware", default="v100-pcie", help="roofline model (%(default)s)")
+    times.add_argument("--measure", action="store_true", help="measure on the device at hand")
+    parser.add_argument("--loss", default="cross-entropy", help="cross-entropy or mean")
+    parser.add_argument("-o", "--output", required=True, metavar="PROBLEM")
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("problem", metavar="PROBLEM", help="problem file")
+    parser.add_argument("--memory", help="limit, for example 40%% or 6GiB; the file's by default")
+    parser.add_argument("--bandwidth", help="for example 12.2GB/s; the file's by default")
+    parser.add_argument("--time-limit", type=_seconds, default=60.0, metavar="S")
+    parser.add_argument("--workers", type=_count, default=2, metavar="N")
+    parser.add_argument("--target-gap", type=_gap, default=0.0, metavar="G")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    parser.add_argument("-o", "--output", metavar="CERTIFICATE")
+
+
+def _add_certify(commands: Commands) -> None:
+    parser = _command(commands, "certify", "find a schedule and prove how good it is", _certify)
+    _add_limits(parser)
+
+
+def _add_solve(commands: Commands) -> None:
+    parser = _command(commands, "solve", "run one method", _solve)
+    parser.add_argument("--method", required=True, metavar="NAME")
+    _add_limits(parser)
+
+
+def _add_verify(commands: Commands) -> None:
+    parser = _command(commands, "verify", "check a certificate with independent code", _verify)
+    parser.add_argument("certificate", metavar="CERTIFICATE")
+
+
+def _add_train(commands: Commands) -> None:
+    parser = _command(commands, "train", "train plainly and by the plan, and compare", _train)
+    parser.add_argument("certificate", metavar="CERTIFICATE")
+    parser.add_argument("--steps", type=_count, default=3, metavar="N")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
+
+
+def _add_plot(commands: Commands) -> None:
+    parser = _command(commands, "plot", "draw the schedule and the memory curve", _plot)
+    parser.add_argument("certificate", metavar="CERTIFICATE")
+    parser.add_argument("-o", "--output", required=True, metavar="out.png|out.svg")
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, not {text}")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
+    return value
+
+
+def _gap(text: str) -> float:
+    value = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"must be from 0 to below 1, not {text}")
+    return value
+
+
+def _profile(options: argparse.Namespace) -> int:
+    from offcert.core.files import write_problem
+    from offcert.runtime.profile import profile
+
+    problem = profile(
+        options.model,
+        options.input,
+        hardware=None if options.measure else options.hardware,
+        measure=options.measure,
+        loss=options.loss,
+    )
+    write_problem(options.output, problem)
+    from offcert.report.text import describe_problem, problem_summary
+
+    _print(options, problem_summary(problem), describe_problem(problem))
+    return 0
+
+
+def _read_problem(options: argparse.Namespace) -> Problem:
+    from offcert.core.files import read_problem
+    from offcert.core.units import parse_bandwidth, parse_memory
+
+    problem = read_problem(options.problem)
+    if options.bandwidth is not None:
+        problem = problem.with_bandwidth(parse_bandwidth(options.bandwidth, problem.units))
+    if options.memory is not None:
+        problem = problem.with_memory(parse_memory(options.memory, problem))
+    return problem
+
+
+def _certify(options: argparse.Namespace) -> int:
+    from offcert.certify.ladder import certify
+
+    return _search(options, certify)
+
+
+def _solve(options: argparse.Namespace) -> int:
+    from functools import partial
+
+    from offcert.certify.methods import solve
+
+    return _search(options, partial(solve, method=options.method))
+
+
+def _search(options: argparse.Namespace, search: Callable[..., Certificate]) -> int:
+    from offcert.report.text import certificate_summary, describe_certificate
+
+    problem = _read_problem(options)
+    certificate = search(
+        problem,
+        time_limit=options.time_limit,
+        workers=options.workers,
+        target_gap=options.target_gap,
+        seed=options.seed,
+        progress=_show_progress if sys.stderr.isatty() else None,
+    )
+    if options.output is not None:
+        certificate.write(options.output)
+    _print(options, certificate_summary(certificate), describe_certificate(certificate))
+    return 0
+
+
+def _show_progress(progress: Progress) -> None:
+    gap = ""
+    if progress.objective:
+        gap = f"  gap {100 * (1 - progress.lower_bound / progress.objective):.3f} %"
+    print(
+        f"{progress.seconds:7.1f} s  bound {progress.lower_bound}  "
+        f"best {progress.objective if progress.objective is not None else '-'}{gap}"
+        f"  {progress.step}",
+        file=sys.stderr,
+    )
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from offcert.certify.verify import verify_file
+    from offcert.report.text import describe_verification, verification_summary
+
+    verification = verify_file(options.certificate)
+    _print(options, verification_summary(verification), describe_verification(verification))
+    return 0 if verification.valid else _EXIT_INVALID
+
+
+def _train(options: argparse.Namespace) -> int:
+    from offcert.certify.verify import verify_file
+    from offcert.core.errors import InputError
+    from offcert.report.text import describe_training
+
+    verification = verify_file(options.certificate)
+    if not verification.valid:
+        raise InputError(f"{options.certificate} does not verify: {verification.faults[0]}")
+    certificate = verification.certificate
+    if certificate.result.schedule is None:
+        raise InputError(f"{options.certificate} holds no schedule to train with")
+    from offcert.runtime.train import train
+
+    report = train(
+        certificate.problem,
+        certificate.result.schedule,
+        steps=options.steps,
+        seed=options.seed,
+        progress=_show_steps if sys.stderr.isatty() else None,
+    )
+    units = certificate.problem.units
+    _print(options, report.to_dict(), describe_training(report.to_dict(), units))
+    return 0 if report.ok else _EXIT_INVALID
+
+
+def _show_steps(done: int, total: int) -> None:
+    print(f"step {done} of {total}", file=sys.stderr)
+
+
+def _plot(options: argparse.Namespace) -> int:
+    from offcert.certify.certificate import read_certificate
+    from offcert.report.gantt import save_gantt
+
+    save_gantt(read_certificate(options.certificate), options.output)
+    _print(options, {"written": options.output}, f"wrote {options.output}")
+    return 0
+
+
+def _print(options: argparse.Namespace, document: dict[str, Any], text: str) -> None:
+    print(json.dumps(document, allow_nan=False) if options.json else text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""The report of the demonstration: certificate, verification and training on one page."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from offcert.certify.certificate import Certificate, read_certificate
+from offcert.core.errors import InputError
+from offcert.core.files import read_json
+from offcert.core.units import format_size, format_time
+
+
+def write_summary(folder: Path) -> str:
+    """Return the report on what ``make demo`` left in a folder, as Markdown.
+
+    Parameters
+    ----------
+    folder : Path
+        Holds ``certificate.json``, ``verification.json``, ``plan.png`` and ``training.json``.
+
+    Raises
+    ------
+    InputError
+        If one of them is missing or broken.
+    """
+    certificate = read_certificate(folder / "certificate.json")
+    verification = read_json(folder / "verification.json")
+    training = read_json(folder / "training.json")
+    return "\n".join(
+        [
+            f"# {certificate.problem.name}",
+            "",
+            *_plan_lines(certificate),
+            "",
+            *_bound_lines(verification),
+            "",
+            "![the plan](plan.png)",
+            "",
+            *_training_lines(training, certificate),
+            "",
+        ]
+    )
+
+
+def _plan_lines(certificate: Certificate) -> list[str]:
+    problem, result = certificate.problem, certificate.result
+    trace, units = problem.trace, problem.units
+    if result.schedule is None or result.objective is None:
+        return [f"No plan: {result.status}."]
+    moved = {trace.gaps[gap].tensor for gap in result.schedule.evicted}
+    size = sum(trace.tensors[tensor].size for tensor in moved)
+    return [
+        f"- memory: {format_size(trace.peak_memory, units)} without a plan, "
+        f"{format_size(problem.platform.memory, units)} allowed",
+        f"- offloaded: {len(moved)} of {len(trace.gaps)} tensors, {format_size(size, units)}",
+        f"- step: {format_time(result.objective, units)}, of which "
+        f"{format_time(trace.compute_time, units)} is computing",
+        f"- no plan can take less than {format_time(result.lower_bound, units)}: "
+        f"{result.status}, gap {100 * result.gap:.4f} %",
+    ]
+
+
+def _bound_lines(verification: dict[str, Any]) -> list[str]:
+    lines = [
+        f"The certificate is {'valid' if verification['valid'] else 'INVALID'}.",
+        "",
+        "| lower bound | ticks | evidence | verification |",
+        "| --- | ---: | --- | --- |",
+    ]
+    lines += [
+        f"| {bound['method']} | {bound['value']} | {bound['evidence']} | {bound['finding']} |"
+        for bound in verification["bounds"]
+    ]
+    return lines
+
+
+def _training_lines(training: dict[str, Any], certificate: Certificate) -> list[str]:
+    units = certificate.problem.units
+    steps = training["steps"]
+    return [
+        f"Training {training['name']} for {len(steps)} steps, plainly and by a plan of its own:",
+        "",
+        f"- losses, gradients, parameters and buffers bitwise equal: {training['bitwise_equal']}",
+        f"- live bytes as predicted at every stage event: {training['follows_prediction']}",
+        f"- peak {format_size(training['peak'], units)}, limit "
+        f"{format_size(training['limit'], units)}, without a plan "
+        f"{format_size(training['unplanned_peak'], units)}",
+        f"- left the device: {format_size(steps[-1]['offloaded_bytes'], units)} a step",
+    ]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the report on the folder named by the only argument."""
+    try:
+        (folder,) = arguments
+        print(write_summary(Path(folder)))
+    except (InputError, ValueError, json.JSONDecodeError) as error:
+        print(f"offcert.report.summary: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,196 @@
+"""What the commands say: one JSON object for programs, a few lines for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offcert.certify.certificate import Certificate
+from offcert.certify.verify import Verification
+from offcert.core.problem import Problem, Units
+from offcert.core.result import SolveStatus
+from offcert.core.units import format_size, format_time
+
+
+def problem_summary(problem: Problem) -> dict[str, Any]:
+    """Return a problem's key figures as JSON values; sizes in its units, times in ticks."""
+    trace = problem.trace
+    return {
+        "name": problem.name,
+        "operations": len(trace),
+        "gaps": len(trace.gaps),
+        "compute_time": trace.compute_time,
+        "least_memory": trace.least_memory,
+        "peak_memory": trace.peak_memory,
+        "memory": problem.platform.memory,
+        "bandwidth": str(problem.platform.bandwidth),
+    }
+
+
+def describe_problem(problem: Problem) -> str:
+    """Return a problem's key figures for people."""
+    trace, units = problem.trace, problem.units
+    moved = sum(trace.gap_size(gap) for gap in range(len(trace.gaps)))
+    return "\n".join(
+        [
+            f"{problem.name}: {len(trace)} operations, {len(trace.gaps)} tensors that may leave",
+            f"  compute time   {format_time(trace.compute_time, units)}",
+            f"  least memory   {format_size(trace.least_memory, units)}",
+            f"  peak memory    {format_size(trace.peak_memory, units)}",
+            f"  memory limit   {format_size(problem.platform.memory, units)}",
+            "  moving it all  "
+            f"{format_time(2 * problem.platform.transfer_time(moved), units)} both ways",
+        ]
+    )
+
+
+def certificate_summary(certificate: Certificate) -> dict[str, Any]:
+    """Return a certificate's claims as JSON values."""
+    result = certificate.result
+    infeasibility = result.infeasibility
+    summary: dict[str, Any] = {
+        "objective": result.objective,
+        "lower_bound": result.lower_bound,
+        "gap": None if result.objective is None else result.gap,
+        "status": str(result.status),
+        "runtime": result.runtime,
+        "bounds": [
+            {"method": b.method, "value": b.value, "evidence": str(b.evidence)}
+            for b in result.bounds
+        ],
+        "offloaded": offloaded_names(certificate),
+        "memory": certificate.problem.platform.memory,
+    }
+    if infeasibility is not None:
+        summary["infeasibility"] = {
+            "operation": infeasibility.operation,
+            "name": infeasibility.name,
+            "needed": infeasibility.needed,
+            "lacking": infeasibility.lacking,
+        }
+    if "no_plan" in certificate.settings:
+        summary["no_plan"] = certificate.settings["no_plan"]
+    return summary
+
+
+def offloaded_names(certificate: Certificate) -> list[str]:
+    """Return the names of the tensors that leave the device, in the order of the trace."""
+    schedule, trace = certificate.result.schedule, certificate.problem.trace
+    if schedule is None:
+        return []
+    tensors = sorted({trace.gaps[gap].tensor for gap in schedule.evicted})
+    return [trace.tensors[tensor].name for tensor in tensors]
+
+
+def describe_certificate(certificate: Certificate) -> str:
+    """Return a certificate's claims for people."""
+    result, problem = certificate.result, certificate.problem
+    units = problem.units
+    lines = [
+        f"{problem.name} at {format_size(problem.platform.memory, units)}: {result.status}",
+    ]
+    if result.infeasibility is not None:
+        lines.append(
+            f"  {result.infeasibility.name} needs {result.infeasibility.needed} bytes even when "
+            f"all else has left, {result.infeasibility.lacking} more than there are"
+        )
+        return "\n".join(lines)
+    if result.objective is not None:
+        slowdown = result.objective / max(1, problem.trace.compute_time)
+        lines.append(
+            f"  step time    {format_time(result.objective, units)} ({slowdown:.3f} times the "
+            "compute time)"
+        )
+        lines.append(f"  lower bound  {format_time(result.lower_bound, units)}")
+        lines.append(f"  gap          {100 * result.gap:.4f} %")
+        lines.append(f"  offloaded    {len(offloaded_names(certificate))} tensors")
+    if "no_plan" in certificate.settings:
+        lines.append(f"  {certificate.settings['no_plan']}")
+    lines.append(f"  found in     {result.runtime:.1f} s")
+    for bound in result.bounds:
+        lines.append(f"  bound {bound.value:>14}  {bound.method} ({bound.evidence})")
+    return "\n".join(lines)
+
+
+def verification_summary(verification: Verification) -> dict[str, Any]:
+    """Return the outcome of a verification as JSON values."""
+    result = verification.certificate.result
+    return {
+        "valid": verification.valid,
+        "faults": verification.faults,
+        "status": str(result.status),
+        "objective": result.objective,
+        "lower_bound": result.lower_bound,
+        "evidence": None if verification.evidence is None else str(verification.evidence),
+        "bounds": [
+            {
+                "method": bound.method,
+                "value": bound.value,
+                "evidence": str(bound.evidence),
+                "finding": bound.finding,
+            }
+            for bound in verification.bounds
+        ],
+    }
+
+
+def describe_verification(verification: Verification) -> str:
+    """Return the outcome of a verification for people."""
+    if not verification.valid:
+        return "\n".join(["INVALID", *(f"  {fault}" for fault in verification.faults)])
+    result = verification.certificate.result
+    lines = [f"VALID: {result.status}"]
+    if result.status is not SolveStatus.INFEASIBLE and verification.evidence is not None:
+        lines.append(
+            f"  makespan {result.objective}, lower bound {result.lower_bound} "
+            f"({verification.evidence})"
+        )
+    for bound in verification.bounds:
+        lines.append(
+            f"  bound {bound.value:>14}  {bound.method}: {bound.evidence}, {bound.finding}"
+        )
+    return "\n".join(lines)
+
+
+def describe_training(report: dict[str, Any], units: Units) -> str:
+    """Return a training report (``TrainReport.to_dict``) for people."""
+    lines = [f"{report['name']}: plain training and training by the plan, side by side"]
+    lines.append(
+        f"  {'step':>4}  {'loss':>12}  {'equal':>6}  {'peak':>12}  {'plain':>9}  {'plan':>9}"
+    )
+    for index, step in enumerate(report["steps"]):
+        lines.append(
+            f"  {index + 1:>4}  {step['planned_loss']:>12.6f}  "
+            f"{'yes' if not step['differences'] else 'NO':>6}  "
+            f"{format_size(step['peak'], units):>12}  "
+            f"{step['plain_seconds']:>7.2f} s  {step['planned_seconds']:>7.2f} s"
+        )
+        lines += [f"        differs: {name}" for name in step["differences"]]
+        lines += [
+            f"        {d['event']} of {d['operation']}: {d['counted']} bytes live, "
+            f"{d['predicted']} predicted"
+            for d in step["deviations"]
+        ]
+        if step["unfreed_bytes"]:
+            lines.append(f"        {step['unfreed_bytes']} bytes could not be freed")
+    lines.append(
+        f"  losses, gradients, parameters and buffers bitwise equal: {_yes(report['bitwise_equal'])}"
+    )
+    lines.append(
+        f"  live bytes as predicted at all {2 * len(report['operations'])} stage events: "
+        f"{_yes(report['follows_prediction'])}"
+    )
+    lines.append(
+        f"  peak {format_size(report['peak'], units)}, limit {format_size(report['limit'], units)}, "
+        f"without a plan {format_size(report['unplanned_peak'], units)}"
+    )
+    lines.append("  live bytes at the end of each operation (predicted):")
+    rows = zip(report["operations"], report["counted_end"], report["predicted_end"], strict=True)
+    full = max(report["unplanned_peak"], 1)
+    for name, counted, predicted in rows:
+        bar = "#" * round(40 * counted / full)
+        lines.append(f"    {name:>24} {counted:>14} ({predicted:>14}) {bar}")
+    return "\n".join(lines)
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "NO"

@@ -1,0 +1,132 @@
+from fractions import Fraction
+
+import pytest
+from oracle import brute_force
+from random_instances import random_problem
+
+from offcert.certify.ladder import certify
+from offcert.certify.methods import METHODS, solve
+from offcert.certify.search import Progress, Search, UnsoundError
+from offcert.certify.verify import verify
+from offcert.core.errors import InputError, MethodError
+from offcert.core.problem import Problem, Transfers
+from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.core.schedule import Schedule
+from offcert.core.simulate import simulate
+from offcert.heuristics.sequential import sequential
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_certify_finds_and_proves_the_optimum_of_tiny_problems(seed: int) -> None:
+    problem = random_problem(seed, 4)
+    certificate = certify(problem, time_limit=30, workers=1)
+    optimum = brute_force(problem)
+    if optimum is None:
+        assert certificate.result.status is SolveStatus.INFEASIBLE
+    else:
+        assert certificate.result.objective == optimum
+        assert certificate.result.status is SolveStatus.OPTIMAL
+    assert verify(certificate.to_json()).faults == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_respects_the_optimum(method: str) -> None:
+    ran = 0
+    for seed in range(12):
+        problem = random_problem(seed, 4)
+        try:
+            certificate = solve(problem, method, time_limit=3, workers=1)
+        except MethodError:
+            continue
+        ran += 1
+        optimum = brute_force(problem)
+        if optimum is None:
+            assert certificate.result.status is SolveStatus.INFEASIBLE
+            continue
+        result = certificate.result
+        assert result.lower_bound <= optimum
+        assert result.objective is None or result.objective >= optimum
+        assert verify(certificate.to_json()).faults == []
+    assert ran >= 3
+
+
+@pytest.mark.parametrize("kind", [Transfers.INTERRUPTIBLE, Transfers.FRACTIONAL])
+def test_relaxed_transfers_get_only_bounds_that_hold_for_them(kind: Transfers) -> None:
+    for seed in range(20):
+        atomic = random_problem(seed, 5)
+        relaxed = Problem("p", atomic.network, atomic.platform, kind)
+        certificate = certify(relaxed, time_limit=1, workers=1)
+        methods = {bound.method for bound in certificate.result.bounds}
+        assert methods <= {"prop3", "fractional", "fluid-milp"}
+        if certificate.result.objective is not None:
+            optimum = brute_force(atomic)
+            assert optimum is not None
+            assert certificate.result.lower_bound <= optimum
+        assert verify(certificate.to_json()).faults == []
+
+
+def test_the_target_gap_ends_the_search() -> None:
+    problem = random_problem(5)
+    certificate = certify(problem, target_gap=0.99)
+    assert certificate.result.gap <= 0.99
+    assert {bound.method for bound in certificate.result.bounds} <= {
+        *("prop3", "prop3-subset-sum", "fractional", "fractional-subset-sum")
+    }
+
+
+def test_progress_never_gets_worse() -> None:
+    seen: list[Progress] = []
+    certify(random_problem(7, 5), time_limit=10, progress=seen.append)
+    assert seen
+    objectives = [p.objective for p in seen if p.objective is not None]
+    assert objectives == sorted(objectives, reverse=True)
+    bounds = [p.lower_bound for p in seen]
+    assert bounds == sorted(bounds)
+
+
+def test_an_interrupt_keeps_the_best_found_so_far() -> None:
+    problem = random_problem(7, 5)
+
+    def interrupt(progress: Progress) -> None:
+        if progress.objective is not None:
+            raise KeyboardInterrupt
+
+    certificate = certify(problem, progress=interrupt)
+    assert certificate.settings["interrupted"] is True
+    assert certificate.result.schedule is not None
+    assert verify(certificate.to_json()).valid
+
+
+def test_an_invalid_schedule_or_an_excessive_bound_is_never_accepted() -> None:
+    problem = random_problem(7, 5)
+    search = Search(problem, 10)
+    valid = simulate(problem, sequential(problem))
+    rushed = Schedule(
+        [0] * len(problem.trace), list(problem.trace.durations), valid.transfers
+    )
+    with pytest.raises(UnsoundError, match="invalid schedule"):
+        search.offer(rushed)
+    search.offer(valid)
+    with pytest.raises(UnsoundError, match="exceeds the makespan"):
+        search.add(Bound("wrong", valid.makespan + 1, Evidence.ATTESTED))
+
+
+def test_two_solvers_that_agree_attest_each_other() -> None:
+    problem = random_problem(7, 5)
+    search = Search(problem, 10)
+    search.add(Bound("a", 5, Evidence.ATTESTED, {"solver": "one"}))
+    search.add(Bound("b", 6, Evidence.ATTESTED, {"solver": "two"}))
+    evidence = {bound.method: bound.evidence for bound in search.result().bounds}
+    assert evidence == {"a": Evidence.CROSS_ATTESTED, "b": Evidence.ATTESTED}
+
+
+def test_an_unknown_method_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match='not "magic"'):
+        solve(random_problem(7), "magic")
+
+
+def test_the_goal_is_the_makespan_at_the_target_gap() -> None:
+    search = Search(random_problem(7), 10, target_gap=0.1)
+    search.add(Bound("a", 90, Evidence.PROVED))
+    assert search.goal == 100
+    assert Fraction(search.goal - 90, search.goal) <= Fraction(1, 10)

@@ -1,0 +1,106 @@
+"""The ladder of bounds: hand-computed values, inequalities, and the independent re-computation."""
+
+import random
+from fractions import Fraction
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import brute_force
+from random_instances import random_problem
+
+from offcert.certify import recheck
+from offcert.core.chain import Chain
+from offcert.core.platform import Platform
+from offcert.core.problem import Problem
+from offcert.formulations import relaxations
+from offcert.formulations.relaxations import (
+    fractional_bound,
+    heads_and_tails,
+    infeasibility,
+    least_subset_sum,
+    prop3_bound,
+    required_absent,
+)
+
+
+def two_stage_problem() -> Problem:
+    """x0 of 10 bytes must be away while F_1 takes 15 of 20 bytes; everything else fits."""
+    chain = Chain([3, 4, 1], [1, 4, 2], [10, 2, 0, 0], [0, 0, 0, 0], [0, 13, 0])
+    return Problem("p", chain, Platform(20, Fraction(2)))
+
+
+def test_hand_computed_bounds() -> None:
+    problem = two_stage_problem()
+    # demand at F_1: x0 10 + x1 2 + x2 0 + workspace 13 = 25, 5 too many; no other operation.
+    assert required_absent(problem) == [0, 5, 0, 0, 0, 0]
+    assert required_absent(problem, subset_sum=True) == [0, 10, 0, 0, 0, 0]
+    # 15 ticks of computing; moving 5 bytes both ways takes 5.
+    assert prop3_bound(problem).value == 15
+    # x0 is free to leave from 0 on: 2.5 ticks, hidden behind F_0; 5 ticks if whole.
+    times = heads_and_tails(problem, required_absent(problem, subset_sum=True))
+    assert times.heads[1] == 5
+    assert times.tails[1] == 4 + 1 + 2 + 4 + 1
+    assert fractional_bound(problem).value == 15
+    assert fractional_bound(problem, subset_sum=True).value == 17
+    assert brute_force(problem) == 17
+
+
+def test_infeasible_memory_names_the_operation_and_the_bytes() -> None:
+    problem = two_stage_problem()
+    assert infeasibility(problem.with_memory(15)) is None
+    found = infeasibility(problem.with_memory(14))
+    assert found is not None
+    assert (found.operation, found.name, found.needed, found.lacking) == (1, "F1", 15, 1)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_no_bound_exceeds_the_optimum_and_rounding_never_weakens(seed: int) -> None:
+    problem = random_problem(seed, 4)
+    optimum = brute_force(problem)
+    assert (optimum is None) == (infeasibility(problem) is not None)
+    if optimum is None:
+        return
+    prop3, rounded = prop3_bound(problem).value, prop3_bound(problem, True).value
+    fluid, whole = fractional_bound(problem).value, fractional_bound(problem, True).value
+    assert problem.trace.compute_time <= prop3 <= fluid <= whole <= optimum
+    assert prop3 <= rounded <= whole
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.integers(0, 10**9))
+def test_the_verifier_computes_the_same_with_other_code(seed: int) -> None:
+    problem = random_problem(seed, 8)
+    assert recheck.least_memory(problem)[0] == problem.trace.least_memory
+    if infeasibility(problem) is not None:
+        return
+    for rounding in (False, True):
+        for bound in (prop3_bound(problem, rounding), fractional_bound(problem, rounding)):
+            assert recheck.recompute(bound.method, problem) == bound.value
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=9), st.data())
+def test_subset_sums_are_exact_or_below(sizes: list[int], data: st.DataObject) -> None:
+    amount = data.draw(st.integers(0, sum(sizes)))
+    sums = {sum(part) for count in range(len(sizes) + 1) for part in combinations(sizes, count)}
+    exact = min(total for total in sums if total >= amount)
+    found = least_subset_sum(tuple(sizes), amount)
+    assert amount <= found <= exact
+    assert found == recheck._cheapest_cover(sizes, amount)
+    if sum(sizes) <= relaxations.FINEST:
+        assert found == exact
+
+
+def test_a_coarse_subset_sum_is_still_a_lower_bound_and_reproducible() -> None:
+    rng = random.Random(7)
+    for _ in range(20):
+        sizes = tuple(rng.randint(10**8, 10**9) for _ in range(10))
+        amount = rng.randint(1, sum(sizes))
+        sums = [sum(part) for count in range(11) for part in combinations(sizes, count)]
+        exact = min(total for total in sums if total >= amount)
+        found = least_subset_sum(sizes, amount)
+        assert amount <= found <= exact
+        assert exact - found <= exact * 1e-3
+        assert found == recheck._cheapest_cover(list(sizes), amount)
