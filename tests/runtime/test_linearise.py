@@ -15,9 +15,9 @@ def stages(model, shape, loss="mean"):
     [
         ("resnet50", (1, 3, 64, 64), 22),
         ("resnet152", (1, 3, 64, 64), 56),
-        ("inception_v3", (1, 3, 96, 96), 27),
+        ("inception_v3", (2, 3, 96, 96), 27),
         ("densenet201", (1, 3, 64, 64), 20),
-        # Two embeddings with dropout, normalisation and head around 2 x 2 residual branches.
+        # Embeddings, dropout, two residual branches in each of two blocks, normalisation, head.
         ("gpt-tiny", (1, 16), 10),
     ],
 )

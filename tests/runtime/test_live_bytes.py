@@ -3,8 +3,8 @@
 import pytest
 from runtime_helpers import real_recording
 
-from offcert.runtime.predict import predict
 from offcert.core.plan import Plan
+from offcert.runtime.predict import predict
 from offcert.runtime.recording import record
 from offcert.runtime.workload import Workload, prepare
 
@@ -13,7 +13,6 @@ NETWORKS = {
     "resnet34": (1, 3, 64, 64),
     "resnet50": (2, 3, 64, 64),
     "densenet121": (2, 3, 64, 64),
-    "densenet169": (2, 3, 64, 64),
     "inception_v3": (2, 3, 96, 96),
     "vgg11": (1, 3, 64, 64),
     "alexnet": (2, 3, 64, 64),

@@ -10,7 +10,11 @@ OFF, BACK = Kind.OFFLOAD, Kind.PREFETCH
 # Six operations; "a" has the gaps 0 -> 3 and 3 -> 5, "b" is never moved.
 TRACE = Trace(
     [Operation(f"o{i}", 10, workspace=i) for i in range(6)],
-    [Tensor("a", 100, (0, 3, 5)), Tensor("b", 7, (-1, 2), evictable=False), Tensor("c", 20, (1, 4))],
+    [
+        Tensor("a", 100, (0, 3, 5)),
+        Tensor("b", 7, (-1, 2), evictable=False),
+        Tensor("c", 20, (1, 4)),
+    ],
 )
 
 

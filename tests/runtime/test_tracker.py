@@ -115,3 +115,18 @@ def test_records_know_when_a_storage_was_born_and_died():
         assert (record.size, record.born, record.died) == (20, 3, None)
         del value
         assert record.died == 7
+
+
+def test_an_address_used_before_by_what_does_not_count_is_no_reason_not_to_count():
+    tracker = LiveBytes()
+    with tracker:
+        tracker.start()
+        for _ in range(100):
+            with tracker.paused():
+                foreign = torch.zeros(100)
+            foreign.add_(1)
+            assert tracker.live == 0
+            del foreign
+            counted = torch.zeros(100)
+            assert tracker.live == 400
+            del counted

@@ -1,0 +1,336 @@
+"""A module as a line of stages, cut where exactly one value is live."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.utils._pytree import tree_leaves
+
+from offcert.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Consecutive nodes of a traced graph between two places where one value is live.
+
+    Attributes
+    ----------
+    name : str
+        The module that the stage is, for example ``"layer1.0"``.
+    nodes : tuple of fx.Node
+        In the order of execution.
+    output : fx.Node
+        The value that is live when the stage has ended; all others are not used any more.
+    releases : tuple of tuple of fx.Node
+        For each node, the values that nobody uses once it has run.
+    """
+
+    name: str
+    nodes: tuple[fx.Node, ...]
+    output: fx.Node
+    releases: tuple[tuple[fx.Node, ...], ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A traced module and its stages; the stage of the loss is not among them.
+
+    Attributes
+    ----------
+    root : fx.GraphModule
+        Whose parameters and submodules the nodes refer to.
+    input : fx.Node
+        The only placeholder that takes a tensor.
+    constants : dict
+        The values of the other placeholders: their defaults.
+    stages : tuple of Stage
+        In the order of execution; the output of one is the input of the next.
+    output_shape : tuple of int
+        Shape of what the module returns.
+    """
+
+    root: fx.GraphModule
+    input: fx.Node
+    constants: dict[fx.Node, Any]
+    stages: tuple[Stage, ...]
+    output_shape: tuple[int, ...]
+
+    def bind(self, root: fx.GraphModule) -> Line:
+        """Return the same line over a copy of its module, fake or real."""
+        return replace(self, root=root)
+
+    def belongings(self) -> Iterator[torch.Tensor]:
+        """Yield the tensors that the model owns: parameters, buffers and constants."""
+        return tensors_of(self.root)
+
+
+def tensors_of(root: nn.Module) -> Iterator[torch.Tensor]:
+    """Yield parameters, buffers and tensors that are plain attributes of a module."""
+    for module in root.modules():
+        yield from (p for p in module._parameters.values() if p is not None)
+        yield from (b for b in module._buffers.values() if b is not None)
+        yield from (v for v in vars(module).values() if isinstance(v, torch.Tensor))
+
+
+def trace_module(model: nn.Module) -> fx.GraphModule:
+    """Trace a module in training mode; arguments after the first keep their defaults.
+
+    Returns
+    -------
+    fx.GraphModule
+        Shares parameters, buffers and submodules with `model`.
+
+    Raises
+    ------
+    InputError
+        If the module is in evaluation mode or `torch.fx` cannot trace it.
+    """
+    name = type(model).__name__
+    if not model.training:
+        raise InputError(f"{name} must be in training mode: call model.train() first")
+    others = list(inspect.signature(model.forward).parameters.values())[1:]
+    defaults = {
+        parameter.name: parameter.default
+        for parameter in others
+        if parameter.default is not inspect.Parameter.empty
+    }
+    own = set(vars(model))
+    try:
+        return fx.symbolic_trace(model, concrete_args=defaults or None)
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        reason = lines[0] if lines else type(error).__name__
+        raise InputError(f"{name} cannot be traced: {reason}") from error
+    finally:
+        # Tensors made in forward become attributes of the traced module and, as a side effect, of
+        # the original; the latter is not ours to change.
+        for attribute in set(vars(model)) - own:
+            delattr(model, attribute)
+
+
+def fake_copy(traced: fx.GraphModule) -> fx.GraphModule:
+    """Return a copy whose tensors are fake ones on the CPU; call it under `FakeTensorMode`.
+
+    No data is copied; tensors that are tied stay tied.
+    """
+    memo: dict[int, Any] = {}
+    for tensor in tensors_of(traced):
+        if id(tensor) not in memo:
+            empty = torch.empty_strided(
+                tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu"
+            )
+            memo[id(tensor)] = (
+                nn.Parameter(empty, requires_grad=tensor.requires_grad)
+                if isinstance(tensor, nn.Parameter)
+                else empty
+            )
+    return copy.deepcopy(traced, memo)
+
+
+def vocabulary(traced: fx.GraphModule) -> int | None:
+    """Return the number of tokens if the input goes into an embedding, else None.
+
+    This rule decides what a network is fed with: token numbers, or normally distributed floats.
+    """
+    for user in _placeholders(traced)[0].users:
+        if user.op == "call_module":
+            module = traced.get_submodule(str(user.target))
+            if isinstance(module, nn.Embedding):
+                return module.num_embeddings
+    return None
+
+
+def linearise(traced: fx.GraphModule, example: torch.Tensor, name: str) -> Line:
+    """Cut a traced module into stages.
+
+    A cut lies where exactly one value that the model does not own is live. Values that share a
+    storage are one value: in-place operations and views belong to the stage that made the storage.
+    Numbers and sizes are no values. Call it under `FakeTensorMode` with fake arguments: the module
+    is run once to learn which values share a storage.
+
+    Parameters
+    ----------
+    traced : fx.GraphModule
+        What `trace_module` returned, or its fake copy.
+    example : torch.Tensor
+        An input; no data is looked at.
+    name : str
+        Of the module, for error messages.
+
+    Raises
+    ------
+    InputError
+        If the module does not take one tensor and return one tensor, or cannot run on `example`.
+    """
+    placeholders = _placeholders(traced, name)
+    constants = _defaults(name, placeholders[1:])
+    nodes = [node for node in traced.graph.nodes if node.op not in ("placeholder", "output")]
+    result = next(node for node in traced.graph.nodes if node.op == "output").args[0]
+    values = _run(traced, example, name, {placeholders[0]: example, **constants}, nodes)
+    if not isinstance(result, fx.Node) or not isinstance(values[result], torch.Tensor):
+        raise InputError(f"{name} must return one tensor, not {_describe(result)}")
+    owned = {tensor.untyped_storage()._cdata for tensor in tensors_of(traced)}
+    storages = {
+        node: {
+            leaf.untyped_storage()._cdata
+            for leaf in tree_leaves(value)
+            if isinstance(leaf, torch.Tensor)
+        }
+        - owned
+        for node, value in values.items()
+    }
+    cuts = _cuts([placeholders[0], *nodes], result, values, storages)
+    stages = _stages(traced, [placeholders[0], *nodes], result, cuts, storages)
+    return Line(traced, placeholders[0], constants, stages, tuple(values[result].shape))
+
+
+def _describe(result: object) -> str:
+    if isinstance(result, tuple | list | dict):
+        return f"a {type(result).__name__} of {len(result)}"
+    return f"{result}" if not isinstance(result, fx.Node) else f"the value of {result.name}"
+
+
+def _placeholders(traced: fx.GraphModule, name: str = "the module") -> list[fx.Node]:
+    found = [node for node in traced.graph.nodes if node.op == "placeholder"]
+    if not found:
+        raise InputError(f"{name} must take one tensor, but takes nothing")
+    return found
+
+
+def _run(
+    traced: fx.GraphModule,
+    example: torch.Tensor,
+    name: str,
+    env: dict[fx.Node, Any],
+    nodes: list[fx.Node],
+) -> dict[fx.Node, Any]:
+    # Every value is kept, so that no storage's address is used twice.
+    interpreter = fx.Interpreter(traced)
+    interpreter.env = env
+    with torch.no_grad():
+        for node in nodes:
+            try:
+                env[node] = interpreter.run_node(node)
+            except Exception as error:
+                lines = str(error).strip().splitlines()
+                shape = "x".join(map(str, example.shape))
+                raise InputError(
+                    f"{name} cannot run on an input of {shape}: {node.name}: "
+                    f"{lines[0] if lines else type(error).__name__}"
+                ) from error
+    return env
+
+
+def _cuts(
+    order: list[fx.Node],
+    result: fx.Node,
+    values: dict[fx.Node, Any],
+    storages: dict[fx.Node, set[int]],
+) -> list[tuple[int, fx.Node]]:
+    """Return (position, value) of every cut: the only live value once `order[position]` has run."""
+    last = _last_uses(order, result)
+    live: set[fx.Node] = set()
+    cuts: list[tuple[int, fx.Node]] = []
+    for position, node in enumerate(order):
+        if storages[node]:
+            live.add(node)
+        live = {value for value in live if last[value] > position}
+        if len(live) != 1:
+            continue
+        (value,) = live
+        if not isinstance(values[value], torch.Tensor):
+            continue
+        if cuts and storages[cuts[-1][1]] == storages[value]:
+            cuts.pop()
+        cuts.append((position, value))
+    return cuts
+
+
+def _last_uses(order: list[fx.Node], result: fx.Node) -> dict[fx.Node, int]:
+    place = {node: position for position, node in enumerate(order)}
+    last = {
+        node: max((place.get(user, len(order)) for user in node.users), default=place[node])
+        for node in order
+    }
+    last[result] = len(order)
+    return last
+
+
+def _stages(
+    traced: fx.GraphModule,
+    order: list[fx.Node],
+    result: fx.Node,
+    cuts: list[tuple[int, fx.Node]],
+    storages: dict[fx.Node, set[int]],
+) -> tuple[Stage, ...]:
+    if not cuts or cuts[-1][0] != len(order) - 1:
+        cuts = [*cuts, (len(order) - 1, result)]
+    # Views of the input open the first stage: there is nothing in front that they could belong to.
+    if storages[cuts[0][1]] == storages[order[0]]:
+        cuts = cuts[1:]
+    last = _last_uses(order, result)
+    dying: dict[int, list[fx.Node]] = {}
+    for node in order:
+        dying.setdefault(last[node], []).append(node)
+    pieces = []
+    start = 1
+    for position, _ in cuts:
+        pieces.append(tuple(order[start : position + 1]))
+        start = position + 1
+    names = _names(pieces)
+    stages = []
+    start = 1
+    for name, piece, (position, value) in zip(names, pieces, cuts, strict=True):
+        releases = tuple(
+            tuple(node for node in dying.get(index, ()) if node is not result)
+            for index in range(start, position + 1)
+        )
+        stages.append(Stage(name, piece, value, releases))
+        start = position + 1
+    return tuple(stages)
+
+
+def _defaults(name: str, placeholders: list[fx.Node]) -> dict[fx.Node, Any]:
+    for node in placeholders:
+        if not node.args:
+            raise InputError(f"{name} must take one tensor, but also needs {node.target}")
+    return {node: node.args[0] for node in placeholders}
+
+
+def _names(pieces: list[tuple[fx.Node, ...]]) -> list[str]:
+    """Name each stage after the innermost module that contains it and no other stage."""
+    modules = [[str(node.target) for node in piece if node.op == "call_module"] for piece in pieces]
+    names = []
+    for index, (piece, targets) in enumerate(zip(pieces, modules, strict=True)):
+        prefix = _common_prefix(targets)
+        elsewhere = (t for other, found in enumerate(modules) if other != index for t in found)
+        if prefix and not any(t == prefix or t.startswith(f"{prefix}.") for t in elsewhere):
+            names.append(prefix)
+        else:
+            calls = [node.name for node in piece if node.op != "get_attr"]
+            names.append(targets[0] if targets else calls[0])
+    seen: Counter[str] = Counter()
+    for index, name in enumerate(names):
+        seen[name] += 1
+        if seen[name] > 1:
+            names[index] = f"{name}#{seen[name]}"
+    return names
+
+
+def _common_prefix(targets: list[str]) -> str:
+    if not targets:
+        return ""
+    parts = [target.split(".") for target in targets]
+    common = []
+    for level in zip(*parts, strict=False):
+        if len(set(level)) > 1:
+            break
+        common.append(level[0])
+    return ".".join(common)

@@ -1,0 +1,110 @@
+"""What a plan says about device memory: live bytes at every event. Needs no torch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from offcert.core.errors import PlanError
+from offcert.core.plan import Kind, Plan
+from offcert.core.schedule import Schedule
+from offcert.core.trace import Trace
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A plan, operation by operation.
+
+    Before an operation starts, first the tensors of its `releases` leave the device and then those
+    of its `claims` come back.
+
+    Attributes
+    ----------
+    releases, claims : tuple of tuple of int
+        For each operation, indices of tensors.
+    at_begin : tuple of int
+        Live bytes when each operation begins, after its releases and claims and without what it is
+        going to write.
+    at_end : tuple of int
+        Live bytes when each operation has ended.
+    peaks : tuple of int
+        The most live bytes while each operation runs, workspace included.
+    """
+
+    releases: tuple[tuple[int, ...], ...]
+    claims: tuple[tuple[int, ...], ...]
+    at_begin: tuple[int, ...]
+    at_end: tuple[int, ...]
+    peaks: tuple[int, ...]
+
+    @property
+    def peak(self) -> int:
+        """The most live bytes at any time."""
+        return max(self.peaks)
+
+
+def predict(trace: Trace, plan: Plan | Schedule) -> Prediction:
+    """Return what is on the device when, if `plan` is followed.
+
+    Parameters
+    ----------
+    trace : Trace
+        What is executed.
+    plan : Plan or Schedule
+        Of a schedule only the decisions count, not the times.
+
+    Raises
+    ------
+    PlanError
+        If the plan does not make sense on the trace: a transfer outside of its gap, or a tensor
+        that comes back before it has left.
+    """
+    if isinstance(plan, Schedule):
+        plan = plan.plan(trace)
+    plan.require_consistent(trace)
+    releases: dict[int, list[int]] = defaultdict(list)
+    claims: dict[int, list[int]] = defaultdict(list)
+    left = {move.gap: move.before for move in plan.moves if move.kind is Kind.OFFLOAD}
+    for move in plan.moves:
+        if move.kind is not Kind.PREFETCH:
+            continue
+        gap = trace.gaps[move.gap]
+        # A tensor that has been offloaded before leaves again at once: the host has a copy.
+        release = left.get(move.gap, gap.before + 1)
+        if not gap.before < release <= move.before <= gap.after:
+            raise PlanError(
+                f"{trace.tensors[gap.tensor].name} is used by operations {gap.before} and "
+                f"{gap.after}: it cannot leave before operation {release} and come back before "
+                f"operation {move.before}"
+            )
+        releases[release].append(gap.tensor)
+        claims[move.before].append(gap.tensor)
+    return _follow(trace, releases, claims)
+
+
+def _follow(
+    trace: Trace, releases: dict[int, list[int]], claims: dict[int, list[int]]
+) -> Prediction:
+    written: dict[int, int] = defaultdict(int)
+    dying: dict[int, int] = defaultdict(int)
+    for tensor in trace.tensors:
+        written[tensor.uses[0]] += tensor.size
+        dying[tensor.uses[-1]] += tensor.size
+    live = written[-1]
+    at_begin, at_end, peaks = [], [], []
+    for index, operation in enumerate(trace.operations):
+        live -= sum(trace.tensors[tensor].size for tensor in releases[index])
+        live += sum(trace.tensors[tensor].size for tensor in claims[index])
+        at_begin.append(live)
+        live += written[index]
+        peaks.append(live + operation.workspace)
+        live -= dying[index]
+        at_end.append(live)
+    operations = range(len(trace))
+    return Prediction(
+        tuple(tuple(releases[index]) for index in operations),
+        tuple(tuple(claims[index]) for index in operations),
+        tuple(at_begin),
+        tuple(at_end),
+        tuple(peaks),
+    )

@@ -1,0 +1,203 @@
+"""A recorded training step and the trace that it becomes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from offcert.core.errors import OffcertError
+from offcert.core.trace import Operation, Tensor, Trace
+from offcert.runtime.cost import operator_cost
+from offcert.runtime.hardware import Hardware, roofline_ns
+from offcert.runtime.meter import Meter
+from offcert.runtime.saved import Entry, Key
+from offcert.runtime.staged import StagedModel
+from offcert.runtime.tracker import StorageRecord
+from offcert.runtime.workload import Prepared
+
+
+@dataclass
+class _Life:
+    """What happened to one storage."""
+
+    record: StorageRecord
+    touched: set[int] = field(default_factory=set)
+    key: Key | None = None
+
+
+class Recorder(Meter):
+    """A meter that notes, for every storage, which operations need it and who holds it.
+
+    Parameters
+    ----------
+    staged : StagedModel
+        What to run.
+    hardware : Hardware, optional
+        The roofline that gives operations their durations; all zero without one.
+    """
+
+    def __init__(self, staged: StagedModel, hardware: Hardware | None = None) -> None:
+        super().__init__(staged)
+        self._hardware = hardware
+        self.durations = [0] * staged.operations
+        self._lives: dict[StorageRecord, _Life] = {}
+        self.saved.on_save = self._note_saved
+        self.saved.on_unpack = self._note_unpacked
+        self._entries: dict[Key, _Life] = {}
+        self.tracker.listener = self._note_operator
+
+    def _note_operator(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        for leaf in tree_leaves((args, kwargs, out)):
+            if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
+                self._touch(leaf)
+        if self._hardware is not None and self.tracker.now >= 0:
+            flops, traffic = operator_cost(func, args, kwargs, out)
+            self.durations[self.tracker.now] += roofline_ns(self._hardware, flops, traffic)
+
+    def _touch(self, tensor: torch.Tensor) -> _Life | None:
+        record = self.tracker.record(tensor.untyped_storage())
+        if record is None:
+            return None
+        life = self._lives.setdefault(record, _Life(record))
+        life.touched.add(self.tracker.now)
+        return life
+
+    def _note_saved(self, entry: Entry, tensor: torch.Tensor) -> None:
+        life = self._touch(tensor)
+        assert life is not None
+        life.key = entry.key
+        self._entries[entry.key] = life
+
+    def _note_unpacked(self, entry: Entry) -> None:
+        self._entries[entry.key].touched.add(self.tracker.now)
+
+    def end(self, operation: int) -> None:
+        """Note who holds what when an operation has ended."""
+        super().end(operation)
+        for entry in self.saved:
+            if entry.held_elsewhere:
+                # It cannot leave before the next operation, which therefore counts as a use.
+                self._entries[entry.key].touched.add(operation + 1)
+
+    def recording(self) -> Recording:
+        """Return the trace of the step that has just been run.
+
+        Raises
+        ------
+        OffcertError
+            If the trace does not reproduce the live bytes that were counted.
+        """
+        last = self.staged.operations - 1
+        groups: dict[tuple[tuple[int, ...], bool], tuple[int, dict[Key, int]]] = {}
+        for life in self._lives.values():
+            died = last if life.record.died is None else life.record.died
+            if life.record.size == 0 or died == life.record.born:
+                continue
+            uses = _uses(life, died)
+            evictable = life.key is not None and any(
+                after - before > 1 for before, after in pairwise(uses)
+            )
+            if not evictable:
+                uses = (life.record.born, died)
+            size, keys = groups.get((uses, evictable), (0, {}))
+            if evictable and life.key is not None:
+                keys = keys | {life.key: life.record.size}
+            groups[uses, evictable] = (size + life.record.size, keys)
+        ordered = sorted(groups.items(), key=lambda item: (item[0][0][0], item[0][0], item[0][1]))
+        names = _names([(uses, evictable) for (uses, evictable), _ in ordered], last)
+        tensors = [
+            Tensor(name, size, uses, evictable)
+            for name, ((uses, evictable), (size, _)) in zip(names, ordered, strict=True)
+        ]
+        trace = self._trace(tensors)
+        storages = {index: keys for index, (_, (_, keys)) in enumerate(ordered) if keys}
+        return Recording(trace, storages, tuple(self.at_end), tuple(self.peaks))
+
+    def _trace(self, tensors: Sequence[Tensor]) -> Trace:
+        operations = []
+        names = self.staged.operation_names()
+        for index, (name, duration) in enumerate(zip(names, self.durations, strict=True)):
+            during = sum(t.size for t in tensors if t.uses[0] <= index <= t.uses[-1])
+            after = sum(t.size for t in tensors if t.uses[0] <= index < t.uses[-1])
+            # What the network keeps for itself outlives the step; no trace can say that.
+            if after != self.at_end[index] and index < len(names) - 1:
+                raise OffcertError(
+                    f"{self.at_end[index]} bytes are alive after {name}, but the trace has {after}"
+                )
+            operations.append(Operation(name, duration, max(0, self.peaks[index] - during)))
+        return Trace(operations, tensors)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The trace of a training step and what the runtime needs to follow it.
+
+    Attributes
+    ----------
+    trace : Trace
+        Durations are zero unless the recorder had a roofline.
+    storages : dict
+        For each evictable tensor of the trace, the saved storages that it consists of and their
+        bytes.
+    at_end : tuple of int
+        Live bytes counted at the end of each operation.
+    peaks : tuple of int
+        The most live bytes counted while each operation ran.
+    """
+
+    trace: Trace
+    storages: dict[int, dict[Key, int]]
+    at_end: tuple[int, ...]
+    peaks: tuple[int, ...]
+
+
+def _uses(life: _Life, died: int) -> tuple[int, ...]:
+    touched = {use for use in life.touched if life.record.born <= use <= died}
+    if life.key is not None:
+        # What autograd has not saved yet cannot leave.
+        touched |= set(range(life.record.born, min(life.key[0], died) + 1))
+    return tuple(sorted(touched | {life.record.born, died}))
+
+
+def _names(groups: Sequence[tuple[tuple[int, ...], bool]], last: int) -> list[str]:
+    """Name tensors after the stage that writes them."""
+    names = []
+    seen: Counter[str] = Counter()
+    for uses, evictable in groups:
+        born = uses[0]
+        if born == -1:
+            # The labels are read by the loss, the stage in the middle.
+            base = "labels" if uses[1] >= last // 2 else "x0"
+        elif born <= last // 2:
+            crosses = not evictable or born + 1 in uses
+            base = f"x{born + 1}" if crosses else f"internals{born}"
+        else:
+            base = f"y{last - born}" if uses[1] == born + 1 else f"gradients{last - born}"
+        seen[base] += 1
+        names.append(base if seen[base] == 1 else f"{base}.{seen[base]}")
+    return names
+
+
+def record(prepared: Prepared, hardware: Hardware | None = None) -> Recording:
+    """Run one training step on fake tensors.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        What to run.
+    hardware : Hardware, optional
+        Gives the operations their durations; without it they last 0.
+    """
+    recorder = Recorder(StagedModel(prepared.fake, prepared.batches.workload.loss), hardware)
+    with prepared.mode, recorder.active():
+        inputs, labels = prepared.batches.shapes()
+        recorder.step(inputs, labels).backward()
+        for parameter in prepared.fake.root.parameters():
+            parameter.grad = None
+    return recorder.recording()

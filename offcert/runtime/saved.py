@@ -1,0 +1,227 @@
+"""What autograd saves: one entry per storage, and handles that restore tensors over it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+from offcert.core.errors import OffcertError, PlanError
+from offcert.runtime.tracker import LiveBytes
+
+# (operation that saved it first, how many storages that operation had saved before)
+Key = tuple[int, int]
+
+
+class InPlaceError(OffcertError, RuntimeError):
+    """A tensor that autograd had saved was changed in place before its backward needed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """How a tensor lies in its storage."""
+
+    dtype: torch.dtype
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+
+    def over(self, storage: torch.UntypedStorage) -> torch.Tensor:
+        """Return this view of `storage`."""
+        empty = torch.empty(0, dtype=self.dtype, device=storage.device)
+        return empty.set_(storage, self.offset, self.size, self.stride)
+
+
+class Handle:
+    """What autograd holds instead of a saved tensor.
+
+    Attributes
+    ----------
+    entry : Entry or None
+        The storage; None for tensors of the model, which are left alone.
+    tensor : torch.Tensor or None
+        The saved tensor itself, detached, as long as it has not left the device. It shares its
+        version counter with the tensor that was saved.
+    version : int
+        The version when the tensor was saved.
+    stale : bool
+        Whether the tensor had been changed in place when it left the device.
+    """
+
+    __slots__ = ("__weakref__", "entry", "stale", "tensor", "version", "view")
+
+    def __init__(self, tensor: torch.Tensor, entry: Entry | None) -> None:
+        self.entry = entry
+        self.tensor: torch.Tensor | None = tensor.detach()
+        self.version = tensor._version
+        self.stale = False
+        self.view = _View(
+            tensor.dtype, tuple(tensor.size()), tensor.stride(), int(tensor.storage_offset())
+        )
+
+    @property
+    def changed(self) -> bool:
+        """Whether the tensor was changed in place after it had been saved."""
+        return self.stale or (self.tensor is not None and self.tensor._version != self.version)
+
+    def restore(self) -> torch.Tensor:
+        """Return the saved tensor.
+
+        Raises
+        ------
+        InPlaceError
+            If it was changed in place after it had been saved.
+        PlanError
+            If it is not on the device.
+        """
+        if self.changed:
+            shape = "x".join(map(str, self.view.size)) or "scalar"
+            raise InPlaceError(
+                f"a tensor of shape {shape} saved for the backward pass was changed in place "
+                "afterwards; its gradient would be wrong"
+            )
+        if self.tensor is not None:
+            return self.tensor
+        assert self.entry is not None
+        if self.entry.storage is None:
+            raise PlanError(
+                f"storage {self.entry.key[1]} saved by operation {self.entry.key[0]} is needed, "
+                "but the plan has not brought it back"
+            )
+        return self.view.over(self.entry.storage)
+
+
+class Entry:
+    """One storage that autograd saves, wherever its bytes are.
+
+    Attributes
+    ----------
+    key : (int, int)
+        The operation that saved it first, and how many it had saved before.
+    size : int
+        Bytes.
+    storage : torch.UntypedStorage or None
+        The storage it came back in; None while the original is on the device, or nothing is.
+    """
+
+    __slots__ = ("__weakref__", "_handles", "key", "size", "storage")
+
+    def __init__(self, key: Key, size: int) -> None:
+        self.key = key
+        self.size = size
+        self.storage: torch.UntypedStorage | None = None
+        self._handles: weakref.WeakSet[Handle] = weakref.WeakSet()
+
+    def add(self, handle: Handle) -> None:
+        """Register a handle; the entry lives as long as one of them."""
+        self._handles.add(handle)
+
+    @property
+    def away(self) -> bool:
+        """Whether nothing of it is on the device."""
+        return self.storage is None and all(handle.tensor is None for handle in self._handles)
+
+    def device_storage(self) -> torch.UntypedStorage:
+        """Return the storage on the device; call it only if there is one."""
+        if self.storage is not None:
+            return self.storage
+        return next(h.tensor for h in self._handles if h.tensor is not None).untyped_storage()
+
+    @property
+    def held_elsewhere(self) -> bool:
+        """Whether someone besides autograd's handles keeps the storage on the device alive."""
+        if self.away:
+            return False
+        storage = self.device_storage()
+        ours = sum(handle.tensor is not None for handle in self._handles)
+        # The storage's own Python object counts as one user.
+        ours += 1
+        return torch._C._storage_Use_Count(storage._cdata) > ours
+
+    def drop(self) -> None:
+        """Drop every reference to the storage on the device."""
+        for handle in self._handles:
+            handle.stale = handle.changed
+            handle.tensor = None
+        self.storage = None
+
+    def put(self, storage: torch.UntypedStorage) -> None:
+        """Take `storage` as the one on the device from now on."""
+        self.storage = storage
+
+
+class SavedTensors:
+    """Saved-tensor hooks over a tracker's storages.
+
+    Entries are held weakly: a storage dies when autograd releases the last handle on it. Storages
+    that the tracker does not count (parameters and their views, buffers) and tensors that are not
+    plain strided ones stay as they are; changes in place are detected for all.
+
+    Attributes
+    ----------
+    on_save : callable
+        Called with each new entry and the tensor it was made for.
+    on_unpack : callable
+        Called with an entry whenever autograd asks for a tensor over it.
+    """
+
+    def __init__(self, tracker: LiveBytes) -> None:
+        self._tracker = tracker
+        self.on_save: Callable[[Entry, torch.Tensor], None] | None = None
+        self.on_unpack: Callable[[Entry], None] | None = None
+        self._by_key: weakref.WeakValueDictionary[Key, Entry] = weakref.WeakValueDictionary()
+        self._by_address: weakref.WeakValueDictionary[int, Entry] = weakref.WeakValueDictionary()
+        self._counts: dict[int, int] = {}
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Iterate over the entries that are alive."""
+        return iter(list(self._by_key.values()))
+
+    def get(self, key: Key) -> Entry | None:
+        """Return an entry, or None if there is none or autograd has released it."""
+        return self._by_key.get(key)
+
+    def clear(self) -> None:
+        """Forget everything, before a new step."""
+        self._by_key.clear()
+        self._by_address.clear()
+        self._counts = {}
+
+    def hooks(self) -> torch.autograd.graph.saved_tensors_hooks:
+        """Return the context in which autograd saves handles."""
+        return torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
+
+    def _pack(self, tensor: torch.Tensor) -> Handle:
+        if not _is_plain(tensor) or self._tracker.record(tensor.untyped_storage()) is None:
+            return Handle(tensor, None)
+        storage = tensor.untyped_storage()
+        entry = self._by_address.get(storage._cdata)
+        # An address may be used again once the storage of an offloaded entry has died.
+        if entry is None or entry.away or entry.device_storage()._cdata != storage._cdata:
+            operation = self._tracker.now
+            ordinal = self._counts.get(operation, 0)
+            self._counts[operation] = ordinal + 1
+            entry = Entry((operation, ordinal), storage.nbytes())
+            self._by_key[entry.key] = entry
+            self._by_address[storage._cdata] = entry
+            if self.on_save is not None:
+                self.on_save(entry, tensor)
+        handle = Handle(tensor, entry)
+        entry.add(handle)
+        return handle
+
+    def _unpack(self, handle: Handle) -> torch.Tensor:
+        if handle.entry is not None and self.on_unpack is not None:
+            self.on_unpack(handle.entry)
+        return handle.restore()
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return (
+        tensor.layout is torch.strided
+        and not tensor.is_quantized
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+    )

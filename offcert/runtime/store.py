@@ -1,0 +1,57 @@
+"""The host side: where offloaded bytes are."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+
+import torch
+
+from offcert.core.errors import OffcertError
+
+
+class HostStore:
+    """Host memory of a fixed size: a memory-mapped temporary file, or pinned memory.
+
+    It is given back when the store and all views of it are gone.
+
+    Parameters
+    ----------
+    size : int
+        Bytes.
+    directory : str, optional
+        Where the temporary file is made; by default where the system puts such files. It has no
+        name there and vanishes with the store.
+    pinned : bool
+        Use pinned memory, which CUDA can copy from and to at full rate.
+
+    Raises
+    ------
+    OffcertError
+        If there is not so much space.
+    """
+
+    def __init__(self, size: int, directory: str | None = None, pinned: bool = False) -> None:
+        if pinned or size == 0:
+            self._bytes = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
+            return
+        try:
+            with tempfile.TemporaryFile(dir=directory) as file:
+                _reserve(file.fileno(), size)
+                mapped = mmap.mmap(file.fileno(), size)
+        except OSError as error:
+            raise OffcertError(f"no room for {size} bytes of offloaded tensors: {error}") from error
+        self._bytes = torch.frombuffer(mapped, dtype=torch.uint8)
+
+    def view(self, offset: int, size: int) -> torch.Tensor:
+        """Return `size` bytes from `offset` on, as a tensor over the store."""
+        return self._bytes[offset : offset + size]
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    # Writing to a page that a full disk has no block for would end the process with a signal.
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+    else:
+        os.ftruncate(descriptor, size)

@@ -1,0 +1,195 @@
+"""Live bytes of device storages, counted as they are allocated and freed."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+# Constructors such as torch.tensor() allocate below the dispatcher; the new storage is first seen
+# as the argument of this operator.
+_ADOPTING = {torch.ops.aten.lift_fresh.default}
+
+Listener = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
+
+
+class StorageRecord:
+    """One storage, from its allocation to its death.
+
+    Attributes
+    ----------
+    size : int
+        Bytes.
+    born : int
+        The tracker's `now` at allocation.
+    died : int or None
+        The tracker's `now` when it died or was excluded.
+    excluded : bool
+        Whether the storage is left out of the live bytes.
+    """
+
+    __slots__ = ("born", "died", "excluded", "reference", "size")
+
+    def __init__(self, size: int, born: int) -> None:
+        self.size = size
+        self.born = born
+        self.died: int | None = None
+        self.excluded = False
+        self.reference: weakref.ref[torch.UntypedStorage] | None = None
+
+
+class LiveBytes(TorchDispatchMode):
+    """Counts the bytes of the storages that are alive, for fake and real tensors alike.
+
+    What is counted: every storage that an ATen operator returned while the tracker was counting,
+    once, with all its bytes, from the moment the operator returned to the moment its last
+    reference is dropped, however many tensors and views share it.
+
+    What is not counted: storages that existed before (parameters, buffers, constants of the
+    model), storages given to `exclude` (gradients once they are in ``parameter.grad``, the loss
+    and its gradient once they are the caller's), and scratch that a kernel allocates and frees
+    inside itself.
+
+    Attributes
+    ----------
+    now : int
+        The number of the operation that runs; whoever drives the tracker sets it.
+    live : int
+        Bytes alive.
+    peak : int
+        The most bytes alive at once since `start_peak`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = -1
+        self.live = 0
+        self.peak = 0
+        self.listener: Listener | None = None
+        self._counting = False
+        # Keyed by the address of the storage, which is unique while the storage lives.
+        self._alive: dict[int, StorageRecord] = {}
+        # Storages known not to count; weak references guard against reuse of the address.
+        self._foreign: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run `func` and account for what it returned."""
+        kwargs = kwargs or {}
+        if not self._counting:
+            return func(*args, **kwargs)
+        if func not in _ADOPTING:
+            for tensor in _tensors((args, kwargs)):
+                self._meet(tensor.untyped_storage())
+        out = func(*args, **kwargs)
+        for tensor in _tensors(out):
+            self.adopt(tensor)
+        if self.listener is not None:
+            self.listener(func, args, kwargs, out)
+        return out
+
+    def _meet(self, storage: torch.UntypedStorage) -> None:
+        # A storage first seen as an argument is older than the count: it belongs to someone else.
+        if self.record(storage) is None and not self._is_foreign(storage):
+            self._set_foreign(storage)
+
+    def _is_foreign(self, storage: torch.UntypedStorage) -> bool:
+        reference = self._foreign.get(storage._cdata)
+        return reference is not None and reference() is storage
+
+    def _set_foreign(self, storage: torch.UntypedStorage) -> None:
+        self._foreign[storage._cdata] = weakref.ref(storage)
+
+    def adopt(self, tensor: torch.Tensor) -> StorageRecord | None:
+        """Count the storage of `tensor` from now on, unless it is known already.
+
+        Returns
+        -------
+        StorageRecord or None
+            The record; None if the storage is one that does not count.
+        """
+        storage = tensor.untyped_storage()
+        record = self.record(storage)
+        if record is not None or self._is_foreign(storage):
+            return record
+        record = StorageRecord(storage.nbytes(), self.now)
+        key = storage._cdata
+        self._alive[key] = record
+
+        def died(_: object, key: int = key, record: StorageRecord = record) -> None:
+            self._bury(key, record)
+
+        record.reference = weakref.ref(storage, died)
+        self.live += record.size
+        self.peak = max(self.peak, self.live)
+        return record
+
+    def _bury(self, key: int, record: StorageRecord) -> None:
+        if not record.excluded:
+            record.died = self.now
+            self.live -= record.size
+        if self._alive.get(key) is record:
+            del self._alive[key]
+
+    def record(self, storage: torch.UntypedStorage) -> StorageRecord | None:
+        """Return the record of a storage that is being counted, or None."""
+        record = self._alive.get(storage._cdata)
+        if record is None or record.excluded:
+            return None
+        return record
+
+    def exclude(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Leave the storages of `tensors` out of the count from now on."""
+        for tensor in tensors:
+            storage = tensor.untyped_storage()
+            record = self.record(storage)
+            if record is not None:
+                record.excluded = True
+                record.died = self.now
+                self.live -= record.size
+            self._set_foreign(storage)
+
+    def start_peak(self) -> None:
+        """Forget the peak so far."""
+        self.peak = self.live
+
+    def start(self) -> None:
+        """Forget every storage and count from zero."""
+        for record in self._alive.values():
+            # Its finalizer must not subtract from the new count.
+            record.excluded = True
+        self._alive = {}
+        self._foreign = {}
+        self.now = -1
+        self.live = 0
+        self.peak = 0
+        self._counting = True
+
+    def stop(self) -> None:
+        """Let operators pass uncounted; deaths of counted storages still count."""
+        self._counting = False
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Do not count what the block allocates: it is host memory, or no allocation at all."""
+        counting, self._counting = self._counting, False
+        try:
+            yield
+        finally:
+            self._counting = counting
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    for leaf in tree_leaves(values):
+        if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
+            yield leaf

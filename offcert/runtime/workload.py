@@ -1,0 +1,255 @@
+"""What is trained: a network, the shape of its input, a loss; and how a problem records it."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from offcert.core.errors import InputError
+from offcert.runtime import zoo
+from offcert.runtime.linearise import Line, fake_copy, linearise, trace_module, vocabulary
+from offcert.runtime.staged import StagedModel, loss_function
+
+_DTYPES = ("float32", "float64", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Everything that is needed to rebuild a training step.
+
+    Parameters
+    ----------
+    model : str or None
+        A name of the zoo, ``"package.module:callable"``, or None for a module that only the caller
+        has.
+    input : tuple of int
+        Shape of the input, batch size first.
+    options : mapping
+        Keyword arguments of the callable or the zoo's builder.
+    dtype : str
+        Of parameters and inputs.
+    loss : str
+        See `offcert.runtime.staged.loss_function`.
+    seed : int
+        Of the initial weights.
+
+    Raises
+    ------
+    InputError
+        If the shape, the data type or the loss is impossible.
+    """
+
+    model: str | None
+    input: tuple[int, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    dtype: str = "float32"
+    loss: str = "cross-entropy"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _DTYPES:
+            raise InputError(f"dtype must be one of {', '.join(_DTYPES)}, not {self.dtype!r}")
+        loss_function(self.loss)
+
+    @classmethod
+    def from_source(cls, source: Mapping[str, Any] | None) -> Workload:
+        """Read the ``source`` of a problem.
+
+        Raises
+        ------
+        InputError
+            If there is none or a field is missing.
+        """
+        if source is None:
+            raise InputError("the problem has no source: it does not say which network it is")
+        for name in ("model", "input"):
+            if name not in source:
+                raise InputError(f"source.{name} is missing")
+        optional = {n: source[n] for n in ("options", "dtype", "loss", "seed") if n in source}
+        return cls(source["model"], input_shape(source["input"]), **optional)
+
+    def source(self) -> dict[str, Any]:
+        """Return the part of a problem's ``source`` that describes the workload."""
+        return {
+            "model": self.model,
+            "options": dict(self.options),
+            "input": list(self.input),
+            "dtype": self.dtype,
+            "loss": self.loss,
+            "seed": self.seed,
+        }
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The data type as PyTorch's."""
+        dtype = getattr(torch, self.dtype)
+        assert isinstance(dtype, torch.dtype)
+        return dtype
+
+    def build(self, *, shapes_only: bool = False) -> nn.Module:
+        """Build the network with seeded weights, in training mode.
+
+        Parameters
+        ----------
+        shapes_only : bool
+            Networks of the zoo then take no memory and have no weights.
+        """
+        if self.model is None:
+            raise InputError("source.model is null: pass the module itself")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            if shapes_only and self.model in zoo.names():
+                with torch.device("meta"):
+                    model = load_model(self.model, self.options)
+            else:
+                model = load_model(self.model, self.options)
+        return model.to(self.torch_dtype).train()
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Random batches for a workload.
+
+    Parameters
+    ----------
+    workload : Workload
+        Shape and data type of the input.
+    tokens : int or None
+        The input consists of token numbers below this; None: of normally distributed floats.
+    output_shape : tuple of int
+        The labels have this shape without its last entry, which is the number of classes.
+    """
+
+    workload: Workload
+    tokens: int | None
+    output_shape: tuple[int, ...]
+
+    def draw(self, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return an input and labels, or None in their place for losses without any."""
+        inputs = self._inputs(generator)
+        if self.workload.loss != "cross-entropy":
+            return inputs, None
+        shape = self.output_shape[:-1]
+        return inputs, torch.randint(self.output_shape[-1], shape, generator=generator)
+
+    def _inputs(self, generator: torch.Generator) -> torch.Tensor:
+        if self.tokens is not None:
+            return torch.randint(self.tokens, self.workload.input, generator=generator)
+        floats = torch.randn(self.workload.input, generator=generator)
+        return floats.to(self.workload.torch_dtype)
+
+    def shapes(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return a batch without data; call it under `FakeTensorMode`."""
+        dtype = self.workload.torch_dtype if self.tokens is None else torch.int64
+        inputs = torch.empty(self.workload.input, dtype=dtype)
+        if self.workload.loss != "cross-entropy":
+            return inputs, None
+        return inputs, torch.empty(self.output_shape[:-1], dtype=torch.int64)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A workload's network, traced and linearised on fake tensors.
+
+    Attributes
+    ----------
+    fake : Line
+        The stages over a copy of the network that has no data.
+    traced : torch.fx.GraphModule
+        The traced network itself.
+    batches : Batches
+        What it is fed with.
+    mode : FakeTensorMode
+        The mode that the fake tensors belong to.
+    """
+
+    fake: Line
+    traced: torch.fx.GraphModule
+    batches: Batches
+    mode: FakeTensorMode
+
+    def staged(self) -> StagedModel:
+        """Return the real network in stages; it shares parameters and buffers with the module."""
+        return StagedModel(self.fake.bind(self.traced), self.batches.workload.loss)
+
+
+def prepare(model: nn.Module, workload: Workload) -> Prepared:
+    """Trace and linearise `model` for the inputs of `workload`.
+
+    Raises
+    ------
+    InputError
+        If the module cannot be traced or does not fit the input.
+    """
+    traced = trace_module(model)
+    tokens = vocabulary(traced)
+    mode = FakeTensorMode()
+    with mode:
+        example, _ = Batches(workload, tokens, ()).shapes()
+        line = linearise(fake_copy(traced), example, type(model).__name__)
+    return Prepared(line, traced, Batches(workload, tokens, line.output_shape), mode)
+
+
+def input_shape(shape: str | Sequence[int]) -> tuple[int, ...]:
+    """Return a shape given as ``"32x3x224x224"`` or as a sequence.
+
+    Raises
+    ------
+    InputError
+        If it is not made of positive integers.
+    """
+    parts: Sequence[Any] = shape.lower().split("x") if isinstance(shape, str) else shape
+    try:
+        sizes = tuple(int(part) for part in parts)
+    except (TypeError, ValueError):
+        sizes = ()
+    if not sizes or min(sizes) < 1 or math.prod(sizes) >= 2**61:
+        raise InputError(f"input must look like 32x3x224x224, not {shape!r}")
+    return sizes
+
+
+def load_model(spec: str, options: Mapping[str, Any] | None = None) -> nn.Module:
+    """Build a network from a name of the zoo or from ``"package.module:callable"``.
+
+    Raises
+    ------
+    InputError
+        If there is no such network, the callable fails, or what it returns is no module.
+    """
+    options = dict(options or {})
+    if ":" not in spec:
+        return zoo.build(spec, **options)
+    function = _import(spec)
+    try:
+        model = function(**options)
+    except Exception as error:
+        raise InputError(f"model {spec} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(model, nn.Module):
+        raise InputError(f"model {spec} must return an nn.Module, not {type(model).__name__}")
+    return model
+
+
+def _import(spec: str) -> Callable[..., Any]:
+    path, _, name = spec.partition(":")
+    # As with `python -m`, modules in the working directory can be named; an installed command's
+    # path does not contain it.
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        found = importlib.import_module(path)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(f"model {spec} cannot be imported: {error}") from error
+    if not callable(found):
+        raise InputError(f"model {spec} must name something that can be called")
+    return found
