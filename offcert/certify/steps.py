@@ -7,7 +7,7 @@ from offcert.core.errors import MethodError, PlanError
 from offcert.core.problem import Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.core.simulate import simulate
-from offcert.formulations.relaxations import fractional_bound, prop3_bound
+from offcert.formulations.relaxations import fractional_bound, prop3_bound, required_absent
 
 # About 100 bytes each.
 _MOST_LABELS = 30_000_000
@@ -53,6 +53,7 @@ def descend_local_search(search: Search, seconds: float, workers: int, seed: int
         target=search.goal,
         start=search.schedule.plan(search.problem.trace),
         on_improvement=search.offer,
+        pass_interrupts=True,
     )
 
 
@@ -84,14 +85,15 @@ def climb_pivot(search: Search, seconds: float, workers: int, seed: int) -> None
 
 
 def climb_fluid(search: Search, seconds: float, workers: int, seed: int) -> None:
-    """Solve the aggregated interruptible relaxation, where it applies."""
+    """Solve the aggregated interruptible relaxation, with whole tensors where they move whole."""
     from offcert.formulations.fluid_milp import fluid_bound
 
     search.begin("fluid MILP")
-    try:
-        value, details = fluid_bound(search.problem, time_limit=seconds)
-    except MethodError:
-        return
+    atomic = search.problem.transfers is Transfers.ATOMIC
+    required = required_absent(search.problem, subset_sum=True) if atomic else None
+    value, details = fluid_bound(search.problem, time_limit=seconds, required=required)
+    # A certificate says the same on every machine.
+    details = {name: item for name, item in details.items() if name != "seconds"}
     search.add(Bound("fluid-milp", value, Evidence.ATTESTED, details))
 
 
@@ -112,5 +114,8 @@ def climb_interval(search: Search, seconds: float, workers: int, seed: int) -> N
     )
     if outcome.schedule is not None:
         search.offer(outcome.schedule)
-    if outcome.lower_bound > 0:
-        search.add(Bound("interval-cpsat", outcome.lower_bound, Evidence.ATTESTED, outcome.details))
+    if "solver_bound" in outcome.details:
+        value = outcome.details["solver_bound"]
+        search.add(Bound("interval-cpsat", value, Evidence.ATTESTED, outcome.details))
+    if outcome.details.get("interrupted"):
+        raise KeyboardInterrupt

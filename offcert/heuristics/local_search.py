@@ -24,6 +24,7 @@ def local_search(
     target: int = 0,
     start: Plan | None = None,
     max_restarts: int | None = None,
+    pass_interrupts: bool = False,
     on_improvement: Callable[[Schedule], object] | None = None,
 ) -> Plan:
     """Return the best plan that annealing over sets and orders finds.
@@ -43,8 +44,11 @@ def local_search(
         Where to start; by default `sequential`.
     max_restarts : int, optional
         Stop after so many coolings.
+    pass_interrupts : bool
+        Whether an interrupt (Ctrl-C) is raised, for a caller who sees every improvement, instead of
+        ending the search like a time-out.
     on_improvement : callable, optional
-        Called with every better schedule. An interrupt (Ctrl-C) ends the search like a time-out.
+        Called with every better schedule.
 
     Raises
     ------
@@ -75,5 +79,6 @@ def local_search(
             restarts += 1
             annealer.restart(annealer.best)
     except KeyboardInterrupt:
-        pass
+        if pass_interrupts:
+            raise
     return annealer.best

@@ -173,15 +173,17 @@ def describe_training(report: dict[str, Any], units: Units) -> str:
         if step["unfreed_bytes"]:
             lines.append(f"        {step['unfreed_bytes']} bytes could not be freed")
     lines.append(
-        f"  losses, gradients, parameters and buffers bitwise equal: {_yes(report['bitwise_equal'])}"
+        "  losses, gradients, parameters and buffers bitwise equal: "
+        f"{_yes(report['bitwise_equal'])}"
     )
     lines.append(
         f"  live bytes as predicted at all {2 * len(report['operations'])} stage events: "
         f"{_yes(report['follows_prediction'])}"
     )
     lines.append(
-        f"  peak {format_size(report['peak'], units)}, limit {format_size(report['limit'], units)}, "
-        f"without a plan {format_size(report['unplanned_peak'], units)}"
+        f"  peak {format_size(report['peak'], units)}, limit "
+        f"{format_size(report['limit'], units)}, without a plan "
+        f"{format_size(report['unplanned_peak'], units)}"
     )
     lines.append("  live bytes at the end of each operation (predicted):")
     rows = zip(report["operations"], report["counted_end"], report["predicted_end"], strict=True)

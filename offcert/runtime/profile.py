@@ -78,6 +78,8 @@ def profile(
     """
     if (hardware is None) is not measure:
         raise InputError("exactly one of hardware and measure must be given")
+    # Looked up first: a wrong name should not have to wait for the network.
+    model_of_device = None if hardware is None else find_hardware(hardware)
     shape = parse_shape(input_shape)
     spec = model if isinstance(model, str) else None
     workload = Workload(spec, shape, options or {}, dtype, loss, seed)
@@ -88,11 +90,11 @@ def profile(
         trace, capacity, bandwidth = measured.trace, measured.memory, measured.bandwidth
         device = measured.device
     else:
-        assert hardware is not None
-        found = find_hardware(hardware)
-        trace = record(prepared, found).trace
-        capacity, bandwidth = found.memory, Fraction(found.link_bandwidth, _NS_PER_SECOND)
-        device = hardware
+        assert model_of_device is not None
+        trace = record(prepared, model_of_device).trace
+        capacity = model_of_device.memory
+        bandwidth = Fraction(model_of_device.link_bandwidth, _NS_PER_SECOND)
+        device = model_of_device.name
     if memory is None:
         memory = max(capacity, trace.least_memory)
     if name is None:

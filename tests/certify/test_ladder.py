@@ -101,9 +101,7 @@ def test_an_invalid_schedule_or_an_excessive_bound_is_never_accepted() -> None:
     problem = random_problem(7, 5)
     search = Search(problem, 10)
     valid = simulate(problem, sequential(problem))
-    rushed = Schedule(
-        [0] * len(problem.trace), list(problem.trace.durations), valid.transfers
-    )
+    rushed = Schedule([0] * len(problem.trace), list(problem.trace.durations), valid.transfers)
     with pytest.raises(UnsoundError, match="invalid schedule"):
         search.offer(rushed)
     search.offer(valid)

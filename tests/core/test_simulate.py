@@ -46,7 +46,7 @@ def test_all_offloads_before_all_prefetches_takes_longer() -> None:
 
 
 def small_trace() -> Trace:
-    """A tensor of 6 bytes written by op 0, idle during ops 1 and 2, read by op 3; op 2 needs room."""
+    """A tensor of 6 bytes, written by o0 and read by o3; o2 needs the room in between."""
     operations = [Operation(f"o{i}", 2, 5 if i == 2 else 0) for i in range(4)]
     return Trace(operations, [Tensor("a", 6, (0, 3))])
 
@@ -112,9 +112,7 @@ def test_a_plan_that_cannot_run_says_where(moves: list[Move], message: str) -> N
 
 def test_a_transfer_cannot_wait_for_a_later_one_on_the_same_link() -> None:
     problem = Problem("p", small_trace(), Platform(100, Fraction(3, 2)))
-    with pytest.raises(
-        PlanError, match="due before operation 3 .* something that comes later|on its way"
-    ):
+    with pytest.raises(PlanError, match="operation 3 .* needs a tensor that has left"):
         simulate(problem, Plan([Move(BACK, 0, 3), Move(OUT, 0, 2)]))
 
 
