@@ -1,0 +1,143 @@
+"""An independent, plain re-run of a pivot bound.
+
+`confirm` establishes again, from the problem's numbers alone, in integers and without a line of the
+program that found it, that no schedule is shorter than a claimed bound. It is told where to cut
+and how far each side has to be searched; wrong advice can only make it say no.
+
+What is searched
+----------------
+The trace is cut where the pivot starts. The *front* is what happens before that, the *back* what
+happens from then on, in reversed time, where a prefetch frees memory when it is over and an offload
+takes memory when it starts: the front's problem again. On either side a transfer *out* of a tensor
+may start after one operation (``ready``: the writer; reversed, the use that ends the gap) and makes
+it absent strictly between two others; a transfer *back* takes its memory at its start and must be
+over before the operation ``due``. Operations run as early as the absent bytes allow.
+
+Equal tensors whose writers and gaps are ordered in the same way are interchangeable, so that the
+outermost leave first and return last, and none leaves after one has returned (exchange the slots of
+two that do otherwise: nothing gets worse). The search keeps this last rule only for the tensors in
+`once`: forgetting it admits more, which keeps the bound valid.
+
+Two partial searches with the same tensors out are compared in: when the link is free, how long the
+device has waited, how far it has got, and which classes may not leave any more. A side that must
+end after its limit, or that makes the whole longer than the claim, is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from offcert.certify.pivot_side import Evictable, Found, Side, TooLargeError
+from offcert.core.platform import Link
+from offcert.core.problem import Problem, Transfers
+
+
+def confirm(
+    problem: Problem,
+    pivot: int,
+    front_limit: int,
+    back_limit: int,
+    claimed: int,
+    *,
+    once: Collection[int] = (),
+    max_labels: int = 20_000_000,
+) -> bool:
+    """Return whether no schedule of `problem` is shorter than `claimed` ticks.
+
+    Parameters
+    ----------
+    problem : Problem
+        Atomic transfers, simplex link, one gap per evictable tensor, nested gaps; false for others.
+    pivot : int
+        The operation at whose start schedules are cut; -1 if the bound needs no search.
+    front_limit, back_limit : int
+        How late the two sides may end, each in its own time, and still be searched.
+    claimed : int
+        The bound, in ticks.
+    once : collection of int
+        Gaps whose tensors must not leave twice.
+    max_labels : int
+        How much to search at most.
+
+    Returns
+    -------
+    bool
+        False if the bound is wrong, the advice is insufficient, or the search is too large.
+    """
+    trace = problem.trace
+    if trace.least_memory > problem.platform.memory or claimed <= sum(trace.durations):
+        return True
+    classes = _classes(problem)
+    if not classes or not 0 <= pivot < len(trace):
+        return False
+    front = Side(problem, classes, pivot, claimed - 1, front_limit, once, backwards=False)
+    back = Side(problem, classes, pivot, claimed - 1, back_limit, once, backwards=True)
+    try:
+        one, two = front.search(max_labels), back.search(max_labels)
+    except TooLargeError:
+        return False
+    # A shorter schedule with a side beyond its limit has another that ends before its earliest.
+    if front_limit + two.earliest < claimed - 1 or back_limit + one.earliest < claimed - 1:
+        return False
+    return all(length >= claimed for length in _lengths(front, one, back, two))
+
+
+def within_reach(problem: Problem, pivot: int, claimed: int) -> bool:
+    """Return whether `confirm` can work with the numbers of such a claim at all."""
+    classes = _classes(problem)
+    if not classes or not 0 <= pivot < len(problem.trace):
+        return claimed <= problem.trace.compute_time
+    try:
+        for backwards in (False, True):
+            Side(problem, classes, pivot, claimed - 1, claimed, (), backwards).tables()
+    except TooLargeError:
+        return False
+    return True
+
+
+def _lengths(front: Side, one: Found, back: Side, two: Found) -> Iterator[int]:
+    """Yield the length of every combination of a front and a back with the same tensors out."""
+    for out, labels in one.labels.items():
+        for label in labels:
+            for other in two.labels.get(out, ()):
+                if not label.returned & other.returned:
+                    yield front.end(label) + back.end(other)
+    for side, found, opposite, others in ((front, one, back, two), (back, two, front, one)):
+        for out, straddles in found.straddles.items():
+            for straddle in straddles:
+                for other in others.labels.get(out, ()):
+                    if straddle.returned & other.returned:
+                        continue
+                    move = opposite.moves[straddle.of][out[straddle.of]]
+                    begins = max(other.free, opposite.ended(other, move.ready))
+                    link = straddle.begin + side.times[straddle.of] + begins
+                    yield max(straddle.end + opposite.end(other), link)
+
+
+def _classes(problem: Problem) -> list[list[Evictable]] | None:
+    """Return equal tensors in order, outermost first; None if the method does not apply."""
+    trace, platform = problem.trace, problem.platform
+    if problem.transfers is not Transfers.ATOMIC or platform.link is not Link.SIMPLEX:
+        return None
+    rate = platform.bandwidth
+    tensors = []
+    for index, gap in enumerate(trace.gaps):
+        size, uses = trace.tensors[gap.tensor].size, trace.tensors[gap.tensor].uses
+        whole, rest = divmod(size * rate.denominator, rate.numerator)
+        time = whole + (1 if rest else 0)
+        tensors.append(Evictable(index, size, time, uses[0], gap.before, gap.after))
+    if len({gap.tensor for gap in trace.gaps}) < len(tensors):
+        return None
+    for one in tensors:
+        for two in tensors:
+            if one.before < two.before and one.after < two.after:
+                return None
+    classes: list[list[Evictable]] = []
+    for tensor in sorted(tensors, key=lambda v: (v.before, -v.after, v.writer)):
+        for members in classes:
+            if members[0].size == tensor.size and members[-1].writer <= tensor.writer:
+                members.append(tensor)
+                break
+        else:
+            classes.append([tensor])
+    return classes

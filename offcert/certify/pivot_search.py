@@ -1,0 +1,406 @@
+"""The search behind `pivot_check`: one side of a cut, label by label.
+
+It is compiled, because a network needs a million labels, but written for reading: lists of labels
+by what is out, a queue ordered by when the link is free, and no bound that is not in `_known`. It
+shares nothing with the program whose result it confirms. What the tables mean is said in
+`pivot_check`, which fills them.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from heapq import heappop, heappush
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+# One side of a cut as arrays; `J` operations, `C` classes of equal tensors, `R` tensors at most in
+# one. All times are ticks of the side's own clock, all sizes bytes.
+Tables = namedtuple(
+    "Tables",
+    [
+        "clock",  # (J+1,) end of each operation if nothing waits; clock[j] is the start of j
+        "need",  # (J+1,) bytes absent during each operation; the last is the cut
+        "idle_need",  # (J+1,) bytes absent just before each operation
+        "head",  # (J+1,) how early the side can end if nothing has waited before
+        "sizes",  # (C,)
+        "times",  # (C,) ticks of one transfer
+        "here",  # (C,) tensors that exist on this side
+        "across",  # (C,) tensors that can be out at the cut
+        "spans",  # (C, J+1) tensors that can be absent during each operation
+        "ready",  # (C, R) operation that must have ended before the tensor leaves
+        "opens",  # (C, R) it is absent strictly after this operation
+        "closes",  # (C, R) ... and strictly before this one
+        "due",  # (C, R) it must be back before this operation
+        "once",  # (C,) bit of the class if its tensors must not leave twice, or 0
+        "radix",  # (C,) weight of the class in the number that stands for what is out
+        "way",  # (W, 3) earliest time on the other side, class and rank, latest first
+        "rate",  # (2,) bandwidth as numerator and denominator
+    ],
+)
+
+# Columns of a label.
+FREE, WAITED, RUN, RETURNED, LAST_BACK, OUT = range(6)
+_COLUMNS = 6
+_NONE = -1
+
+
+@numba.njit(cache=True)
+def search(
+    tables: Tables, limit: int, whole_limit: int, max_labels: int, max_numbers: int
+) -> tuple[bool, IntArray, IntArray, IntArray]:
+    """Return every complete label that ends by `limit`.
+
+    Returns
+    -------
+    finished : bool
+        False if more than `max_labels` would have been expanded or more than `max_numbers`
+        combinations of tensors been told apart.
+    labels : int64 array, one row a label
+        Complete ones: when the link is free, ticks waited, and the classes that may not leave any
+        more; the last column numbers what is out, as `outs` does.
+    straddles : int64 array, one row a return across the cut
+        End of the side, begin of the transfer, its class, the classes that may not leave any more,
+        and what is out after it.
+    outs : int64 array, shape (numbers, C)
+        How many of each class are out.
+    """
+    classes, count = len(tables.sizes), len(tables.clock) - 1
+    numbers = {0: 0}
+    outs = np.zeros((64, classes), dtype=np.int64)
+    known = np.zeros((64, 3, count + 1), dtype=np.int64)
+    first = np.full(64, _NONE, dtype=np.int64)
+    labels = np.zeros((1024, _COLUMNS), dtype=np.int64)
+    following = np.full(1024, _NONE, dtype=np.int64)
+    alive = np.zeros(1024, dtype=np.bool_)
+    _know(tables, outs[0], known[0])
+    # A class can leave once and come back at as many times as there are operations.
+    proposals = np.zeros((classes * (count + 2) + 1, _COLUMNS), dtype=np.int64)
+    proposals[0, LAST_BACK] = _NONE
+    complete = np.zeros((64, 4), dtype=np.int64)
+    straddles = np.zeros((64, 5), dtype=np.int64)
+    stored = expanded = completed = straddling = 0
+    proposed = 1
+    heap = [(0, _NONE)]
+    heappop(heap)
+    while True:
+        # 1. Keep what is proposed, unless it is late or covered.
+        for index in range(proposed):
+            proposal = proposals[index]
+            code = proposal[OUT]
+            number, outs, known, first = _number(tables, code, numbers, outs, known, first)
+            _advance(tables, outs[number], known[number], proposal)
+            if not _in_time(tables, known[number], proposal, limit, whole_limit):
+                continue
+            if _covered(labels, following, alive, first, number, proposal):
+                continue
+            if stored == len(labels):
+                labels = _grown(labels)
+                following = np.concatenate((following, following))
+                alive = np.concatenate((alive, np.zeros(len(alive), dtype=np.bool_)))
+            labels[stored] = proposal
+            labels[stored, OUT] = number
+            following[stored] = first[number]
+            first[number] = stored
+            alive[stored] = True
+            heappush(heap, (proposal[FREE], stored))
+            stored += 1
+        if len(heap) == 0:
+            break
+        # 2. Expand the label whose link is free first.
+        chosen = heappop(heap)[1]
+        proposed = 0
+        if not alive[chosen]:
+            continue
+        expanded += 1
+        if expanded > max_labels or len(numbers) > max_numbers:
+            return False, complete[:0], straddles[:0], outs[:0]
+        label = labels[chosen]
+        number = label[OUT]
+        out = outs[number]
+        if label[RUN] == count and _complete(tables, out, known[number], _NONE):
+            if completed == len(complete):
+                complete = _grown(complete)
+            complete[completed] = (label[FREE], label[WAITED], label[RETURNED], number)
+            completed += 1
+        code = (out * tables.radix).sum()
+        proposed = _send(tables, out, label, code, proposals, proposed)
+        for c in range(classes):
+            if out[c] == 0 or tables.opens[c, out[c] - 1] >= label[RUN]:
+                continue
+            begin, proposed = _fetch(
+                tables, out, known[number], label, code, c, proposals, proposed
+            )
+            if (
+                label[RUN] == count
+                and out[c] <= tables.across[c]
+                and _complete(tables, out, known[number], c)
+            ):
+                less, outs, known, first = _number(
+                    tables, code - tables.radix[c], numbers, outs, known, first
+                )
+                if straddling == len(straddles):
+                    straddles = _grown(straddles)
+                end = max(label[WAITED] + tables.clock[count], begin)
+                returned = label[RETURNED] | tables.once[c]
+                straddles[straddling] = (end, begin, c, returned, less)
+                straddling += 1
+    return True, complete[:completed], straddles[:straddling], outs[: len(numbers)]
+
+
+@numba.njit(cache=True)
+def _grown(array: IntArray) -> IntArray:
+    return np.concatenate((array, np.zeros_like(array)))
+
+
+@numba.njit(cache=True)
+def _number(
+    tables: Tables,
+    code: int,
+    numbers: dict[int, int],
+    outs: IntArray,
+    known: IntArray,
+    first: IntArray,
+) -> tuple[int, IntArray, IntArray, IntArray]:
+    """Return the number of what is out, a new one if need be, and the tables that hold it."""
+    if code in numbers:
+        return numbers[code], outs, known, first
+    number = len(numbers)
+    numbers[code] = number
+    if number == len(outs):
+        outs, known = _grown(outs), _grown(known)
+        first = np.concatenate((first, np.full(len(first), _NONE, dtype=np.int64)))
+    rest = code
+    for c in range(len(tables.sizes) - 1, -1, -1):
+        outs[number, c] = rest // tables.radix[c]
+        rest -= outs[number, c] * tables.radix[c]
+    _know(tables, outs[number], known[number])
+    return number, outs, known, first
+
+
+@numba.njit(cache=True)
+def _ticks(tables: Tables, amount: int) -> int:
+    return -(-amount * tables.rate[1] // tables.rate[0])
+
+
+@numba.njit(cache=True)
+def _know(tables: Tables, out: IntArray, known: IntArray) -> None:
+    """Fill in the bytes absent at each operation, and by how much the link's time must grow.
+
+    Row 1 leads from `FREE` to the end of the side, row 2 to the end of the schedule.
+    """
+    classes, count = len(tables.sizes), len(tables.clock) - 1
+    excess = 0
+    for c in range(classes):
+        excess += max(0, out[c] - tables.across[c]) * tables.times[c]
+    way = tail = 0
+    for w in range(len(tables.way)):
+        earliest, c, rank = tables.way[w]
+        if rank < out[c]:
+            way += tables.times[c]
+            tail = max(tail, way + earliest)
+    least = tables.way[len(tables.way) - 1, 0] if len(tables.way) else 0
+    best, missing = excess, 0
+    for j in range(count, -1, -1):
+        absent = 0
+        for c in range(classes):
+            absent += tables.sizes[c] * min(out[c], tables.spans[c, j])
+        known[0, j] = absent
+        lacking = tables.need[j] - absent
+        if lacking > 0:
+            missing = max(missing, lacking)
+            best = max(best, _ticks(tables, lacking) - tables.clock[j] + tables.head[j])
+        extra = _ticks(tables, missing)
+        known[1, j] = best
+        known[2, j] = excess + extra + max(tail, way + extra + least)
+
+
+@numba.njit(cache=True)
+def _advance(tables: Tables, out: IntArray, known: IntArray, label: IntArray) -> None:
+    """Run what can run."""
+    count = len(tables.clock) - 1
+    begun = run = label[RUN]
+    while run < count and known[0, run] >= tables.need[run]:
+        blocked = False
+        for c in range(len(out)):
+            if out[c] > 0 and tables.due[c, out[c] - 1] <= run:
+                blocked = True
+                break
+        if blocked:
+            break
+        if run == begun:
+            label[WAITED] = max(label[WAITED], label[FREE] - tables.clock[run])
+        run += 1
+    label[RUN] = run
+
+
+@numba.njit(cache=True)
+def _in_time(
+    tables: Tables, known: IntArray, label: IntArray, limit: int, whole_limit: int
+) -> bool:
+    run = label[RUN]
+    if max(label[WAITED] + tables.head[run], label[FREE] + known[1, run]) > limit:
+        return False
+    return label[FREE] + known[2, run] <= whole_limit
+
+
+@numba.njit(cache=True)
+def _covers(one: IntArray, two: IntArray) -> bool:
+    """Whether label `one` is at least as good as `two` in everything."""
+    return (
+        one[FREE] <= two[FREE]
+        and one[WAITED] <= two[WAITED]
+        and one[RUN] >= two[RUN]
+        and one[RETURNED] & ~two[RETURNED] == 0
+    )
+
+
+@numba.njit(cache=True)
+def _covered(
+    labels: IntArray,
+    following: IntArray,
+    alive: NDArray[np.bool_],
+    first: IntArray,
+    number: int,
+    proposal: IntArray,
+) -> bool:
+    """Whether a label with the same tensors out covers the proposal; drop those that it covers."""
+    index = first[number]
+    while index != _NONE:
+        if _covers(labels[index], proposal):
+            return True
+        index = following[index]
+    previous = _NONE
+    index = first[number]
+    while index != _NONE:
+        after = following[index]
+        if _covers(proposal, labels[index]):
+            alive[index] = False
+            if previous == _NONE:
+                first[number] = after
+            else:
+                following[previous] = after
+        else:
+            previous = index
+        index = after
+    return False
+
+
+@numba.njit(cache=True)
+def _complete(tables: Tables, out: IntArray, known: IntArray, back: int) -> bool:
+    """Whether what is out, but for the last tensor of class `back`, is right for the cut."""
+    count = len(tables.clock) - 1
+    absent = known[0, count]
+    for c in range(len(out)):
+        fewer = 1 if c == back else 0
+        if out[c] - fewer > tables.across[c]:
+            return False
+        if fewer and out[c] <= tables.spans[c, count]:
+            absent -= tables.sizes[c]
+    return bool(absent >= tables.need[count])
+
+
+@numba.njit(cache=True)
+def _propose(
+    proposals: IntArray,
+    proposed: int,
+    free: int,
+    label: IntArray,
+    run: int,
+    returned: int,
+    last_back: int,
+    code: int,
+) -> int:
+    proposals[proposed, FREE] = free
+    proposals[proposed, WAITED] = label[WAITED]
+    proposals[proposed, RUN] = run
+    proposals[proposed, RETURNED] = returned
+    proposals[proposed, LAST_BACK] = last_back
+    proposals[proposed, OUT] = code
+    return proposed + 1
+
+
+@numba.njit(cache=True)
+def _send(
+    tables: Tables,
+    out: IntArray,
+    label: IntArray,
+    code: int,
+    proposals: IntArray,
+    proposed: int,
+) -> int:
+    """Move the next tensor of each class out."""
+    since = -1
+    last = label[LAST_BACK]
+    if last >= 0 and out[last] < tables.across[last]:
+        # What could have left before that return would have been better off doing so.
+        since = label[FREE] - tables.times[last]
+    for c in range(len(out)):
+        m = out[c]
+        if m >= tables.here[c] or label[RETURNED] & tables.once[c]:
+            continue
+        if tables.ready[c, m] >= label[RUN]:
+            continue
+        ready = label[WAITED] + tables.clock[tables.ready[c, m] + 1]
+        free = max(label[FREE], ready) + tables.times[c]
+        closes = tables.closes[c, m]
+        late = closes <= label[RUN] and free >= label[WAITED] + tables.clock[closes]
+        if ready <= since or late:
+            continue
+        run = min(label[RUN], tables.due[c, m])
+        proposed = _propose(
+            proposals, proposed, free, label, run, label[RETURNED], _NONE, code + tables.radix[c]
+        )
+    return proposed
+
+
+@numba.njit(cache=True)
+def _fetch(
+    tables: Tables,
+    out: IntArray,
+    known: IntArray,
+    label: IntArray,
+    code: int,
+    c: int,
+    proposals: IntArray,
+    proposed: int,
+) -> tuple[int, int]:
+    """Move the last tensor of class `c` back; return when, at the latest, and the proposals."""
+    rank = out[c] - 1
+    less = code - tables.radix[c]
+    returned = label[RETURNED] | tables.once[c]
+    opens, closes = tables.opens[c, rank], tables.closes[c, rank]
+    begin = max(label[FREE], label[WAITED] + tables.clock[opens + 1])
+    for j in range(opens + 1, min(label[RUN], closes)):
+        end = label[WAITED] + tables.clock[j + 1]
+        if known[0, j] - tables.sizes[c] < tables.need[j] and end > begin:
+            # Either this operation is taken back, or the tensor waits for its end.
+            if _idle_fits(tables, out, label, c, begin, j):
+                proposed = _propose(
+                    proposals, proposed, begin + tables.times[c], label, j, returned, c, less
+                )
+            begin = end
+    if _idle_fits(tables, out, label, c, begin, label[RUN]):
+        proposed = _propose(
+            proposals, proposed, begin + tables.times[c], label, label[RUN], returned, c, less
+        )
+    return begin, proposed
+
+
+@numba.njit(cache=True)
+def _idle_fits(
+    tables: Tables, out: IntArray, label: IntArray, back: int, begin: int, run: int
+) -> bool:
+    """Whether memory holds a tensor that returns while the device waits to run operation `run`."""
+    if begin < label[WAITED] + tables.clock[run]:
+        return True
+    absent = 0
+    for c in range(len(out)):
+        members = out[c] - 1 if c == back else out[c]
+        for rank in range(members):
+            if tables.opens[c, rank] < run <= tables.closes[c, rank]:
+                absent += tables.sizes[c]
+    return bool(absent >= tables.idle_need[run])

@@ -1,0 +1,284 @@
+"""One side of a cut trace as numbers; `pivot_check` explains what and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from offcert.certify.pivot_search import IntArray, Tables, search
+from offcert.core.problem import Problem
+
+_LARGEST = 2**62
+# What the tables of one search may take; they grow by doubling.
+_MOST_BYTES = 2 * 2**30
+# Classes whose tensors must not leave twice; each takes a bit.
+_MOST_ONCE = 62
+
+Counts = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Evictable:
+    """A tensor with one gap: bytes, ticks of a transfer, and the operations around the gap."""
+
+    gap: int
+    size: int
+    time: int
+    writer: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Move:
+    """A tensor as one side sees it."""
+
+    ready: int
+    opens: int
+    closes: int
+    due: int
+
+
+@dataclass(frozen=True)
+class Label:
+    """All operations run: when the link is free, ticks waited, bits of what must stay."""
+
+    free: int
+    waited: int
+    returned: int
+
+
+@dataclass(frozen=True)
+class Straddle:
+    """A return of class `of` across the cut, from `begin` on; the side ends at `end`."""
+
+    end: int
+    begin: int
+    of: int
+    returned: int
+
+
+@dataclass
+class Found:
+    """The complete labels of a side by what is out, and its earliest end."""
+
+    labels: dict[Counts, list[Label]] = field(default_factory=dict)
+    straddles: dict[Counts, list[Straddle]] = field(default_factory=dict)
+    earliest: int = 0
+
+
+class TooLargeError(Exception):
+    """The search is larger than what the caller wants to spend, or than 64 bits."""
+
+
+class Side:
+    """The operations on one side of the cut and everything that may move beside them."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        classes: Sequence[Sequence[Evictable]],
+        pivot: int,
+        whole_limit: int,
+        limit: int,
+        once: Collection[int],
+        backwards: bool,
+    ) -> None:
+        trace, self.rate = problem.trace, problem.platform.bandwidth
+        memory, last = problem.platform.memory, len(trace) - 1
+        self.limit, self.whole_limit = limit, whole_limit
+        self.sizes = [members[0].size for members in classes]
+        self.times = [members[0].time for members in classes]
+        self.once = frozenset(
+            c for c, members in enumerate(classes) if any(v.gap in once for v in members)
+        )
+        order = list(range(last, pivot - 1, -1)) if backwards else list(range(pivot))
+        self.count = len(order)
+        self.clock = [0]
+        for operation in order:
+            self.clock.append(self.clock[-1] + trace.durations[operation])
+        # What is out at the cut is out when the pivot starts.
+        columns = [*order, pivot]
+        self.need = [max(0, trace.demand[operation] - memory) for operation in columns]
+        self.idle_need = [
+            max(0, _live_before(problem, last - j + 1 if backwards else j) - memory)
+            for j in range(self.count + 1)
+        ]
+        self.moves = [[_seen(v, last, backwards) for v in members] for members in classes]
+        self.here = [
+            sum((v.after > pivot) if backwards else (v.writer < pivot) for v in members)
+            for members in classes
+        ]
+        self.across = [sum(v.writer < pivot < v.after for v in members) for members in classes]
+        self.spans = [
+            [
+                sum(v.before < operation < v.after for v in members[: self.here[c]])
+                for operation in columns
+            ]
+            for c, members in enumerate(classes)
+        ]
+        for j, operation in enumerate(columns):
+            spanning = [v.size for m in classes for v in m if v.before < operation < v.after]
+            self.need[j] = _reachable(self.need[j], spanning)
+        self.head = self._head()
+        # Where what is out must pass: (earliest time on the other side, ticks), latest first.
+        total = sum(trace.durations)
+        done = [0]
+        for duration in trace.durations:
+            done.append(done[-1] + duration)
+        self.way = sorted(
+            (
+                (done[v.writer + 1] if backwards else total - done[v.after], c, r)
+                for c, members in enumerate(classes)
+                for r, v in enumerate(members[: self.across[c]])
+            ),
+            reverse=True,
+        )
+
+    def _ticks(self, amount: int) -> int:
+        return -(-amount * self.rate.denominator // self.rate.numerator)
+
+    def _head(self) -> list[int]:
+        """For each operation, how early the side can end if nothing has waited before it."""
+        head = [self.clock[-1]] * (self.count + 1)
+        for start in range(self.count - 1, -1, -1):
+            head[start] = head[start + 1]
+            for j in range(start + 1, self.count + 1):
+                late = self.need[j] - sum(
+                    self.sizes[c]
+                    for c, moves in enumerate(self.moves)
+                    for move in moves[: self.spans[c][j]]
+                    if move.ready < start
+                )
+                if late > 0:
+                    begin = self.clock[start + 1] + self._ticks(late)
+                    head[start] = max(head[start], begin - self.clock[j] + head[j])
+        return head
+
+    def end(self, label: Label) -> int:
+        """When the side is over, for a label that has run everything."""
+        return max(label.waited + self.clock[self.count], label.free)
+
+    def ended(self, label: Label, operation: int) -> int:
+        """When `operation` ended, or an earlier time than ``label.free`` if that was before."""
+        return label.waited + self.clock[operation + 1]
+
+    def search(self, max_labels: int) -> Found:
+        """Return every complete label that ends within the limit.
+
+        Raises
+        ------
+        TooLargeError
+            If it takes more labels, or numbers, than allowed.
+        """
+        row = 8 * (len(self.sizes) + 3 * (self.count + 1))
+        finished, labels, straddles, outs = search(
+            self.tables(), self.limit, self.whole_limit, max_labels, _MOST_BYTES // row
+        )
+        if not finished:
+            raise TooLargeError
+        counts = [tuple(row) for row in outs.tolist()]
+        found = Found(earliest=self.limit + 1)
+        for free, waited, returned, out in labels.tolist():
+            label = Label(free, waited, returned)
+            found.labels.setdefault(counts[out], []).append(label)
+            found.earliest = min(found.earliest, self.end(label))
+        for end, begin, of, returned, out in straddles.tolist():
+            found.straddles.setdefault(counts[out], []).append(Straddle(end, begin, of, returned))
+            found.earliest = min(found.earliest, end)
+        return found
+
+    def tables(self) -> Tables:
+        """Return the side as arrays.
+
+        Raises
+        ------
+        TooLargeError
+            If a number might not fit into 64 bits.
+        """
+        width = max(map(len, self.moves))
+        radix = [1]
+        for members in self.moves:
+            radix.append(radix[-1] * (len(members) + 1))
+        numerator, denominator = self.rate.numerator, self.rate.denominator
+        volume = sum(
+            size * len(members) for size, members in zip(self.sizes, self.moves, strict=True)
+        )
+        largest = max(
+            radix[-1],
+            # Ticks of everything, before the division and after.
+            (volume + max(self.need)) * denominator,
+            numerator,
+            2
+            * (
+                self.clock[-1]
+                + sum(t * len(m) for t, m in zip(self.times, self.moves, strict=True))
+            ),
+            abs(self.whole_limit),
+            abs(self.limit),
+        )
+        if largest >= _LARGEST or len(self.once) > _MOST_ONCE:
+            raise TooLargeError
+        bits = {c: 1 << bit for bit, c in enumerate(sorted(self.once))}
+
+        def padded(attribute: str) -> IntArray:
+            rows = [[getattr(move, attribute) for move in members] for members in self.moves]
+            return _array([row + [0] * (width - len(row)) for row in rows])
+
+        return Tables(
+            clock=_array(self.clock),
+            need=_array(self.need),
+            idle_need=_array(self.idle_need),
+            head=_array(self.head),
+            sizes=_array(self.sizes),
+            times=_array(self.times),
+            here=_array(self.here),
+            across=_array(self.across),
+            spans=_array(self.spans),
+            ready=padded("ready"),
+            opens=padded("opens"),
+            closes=padded("closes"),
+            due=padded("due"),
+            once=_array([bits.get(c, 0) for c in range(len(self.sizes))]),
+            radix=_array(radix[:-1]),
+            way=_array(self.way).reshape(-1, 3),
+            rate=_array([numerator, denominator]),
+        )
+
+
+def _array(values: Sequence[object]) -> IntArray:
+    return np.array(values, dtype=np.int64)
+
+
+def _seen(tensor: Evictable, last: int, backwards: bool) -> Move:
+    if backwards:
+        after = last - tensor.after
+        return Move(after, after, last - tensor.before, last - tensor.writer)
+    return Move(tensor.writer, tensor.before, tensor.after, tensor.after)
+
+
+def _live_before(problem: Problem, operation: int) -> int:
+    """Bytes on the device between `operation` and the one before it, if nothing is absent."""
+    return sum(
+        tensor.size
+        for tensor in problem.trace.tensors
+        if tensor.uses[0] < operation <= tensor.uses[-1]
+    )
+
+
+def _reachable(amount: int, sizes: Sequence[int], most: int = 100_000) -> int:
+    """Return the least sum of some of `sizes` that is at least `amount`.
+
+    `amount` itself if there is none, or if finding it takes too many sums.
+    """
+    room = sum(sizes) - amount
+    if amount <= 0 or room <= 0:
+        return amount
+    stays = {0}
+    for size in sizes:
+        stays |= {sum_ + size for sum_ in stays if sum_ + size <= room}
+        if len(stays) > most:
+            return amount
+    return sum(sizes) - max(stays)

@@ -1,0 +1,253 @@
+"""The pivot dynamic program: exact for atomic transfers on nested single-gap traces, no solver.
+
+Why it is a lower bound. Take any schedule and a pivot, and cut it where the pivot starts. The
+operations before the cut and the transfers that end before it are one side; the pivot, what follows
+and the transfers that start after it, in reversed time, are the other. By the symmetry argument
+(``model``) the schedule may be assumed canonical; then the search of either side (``kernel``)
+holds a label that is at least as good as that side of the schedule in everything that matters, and
+joining them (``join``) gives at most its length. If all labels whose side can end by
+``front_limit`` and ``back_limit`` have been searched, a schedule that is missed has a side that
+ends later, and the other side does not end before its own minimum; hence a proven bound after every
+round.
+
+Why it is exact. A join is a schedule: transfers do not overlap, and memory is kept during and
+between operations. Only a class that is not tracked may leave again after it has returned. If it
+does in the best join, its length is still a bound; the class is tracked from then on and the search
+starts anew, which ends because there are finitely many classes and seldom needs any of them. Any
+pivot gives the optimum; they differ in effort.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+
+from offcert.core.check import check
+from offcert.core.plan import Kind
+from offcert.core.platform import Platform
+from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule
+from offcert.core.trace import Operation, Tensor, Trace
+from offcert.formulations.pivot.cut import Cut, OutOfLabelsError, OutOfTimeError
+from offcert.formulations.pivot.model import Nested, nested
+
+# Places of the default pivots, in sixteenths of the trace, and what a search may hold at first.
+PLACES = (4, 5, 3, 6, 2, 7, 8, 9, 10, 12, 14)
+FIRST_BUDGET = 1_000
+# From this budget on, every fourfold increase drops a third of the pivots.
+THINNING_BUDGET = 64_000
+
+
+@dataclass(frozen=True)
+class PivotOutcome:
+    """What the pivot dynamic program proved.
+
+    Attributes
+    ----------
+    lower_bound : int
+        Ticks; no schedule is shorter. It never exceeds the shorter of the upper bound given and
+        the schedule found.
+    complete : bool
+        Whether no schedule is shorter than the upper bound given or the schedule found.
+    schedule : Schedule or None
+        A schedule shorter than the upper bound given, if one was found.
+    pivot : int
+        The operation at which the bound was proved; -1 if it needs no cut.
+    front_limit, back_limit : int
+        Ends of the two sides up to which an independent search has to look to confirm the bound.
+    once : tuple of int
+        Gaps of the tensors that the proof does not allow to leave twice; others may, a relaxation.
+    labels : int
+        Labels stored for this proof.
+    """
+
+    lower_bound: int
+    complete: bool
+    schedule: Schedule | None
+    pivot: int
+    front_limit: int
+    back_limit: int
+    once: tuple[int, ...]
+    labels: int
+
+
+def default_pivots(data: Nested) -> tuple[int, ...]:
+    """Return operations spread over the trace, early ones more densely."""
+    count = len(data.required)
+    return tuple(dict.fromkeys(count * place // 16 for place in PLACES))
+
+
+def pivot_bound(
+    problem: Problem,
+    *,
+    upper_bound: int,
+    time_limit: float,
+    max_labels: int,
+    pivots: Sequence[int] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> PivotOutcome:
+    """Prove a lower bound, and look for a schedule shorter than `upper_bound`.
+
+    Parameters
+    ----------
+    problem : Problem
+        Atomic transfers, simplex link, one gap per evictable tensor, gaps nested.
+    upper_bound : int
+        Makespan, in ticks, of a known schedule, or any number: schedules that long or longer are
+        not looked for.
+    time_limit : float
+        Seconds, after compilation and set-up.
+    max_labels : int
+        About 100 bytes each.
+    pivots : sequence of int, optional
+        Operations to cut at. By default some spread over the trace: which is best is seldom known
+        beforehand and makes a difference of orders of magnitude, so they compete.
+    stop : callable, optional
+        Asked from time to time; if it returns true, the search ends with what is proved by then.
+
+    Returns
+    -------
+    PivotOutcome
+        A valid bound whatever ended the search.
+
+    Raises
+    ------
+    MethodError
+        If the problem is of another kind.
+    """
+    data = nested(problem)
+    _compile()
+    trace = problem.trace
+    if trace.least_memory > problem.platform.memory:
+        return PivotOutcome(upper_bound, True, None, -1, -1, -1, (), 0)
+    if pivots is None:
+        pivots = default_pivots(data)
+    if not pivots or max(data.required) == 0:
+        return _unconstrained(problem, upper_bound)
+    return _Run(data, upper_bound, time_limit, max_labels, stop).over(pivots)
+
+
+@cache
+def _compile() -> None:
+    """Have everything compiled, so that time limits are about searching."""
+    tensors = [Tensor("v", 1, (0, 2)), Tensor("w", 1, (1,), evictable=False)]
+    trace = Trace([Operation(name, 1) for name in "abc"], tensors)
+    cut = Cut(nested(Problem("tiny", trace, Platform(1, Fraction(1)))), 1)
+    cut.round(10, lambda: None, 1_000)
+
+
+def _unconstrained(problem: Problem, upper_bound: int) -> PivotOutcome:
+    """Nothing ever has to leave."""
+    length = problem.trace.compute_time
+    if length >= upper_bound:
+        return PivotOutcome(upper_bound, True, None, -1, -1, -1, (), 0)
+    ends = np.cumsum(problem.trace.durations).tolist()
+    starts = [end - d for end, d in zip(ends, problem.trace.durations, strict=True)]
+    return PivotOutcome(length, True, Schedule(starts, ends, ()), -1, -1, -1, (), 0)
+
+
+class _Run:
+    """One call of `pivot_bound`: pivots compete, each with a budget of labels that grows."""
+
+    def __init__(
+        self,
+        data: Nested,
+        upper_bound: int,
+        time_limit: float,
+        max_labels: int,
+        stop: Callable[[], bool] | None,
+    ) -> None:
+        self.data = data
+        self.upper = upper_bound
+        self.deadline = time.monotonic() + time_limit
+        self.max_labels = max_labels
+        self.stop = stop
+        self.schedule: Schedule | None = None
+        self.best: PivotOutcome | None = None
+
+    def over(self, pivots: Sequence[int]) -> PivotOutcome:
+        """Let the pivots compete until one closes the bound or time or labels run out."""
+        with suppress(OutOfTimeError):
+            self._race(pivots)
+        assert self.best is not None
+        bound = min(self.best.lower_bound, self.upper)
+        return replace(self.best, schedule=self.schedule, complete=bound == self.upper)
+
+    def _race(self, pivots: Sequence[int]) -> None:
+        cuts = [Cut(self.data, pivot) for pivot in pivots[:1]]
+        self._note(cuts[0])
+        cuts += [Cut(self.data, pivot) for pivot in pivots[1:]]
+        budget = FIRST_BUDGET
+        while True:
+            # All searches that are kept share the labels.
+            budget = min(budget, self.max_labels // len(cuts))
+            for index in range(len(cuts)):
+                cuts[index] = self._advance(cuts[index], budget)
+                if cuts[index].proven >= self.upper:
+                    return
+            if budget >= THINNING_BUDGET or budget == self.max_labels // len(cuts):
+                if len(cuts) == 1 and budget == self.max_labels:
+                    return
+                cuts.sort(key=lambda cut: -cut.proven)
+                del cuts[max(1, 2 * len(cuts) // 3) :]
+            budget *= 4
+
+    def _advance(self, cut: Cut, budget: int) -> Cut:
+        """Search within the budget; return the cut, or one that tracks more classes instead."""
+        try:
+            while cut.proven < self.upper:
+                found = cut.round(self.upper, self._pause, budget)
+                twice = self._accept(found) if found is not None else frozenset()
+                if twice:
+                    self._note(cut)
+                    cut = Cut(self.data, cut.pivot, cut.tracked | twice)
+        except OutOfLabelsError:
+            pass
+        finally:
+            self._note(cut)
+        return cut
+
+    def _pause(self) -> None:
+        if time.monotonic() > self.deadline or (self.stop is not None and self.stop()):
+            raise OutOfTimeError
+
+    def _accept(self, found: Schedule) -> frozenset[int]:
+        """Keep a schedule, unless tensors leave twice in it; return the classes of those."""
+        leaving = [item.gap for item in found.transfers if item.kind is Kind.OFFLOAD]
+        twice = frozenset(
+            c
+            for c, members in enumerate(self.data.classes)
+            if any(leaving.count(item.gap) > 1 for item in members)
+        )
+        if not twice:
+            faults = check(self.data.problem, found)
+            if faults:
+                raise AssertionError(f"the pivot program joined no schedule: {faults[0]}")
+            self.schedule = found
+            self.upper = found.makespan
+        return twice
+
+    def _note(self, cut: Cut) -> None:
+        """Remember what a cut has proved, if it is more than what is known."""
+        bound = min(cut.proven, self.upper)
+        if self.best is not None and bound <= self.best.lower_bound:
+            return
+        front_limit = bound - 1 - cut.minimum[1]
+        # What a search of the front up to its limit establishes about its minimum.
+        front = min(cut.minimum[0], front_limit + 1)
+        self.best = PivotOutcome(
+            lower_bound=bound,
+            complete=False,
+            schedule=None,
+            pivot=cut.pivot,
+            front_limit=front_limit,
+            back_limit=bound - 1 - front,
+            once=tuple(item.gap for c in sorted(cut.tracked) for item in self.data.classes[c]),
+            labels=cut.labels,
+        )

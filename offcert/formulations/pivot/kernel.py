@@ -1,0 +1,327 @@
+"""The compiled search of one side: labels, dominance, pruning.
+
+A label is what a sequence of transfers leads to: counts ``m`` of tensors that are out, the time
+``t`` at which the link is free, ``k`` operations that have been run as early as possible, and their
+accumulated idle time ``s``. The last of them ended at ``s + prefix[k]``; for an earlier one that
+estimate is only right if the device has not waited since, but a wait ends when a transfer ends,
+so both the estimate and the true end are then at most ``t``, and every use here takes a maximum
+with ``t`` or compares with something that is at least ``t``.
+
+*Out.* The next tensor of a class starts at the later of ``t`` and the end of ``available``. What
+this unblocks runs. If its deadline has been run already, the deadline is taken back.
+
+*Back.* The last tensor ``v`` of a class takes memory from the start ``b`` of its transfer on. For
+each operation ``n`` that has been run, ends after ``b`` and needs ``v`` absent, either ``n`` and
+what follows are taken back (it waits for something else to leave) or ``b`` becomes the end of
+``n``. While the device then waits, memory must do between operations, too.
+
+*Canonical form.* See the module ``model``: no tensor of a class leaves after one has returned. A
+mask remembers which classes have, but only among the *tracked* ones: leaving a class untracked is a
+relaxation with far fewer labels. And a transfer out never follows a transfer back that it could
+have preceded: had ``u`` been available when ``v`` started back, exchanging the two would free
+memory earlier and take it later.
+
+*Dominance* at equal ``m``: ``t``, ``s`` and the mask no larger, ``k`` no smaller. Labels are
+expanded in order of ``t``, which every transfer increases.
+
+*Pruning.* ``fv`` bounds the end of the side: the idle time plus the head bound, and for every
+operation not yet run the time to move what is missing. ``ft`` bounds the whole schedule: what is
+out must come back over the same link, each tensor before the end of its gap.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from offcert.formulations.pivot.pool import (
+    BEST,
+    BUCKETS,
+    DEFERRED,
+    FINALS,
+    HEAP,
+    LABELS,
+    POPPED,
+    STRADDLES,
+    Ints,
+    Pool,
+    SideArrays,
+    compiled,
+    decode,
+    enter,
+    pop,
+    push,
+)
+
+DONE, PAUSED, FULL = range(3)
+
+
+@compiled
+def _ticks(rate: Ints, amount: int) -> int:
+    whole = amount // rate[0]
+    rest = amount - whole * rate[0]
+    return whole * rate[1] + (rest * rate[1] + rate[0] - 1) // rate[0]
+
+
+@compiled
+def _weight(size: Ints, m: Ints, limit: Ints, j: int) -> int:
+    total = 0
+    for c in range(m.size):
+        total += size[c] * min(m[c], limit[c, j])
+    return total
+
+
+@compiled
+def _is_due(side: SideArrays, m: Ints, j: int) -> bool:
+    """Whether a tensor that is out must be back before operation `j` starts."""
+    for e in range(side.due_at[j], side.due_at[j + 1]):
+        if side.due_rank[e] < m[side.due_class[e]]:
+            return True
+    return False
+
+
+@compiled
+def _change(side: SideArrays, m: Ints, j: int) -> int:
+    """Bytes by which what is absent at operation `j` exceeds what is absent at the one before."""
+    total = 0
+    for e in range(side.event_at[j], side.event_at[j + 1]):
+        if side.event_rank[e] < m[side.event_class[e]]:
+            total += side.event_bytes[e]
+    return total
+
+
+@compiled
+def _settle(side: SideArrays, m: Ints, t: int, s: int, k: int) -> tuple[int, int, int, int]:
+    """Run what can be run and return idle time, operations run, and both bounds."""
+    last = side.prefix.size - 1
+    prefix = side.prefix
+    absent = _weight(side.size, m, side.spans, k)
+    started = False
+    while k < last and absent >= side.required[k] and not _is_due(side, m, k):
+        if not started:
+            s = max(s, t - prefix[k])
+            started = True
+        k += 1
+        absent += _change(side, m, k)
+    fv = max(s + side.floor[k], t)
+    missing = 0
+    extra = 0
+    for j in range(k, last + 1):
+        if j > k:
+            absent += _change(side, m, j)
+        if side.required[j] - absent > missing:
+            missing = side.required[j] - absent
+            extra = _ticks(side.rate, missing)
+            fv = max(fv, t + extra - prefix[j] + side.floor[j])
+    excess = 0
+    for c in range(m.size):
+        if m[c] > side.eligible[c]:
+            excess += (m[c] - side.eligible[c]) * side.time[c]
+    fv = max(fv, t + excess)
+    way = 0
+    tail = 0
+    for e in range(side.way_class.size):
+        c = side.way_class[e]
+        if side.way_rank[e] < m[c]:
+            way += side.time[c]
+            tail = max(tail, way + side.way_head[e])
+    ft = t + excess + extra + max(tail, way + extra + side.least_head[0])
+    return s, k, fv, ft
+
+
+@compiled
+def start(side: SideArrays, pool: Pool, limits: Ints) -> None:
+    """Enter the label of nothing moved, into an empty pool."""
+    s, k, fv, ft = _settle(side, pool.m, 0, 0, 0)
+    enter(pool, pool.at_key, pool.at_mask, 0, s, k, fv, ft, -1, 0, limits)
+
+
+@compiled
+def _expand_out(
+    side: SideArrays, pool: Pool, label: int, m: Ints, key: Ints, mask: Ints, limits: Ints
+) -> None:
+    t, s, k = pool.t[label], pool.s[label], pool.k[label]
+    action = pool.action[label]
+    # Only what became available after the last return started may leave right after it.
+    since = -1
+    if action < 0 and m[-action - 1] < side.eligible[-action - 1]:
+        since = t - side.time[-action - 1]
+    for c in range(m.size):
+        r = m[c]
+        if r >= side.here[c] or side.available[c, r] >= k:
+            continue
+        if (mask[c // 62] >> (c % 62)) & 1:
+            continue
+        ready = s + side.prefix[side.available[c, r] + 1]
+        if ready <= since:
+            continue
+        end = max(t, ready) + side.time[c]
+        closes = side.closes[c, r]
+        if closes <= k and end >= s + side.prefix[closes]:
+            continue
+        m[c] += 1
+        s2, k2, fv, ft = _settle(side, m, end, s, min(k, side.deadline[c, r]))
+        m[c] -= 1
+        unit = np.int64(1) << side.shift[c]
+        key[side.word[c]] += unit
+        enter(pool, key, mask, end, s2, k2, fv, ft, label, c + 1, limits)
+        key[side.word[c]] -= unit
+
+
+@compiled
+def _enter_return(
+    side: SideArrays,
+    pool: Pool,
+    label: int,
+    c: int,
+    begin: int,
+    k: int,
+    m: Ints,
+    key: Ints,
+    mask: Ints,
+    limits: Ints,
+) -> None:
+    """Add the label after class `c` has returned from `begin` on, with `k` operations run.
+
+    `m`, `key` and `mask` describe the new label.
+    """
+    s = pool.s[label]
+    waits = begin >= s + side.prefix[k]
+    if waits and _weight(side.size, m, side.between, k) < side.idle_required[k]:
+        return
+    end = begin + side.time[c]
+    s2, k2, fv, ft = _settle(side, m, end, s, k)
+    enter(pool, key, mask, end, s2, k2, fv, ft, label, -c - 1, limits)
+
+
+@compiled
+def _note_straddle(
+    side: SideArrays, pool: Pool, label: int, c: int, begin: int, m: Ints, limits: Ints
+) -> None:
+    """Remember that class `c` may be on its way back across the cut, from `begin` on."""
+    last = side.prefix.size - 1
+    if _weight(side.size, m, side.spans, last) < side.required[last]:
+        return
+    for other in range(m.size):
+        if m[other] + (other == c) > side.eligible[other]:
+            return
+    end = max(begin, pool.s[label] + side.prefix[last])
+    if end > limits[2]:
+        return
+    row = pool.counters[STRADDLES]
+    pool.counters[STRADDLES] += 1
+    pool.straddle[row, 0] = label
+    pool.straddle[row, 1] = c
+    pool.straddle[row, 2] = begin
+    pool.counters[BEST] = min(pool.counters[BEST], end)
+
+
+@compiled
+def _expand_back(
+    side: SideArrays,
+    pool: Pool,
+    label: int,
+    m: Ints,
+    key: Ints,
+    mask: Ints,
+    slack: Ints,
+    limits: Ints,
+) -> None:
+    t, s, k = pool.t[label], pool.s[label], pool.k[label]
+    first = k
+    while first > 0 and s + side.prefix[first] > t:
+        first -= 1
+    absent = _weight(side.size, m, side.spans, first)
+    for j in range(first, k):
+        if j > first:
+            absent += _change(side, m, j)
+        slack[j] = absent - side.required[j]
+    for c in range(m.size):
+        if m[c] == 0:
+            continue
+        r = m[c] - 1
+        opens = side.opens[c, r]
+        if opens >= k:
+            continue
+        begin = max(t, s + side.prefix[opens + 1])
+        bit = side.tracked[c] << (c % 62)
+        had = mask[c // 62] & bit
+        unit = np.int64(1) << side.shift[c]
+        mask[c // 62] |= bit
+        key[side.word[c]] -= unit
+        m[c] -= 1
+        for j in range(max(first, opens + 1), min(k, side.closes[c, r])):
+            if slack[j] < side.size[c] and s + side.prefix[j + 1] > begin:
+                _enter_return(side, pool, label, c, begin, j, m, key, mask, limits)
+                begin = s + side.prefix[j + 1]
+        _enter_return(side, pool, label, c, begin, k, m, key, mask, limits)
+        if k == side.prefix.size - 1:
+            _note_straddle(side, pool, label, c, begin, m, limits)
+        m[c] += 1
+        key[side.word[c]] += unit
+        mask[c // 62] = (mask[c // 62] & ~bit) | had
+
+
+@compiled
+def _note_final(side: SideArrays, pool: Pool, label: int, m: Ints) -> None:
+    last = side.prefix.size - 1
+    if _weight(side.size, m, side.spans, last) < side.required[last]:
+        return
+    for c in range(m.size):
+        if m[c] > side.eligible[c]:
+            return
+    pool.final[pool.counters[FINALS]] = label
+    pool.counters[FINALS] += 1
+    end = max(pool.s[label] + side.prefix[last], pool.t[label])
+    pool.counters[BEST] = min(pool.counters[BEST], end)
+
+
+@compiled
+def run(side: SideArrays, pool: Pool, limits: Ints, budget: int) -> int:
+    """Expand labels within the limits until there are none, or `budget` of them, or no room.
+
+    `limits`: on ``fv`` and ``ft`` now, and the absolute ones beyond which labels are forgotten.
+    """
+    classes = side.size.size
+    last = side.prefix.size - 1
+    m, key, mask = pool.m, pool.at_key, pool.at_mask
+    room = classes * (last + 3)
+    while pool.counters[HEAP] > 0:
+        if (
+            pool.counters[LABELS] + room > pool.t.size
+            or pool.counters[STRADDLES] + classes > pool.straddle.shape[0]
+            or 2 * (pool.counters[BUCKETS] + room) > pool.table.size
+        ):
+            return FULL
+        if budget == 0:
+            return PAUSED
+        label = pop(pool)
+        if pool.alive[label] == 0:
+            continue
+        budget -= 1
+        pool.counters[POPPED] += 1
+        for i in range(key.size):
+            key[i] = pool.key[label, i]
+        for i in range(mask.size):
+            mask[i] = pool.mask[label, i]
+        decode(side, key, m)
+        if pool.k[label] == last:
+            _note_final(side, pool, label, m)
+        _expand_out(side, pool, label, m, key, mask, limits)
+        _expand_back(side, pool, label, m, key, mask, pool.slack, limits)
+    return DONE
+
+
+@compiled
+def resume(pool: Pool, limits: Ints) -> None:
+    """Put the deferred labels that are within the limits now on the heap; forget hopeless ones."""
+    kept = 0
+    for i in range(pool.counters[DEFERRED]):
+        label = pool.deferred[i]
+        if pool.alive[label] == 0 or pool.fv[label] > limits[2] or pool.ft[label] > limits[3]:
+            continue
+        if pool.fv[label] <= limits[0] and pool.ft[label] <= limits[1]:
+            push(pool, label)
+        else:
+            pool.deferred[kept] = label
+            kept += 1
+    pool.counters[DEFERRED] = kept
