@@ -46,7 +46,7 @@ out/small-certificate.json: $(STAMP)
 	@mkdir -p out
 	@echo "== the same network at $(SMALL_INPUT), small enough to train here"
 	@$(BIN)/offcert profile $(MODEL) --input $(SMALL_INPUT) --hardware v100-pcie -o out/small-problem.json
-	@$(BIN)/offcert certify out/small-problem.json --memory 25% --time-limit 60 -o $@
+	@$(BIN)/offcert certify out/small-problem.json --memory 25% --target-gap 1% -o $@
 
 out/training.json: out/small-certificate.json
 	@echo "== training by that plan beside plain training"

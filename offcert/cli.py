@@ -104,6 +104,8 @@ def _add_solve(commands: Commands) -> None:
     parser = _command(commands, "solve", "run one method", _solve)
     parser.add_argument("--method", required=True, metavar="NAME")
     _add_limits(parser)
+    parser.add_argument("--grid", type=_count, metavar="TICKS", help="for time-indexed models")
+    parser.add_argument("--solver", metavar="NAME", help="linear solver, for example PULP_CBC_CMD")
 
 
 def _add_verify(commands: Commands) -> None:
@@ -186,7 +188,8 @@ def _solve(options: argparse.Namespace) -> int:
 
     from offcert.certify.methods import solve
 
-    return _search(options, partial(solve, method=options.method))
+    chosen = partial(solve, method=options.method, grid=options.grid, solver=options.solver)
+    return _search(options, chosen)
 
 
 def _search(options: argparse.Namespace, search: Callable[..., Certificate]) -> int:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from offcert.certify.certificate import Certificate, current_versions
 from offcert.certify.search import Progress, Search
 from offcert.certify.steps import (
+    Effort,
     climb_combinatorial,
     climb_fluid,
     climb_interval,
     climb_pivot,
+    climb_stage,
     descend_heuristics,
     descend_local_search,
 )
@@ -23,7 +25,7 @@ from offcert.formulations.relaxations import infeasibility
 class _Rung:
     """One step of the ladder: a function, and the share of the remaining time it may take."""
 
-    run: Callable[[Search, float, int, int], None]
+    run: Callable[[Search, Effort], None]
     share: float
     atomic_only: bool = False
 
@@ -34,8 +36,9 @@ _LADDER = (
     _Rung(descend_heuristics, 1.0),
     _Rung(descend_local_search, 0.06),
     _Rung(climb_pivot, 0.4, atomic_only=True),
-    _Rung(climb_fluid, 0.2),
+    _Rung(climb_fluid, 0.1),
     _Rung(descend_local_search, 0.1),
+    _Rung(climb_stage, 0.4, atomic_only=True),
     _Rung(climb_interval, 1.0, atomic_only=True),
 )
 
@@ -85,7 +88,7 @@ def certify(
                 break
             if rung.atomic_only and problem.transfers is not Transfers.ATOMIC:
                 continue
-            rung.run(search, rung.share * search.remaining, workers, seed)
+            rung.run(search, Effort(rung.share * search.remaining, workers, seed))
     except KeyboardInterrupt:
         settings["interrupted"] = True
     return Certificate(problem, search.result(), "certify", settings, current_versions())

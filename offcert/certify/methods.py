@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from offcert.certify.certificate import Certificate, current_versions
 from offcert.certify.search import Progress, Search
 from offcert.certify.steps import (
+    Effort,
     climb_combinatorial,
+    climb_disjunctive,
     climb_fluid,
     climb_interval,
     climb_pivot,
+    climb_stage,
+    climb_time_indexed_cpsat,
+    climb_time_indexed_milp,
     descend_local_search,
 )
 from offcert.core.errors import InputError, NoPlanError
@@ -35,13 +40,13 @@ class Method:
         Whether what it claims holds for atomic transfers only.
     """
 
-    run: Callable[[Search, float, int, int], None]
+    run: Callable[[Search, Effort], None]
     summary: str
     atomic_only: bool = False
 
 
-def _plan_method(function: Callable[[Problem], Plan]) -> Callable[[Search, float, int, int], None]:
-    def run(search: Search, seconds: float, workers: int, seed: int) -> None:
+def _plan_method(function: Callable[[Problem], Plan]) -> Callable[[Search, Effort], None]:
+    def run(search: Search, effort: Effort) -> None:
         search.begin(function.__name__)
         search.offer(simulate(search.problem, function(search.problem)))
 
@@ -67,18 +72,18 @@ def _dynprog(problem: Problem) -> Plan:
 
 
 def _from_scratch(
-    run: Callable[[Search, float, int, int], None],
-) -> Callable[[Search, float, int, int], None]:
+    run: Callable[[Search, Effort], None],
+) -> Callable[[Search, Effort], None]:
     """Give a method that improves a schedule the plainest one to start from."""
 
-    def start_and_run(search: Search, seconds: float, workers: int, seed: int) -> None:
+    def start_and_run(search: Search, effort: Effort) -> None:
         search.offer(simulate(search.problem, _sequential(search.problem)))
-        run(search, seconds, workers, seed)
+        run(search, effort)
 
     return start_and_run
 
 
-def _nothing(search: Search, seconds: float, workers: int, seed: int) -> None:
+def _nothing(search: Search, effort: Effort) -> None:
     """Leave it at the bounds that every method gets."""
 
 
@@ -90,6 +95,16 @@ METHODS = {
     "local-search": Method(_from_scratch(descend_local_search), "annealing over sets and orders"),
     "fluid-milp": Method(climb_fluid, "aggregated interruptible relaxation: a bound"),
     "pivot": Method(_from_scratch(climb_pivot), "pivot dynamic program: exact, no solver", True),
+    "stage-milp": Method(_from_scratch(climb_stage), "who is absent when, without times", True),
+    "time-indexed-cpsat": Method(
+        _from_scratch(climb_time_indexed_cpsat), "starts on a grid, CP-SAT: exact at grid 1", True
+    ),
+    "time-indexed-milp": Method(
+        _from_scratch(climb_time_indexed_milp), "starts on a grid, linear: exact at grid 1", True
+    ),
+    "disjunctive-milp": Method(
+        _from_scratch(climb_disjunctive), "orders and big-M: exact, for small problems", True
+    ),
     "interval-cpsat": Method(_from_scratch(climb_interval), "interval CP-SAT model: exact", True),
 }
 
@@ -102,11 +117,20 @@ def solve(
     workers: int = 2,
     target_gap: float = 0.0,
     seed: int = 0,
+    grid: int | None = None,
+    solver: str | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Certificate:
     """Run one method by name; parameters as for `offcert.certify.ladder.certify`.
 
     The combinatorial bounds are always added: they cost next to nothing.
+
+    Parameters
+    ----------
+    grid : int, optional
+        Ticks a cell, for the time-indexed models.
+    solver : str, optional
+        Linear solver by its PuLP name, or ``"scipy"``, for the models that are linear programs.
 
     Raises
     ------
@@ -127,11 +151,14 @@ def solve(
         "target_gap": target_gap,
         "seed": seed,
     }
+    settings |= {} if grid is None else {"grid": grid}
+    settings |= {} if solver is None else {"solver": solver}
     search.infeasibility = infeasibility(problem)
     try:
         if search.infeasibility is None:
-            climb_combinatorial(search, time_limit, workers, seed)
-            chosen.run(search, search.remaining, workers, seed)
+            effort = Effort(search.remaining, workers, seed, grid, solver)
+            climb_combinatorial(search, effort)
+            chosen.run(search, effort)
     except NoPlanError as error:
         settings["no_plan"] = str(error)
     except KeyboardInterrupt:

@@ -1,51 +1,31 @@
 """The search behind `pivot_check`: one side of a cut, label by label.
 
 It is compiled, because a network needs a million labels, but written for reading: lists of labels
-by what is out, a queue ordered by when the link is free, and no bound that is not in `_known`. It
-shares nothing with the program whose result it confirms. What the tables mean is said in
-`pivot_check`, which fills them.
+by what is out, a queue ordered by when the link is free, and no bound but those that `know` gives.
+It shares nothing with the program whose result it confirms.
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
 from heapq import heappop, heappush
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
-
-# One side of a cut as arrays; `J` operations, `C` classes of equal tensors, `R` tensors at most in
-# one. All times are ticks of the side's own clock, all sizes bytes.
-Tables = namedtuple(
-    "Tables",
-    [
-        "clock",  # (J+1,) end of each operation if nothing waits; clock[j] is the start of j
-        "need",  # (J+1,) bytes absent during each operation; the last is the cut
-        "idle_need",  # (J+1,) bytes absent just before each operation
-        "head",  # (J+1,) how early the side can end if nothing has waited before
-        "sizes",  # (C,)
-        "times",  # (C,) ticks of one transfer
-        "here",  # (C,) tensors that exist on this side
-        "across",  # (C,) tensors that can be out at the cut
-        "spans",  # (C, J+1) tensors that can be absent during each operation
-        "ready",  # (C, R) operation that must have ended before the tensor leaves
-        "opens",  # (C, R) it is absent strictly after this operation
-        "closes",  # (C, R) ... and strictly before this one
-        "due",  # (C, R) it must be back before this operation
-        "once",  # (C,) bit of the class if its tensors must not leave twice, or 0
-        "radix",  # (C,) weight of the class in the number that stands for what is out
-        "way",  # (W, 3) earliest time on the other side, class and rank, latest first
-        "rate",  # (2,) bandwidth as numerator and denominator
-    ],
+from offcert.certify.pivot_tables import (
+    COLUMNS,
+    FREE,
+    LAST_BACK,
+    NONE,
+    OUT,
+    RETURNED,
+    RUN,
+    WAITED,
+    IntArray,
+    Tables,
+    know,
 )
-
-# Columns of a label.
-FREE, WAITED, RUN, RETURNED, LAST_BACK, OUT = range(6)
-_COLUMNS = 6
-_NONE = -1
 
 
 @numba.njit(cache=True)
@@ -72,19 +52,19 @@ def search(
     numbers = {0: 0}
     outs = np.zeros((64, classes), dtype=np.int64)
     known = np.zeros((64, 3, count + 1), dtype=np.int64)
-    first = np.full(64, _NONE, dtype=np.int64)
-    labels = np.zeros((1024, _COLUMNS), dtype=np.int64)
-    following = np.full(1024, _NONE, dtype=np.int64)
+    first = np.full(64, NONE, dtype=np.int64)
+    labels = np.zeros((1024, COLUMNS), dtype=np.int64)
+    following = np.full(1024, NONE, dtype=np.int64)
     alive = np.zeros(1024, dtype=np.bool_)
-    _know(tables, outs[0], known[0])
+    know(tables, outs[0], known[0])
     # A class can leave once and come back at as many times as there are operations.
-    proposals = np.zeros((classes * (count + 2) + 1, _COLUMNS), dtype=np.int64)
-    proposals[0, LAST_BACK] = _NONE
+    proposals = np.zeros((classes * (count + 2) + 1, COLUMNS), dtype=np.int64)
+    proposals[0, LAST_BACK] = NONE
     complete = np.zeros((64, 4), dtype=np.int64)
     straddles = np.zeros((64, 5), dtype=np.int64)
     stored = expanded = completed = straddling = 0
     proposed = 1
-    heap = [(0, _NONE)]
+    heap = [(0, NONE)]
     heappop(heap)
     while True:
         # 1. Keep what is proposed, unless it is late or covered.
@@ -121,7 +101,7 @@ def search(
         label = labels[chosen]
         number = label[OUT]
         out = outs[number]
-        if label[RUN] == count and _complete(tables, out, known[number], _NONE):
+        if label[RUN] == count and _complete(tables, out, known[number], NONE):
             if completed == len(complete):
                 complete = _grown(complete)
             complete[completed] = (label[FREE], label[WAITED], label[RETURNED], number)
@@ -172,50 +152,13 @@ def _number(
     numbers[code] = number
     if number == len(outs):
         outs, known = _grown(outs), _grown(known)
-        first = np.concatenate((first, np.full(len(first), _NONE, dtype=np.int64)))
+        first = np.concatenate((first, np.full(len(first), NONE, dtype=np.int64)))
     rest = code
     for c in range(len(tables.sizes) - 1, -1, -1):
         outs[number, c] = rest // tables.radix[c]
         rest -= outs[number, c] * tables.radix[c]
-    _know(tables, outs[number], known[number])
+    know(tables, outs[number], known[number])
     return number, outs, known, first
-
-
-@numba.njit(cache=True)
-def _ticks(tables: Tables, amount: int) -> int:
-    return -(-amount * tables.rate[1] // tables.rate[0])
-
-
-@numba.njit(cache=True)
-def _know(tables: Tables, out: IntArray, known: IntArray) -> None:
-    """Fill in the bytes absent at each operation, and by how much the link's time must grow.
-
-    Row 1 leads from `FREE` to the end of the side, row 2 to the end of the schedule.
-    """
-    classes, count = len(tables.sizes), len(tables.clock) - 1
-    excess = 0
-    for c in range(classes):
-        excess += max(0, out[c] - tables.across[c]) * tables.times[c]
-    way = tail = 0
-    for w in range(len(tables.way)):
-        earliest, c, rank = tables.way[w]
-        if rank < out[c]:
-            way += tables.times[c]
-            tail = max(tail, way + earliest)
-    least = tables.way[len(tables.way) - 1, 0] if len(tables.way) else 0
-    best, missing = excess, 0
-    for j in range(count, -1, -1):
-        absent = 0
-        for c in range(classes):
-            absent += tables.sizes[c] * min(out[c], tables.spans[c, j])
-        known[0, j] = absent
-        lacking = tables.need[j] - absent
-        if lacking > 0:
-            missing = max(missing, lacking)
-            best = max(best, _ticks(tables, lacking) - tables.clock[j] + tables.head[j])
-        extra = _ticks(tables, missing)
-        known[1, j] = best
-        known[2, j] = excess + extra + max(tail, way + extra + least)
 
 
 @numba.njit(cache=True)
@@ -269,17 +212,17 @@ def _covered(
 ) -> bool:
     """Whether a label with the same tensors out covers the proposal; drop those that it covers."""
     index = first[number]
-    while index != _NONE:
+    while index != NONE:
         if _covers(labels[index], proposal):
             return True
         index = following[index]
-    previous = _NONE
+    previous = NONE
     index = first[number]
-    while index != _NONE:
+    while index != NONE:
         after = following[index]
         if _covers(proposal, labels[index]):
             alive[index] = False
-            if previous == _NONE:
+            if previous == NONE:
                 first[number] = after
             else:
                 following[previous] = after
@@ -352,7 +295,7 @@ def _send(
             continue
         run = min(label[RUN], tables.due[c, m])
         proposed = _propose(
-            proposals, proposed, free, label, run, label[RETURNED], _NONE, code + tables.radix[c]
+            proposals, proposed, free, label, run, label[RETURNED], NONE, code + tables.radix[c]
         )
     return proposed
 

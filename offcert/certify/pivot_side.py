@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from offcert.certify.pivot_search import IntArray, Tables, search
+from offcert.certify.pivot_search import search
+from offcert.certify.pivot_tables import IntArray, Tables
 from offcert.core.problem import Problem
 
 _LARGEST = 2**62

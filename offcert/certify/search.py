@@ -93,6 +93,12 @@ class Search:
         return max((bound.value for bound in self.bounds), default=0)
 
     @property
+    def proved_bound(self) -> int:
+        """The best bound that rests on no solver's word, in ticks."""
+        proved = (bound.value for bound in self.bounds if bound.evidence is Evidence.PROVED)
+        return max(proved, default=0)
+
+    @property
     def goal(self) -> int:
         """The makespan at which the target gap is reached with the present bound."""
         if self.target_gap >= 1:

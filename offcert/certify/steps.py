@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
 from offcert.certify.pivot_check import within_reach
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError, PlanError
@@ -10,14 +14,51 @@ from offcert.core.result import Bound, Evidence
 from offcert.core.simulate import simulate
 from offcert.formulations.relaxations import fractional_bound, prop3_bound, required_absent
 
+if TYPE_CHECKING:
+    from offcert.formulations.outcome import ModelOutcome
+
 # About 100 bytes each.
 _MOST_LABELS = 30_000_000
 # Verification searches about as many labels and gives up at several times more than these; a bound
 # that took more is not called proved.
 _MOST_CONFIRMED_LABELS = 3_000_000
 
+# The same solver under several names; two formulations on one of them attest nothing together.
+_FAMILIES = {
+    "scipy": "HiGHS",
+    "HiGHS_CMD": "HiGHS",
+    "PULP_CBC_CMD": "CBC",
+    "OR-Tools CP-SAT": "CP-SAT",
+}
+_CLOCKS = ("seconds", "wall", "time")
 
-def climb_combinatorial(search: Search, seconds: float, workers: int, seed: int) -> None:
+
+@dataclass(frozen=True)
+class Effort:
+    """What a step may spend, and what it is told.
+
+    Attributes
+    ----------
+    seconds : float
+        Time limit.
+    workers : int
+        Threads, for solvers that can use several.
+    seed : int
+        Of random choices.
+    grid : int or None
+        Ticks a cell, for time-indexed models; None lets the model choose.
+    solver : str or None
+        Which linear solver, by its PuLP name or ``"scipy"``; None is the model's default.
+    """
+
+    seconds: float
+    workers: int = 2
+    seed: int = 0
+    grid: int | None = None
+    solver: str | None = None
+
+
+def climb_combinatorial(search: Search, effort: Effort) -> None:
     """Add the bounds that need no solver: Prop. 3 and the fractional optimum, both also rounded."""
     search.begin("combinatorial bounds")
     roundings = (False, True) if search.problem.transfers is Transfers.ATOMIC else (False,)
@@ -26,7 +67,7 @@ def climb_combinatorial(search: Search, seconds: float, workers: int, seed: int)
         search.add(fractional_bound(search.problem, rounding))
 
 
-def descend_heuristics(search: Search, seconds: float, workers: int, seed: int) -> None:
+def descend_heuristics(search: Search, effort: Effort) -> None:
     """Offer plans that cost next to nothing: `sequential` always works, GREEDY often is good."""
     from offcert.heuristics.greedy import greedy
     from offcert.heuristics.sequential import sequential
@@ -43,7 +84,7 @@ def descend_heuristics(search: Search, seconds: float, workers: int, seed: int) 
             return
 
 
-def descend_local_search(search: Search, seconds: float, workers: int, seed: int) -> None:
+def descend_local_search(search: Search, effort: Effort) -> None:
     """Anneal from the best schedule so far."""
     from offcert.heuristics.local_search import local_search
 
@@ -51,9 +92,9 @@ def descend_local_search(search: Search, seconds: float, workers: int, seed: int
     assert search.schedule is not None
     local_search(
         search.problem,
-        time_limit=seconds,
+        time_limit=effort.seconds,
         # Another random sequence each time it is called within one search.
-        seed=seed + 1000 * len(search.bounds),
+        seed=effort.seed + 1000 * len(search.bounds),
         target=search.goal,
         start=search.schedule.plan(search.problem.trace),
         on_improvement=search.offer,
@@ -61,7 +102,7 @@ def descend_local_search(search: Search, seconds: float, workers: int, seed: int
     )
 
 
-def climb_pivot(search: Search, seconds: float, workers: int, seed: int) -> None:
+def climb_pivot(search: Search, effort: Effort) -> None:
     """Run the pivot dynamic program, where it applies."""
     from offcert.formulations.pivot.bound import pivot_bound
 
@@ -71,7 +112,7 @@ def climb_pivot(search: Search, seconds: float, workers: int, seed: int) -> None
         outcome = pivot_bound(
             search.problem,
             upper_bound=search.objective,
-            time_limit=seconds,
+            time_limit=effort.seconds,
             max_labels=_MOST_LABELS,
         )
     except MethodError:
@@ -94,31 +135,99 @@ def climb_pivot(search: Search, seconds: float, workers: int, seed: int) -> None
         search.add(Bound("pivot", outcome.lower_bound, evidence, details))
 
 
-def climb_fluid(search: Search, seconds: float, workers: int, seed: int) -> None:
+def climb_fluid(search: Search, effort: Effort) -> None:
     """Solve the aggregated interruptible relaxation, with whole tensors where they move whole."""
     from offcert.formulations.fluid_milp import fluid_bound
 
     search.begin("fluid MILP")
     atomic = search.problem.transfers is Transfers.ATOMIC
     required = required_absent(search.problem, subset_sum=True) if atomic else None
-    value, details = fluid_bound(search.problem, time_limit=seconds, required=required)
-    # A certificate says the same on every machine.
-    details = {name: item for name, item in details.items() if name != "seconds"}
-    search.add(Bound("fluid-milp", value, Evidence.ATTESTED, details))
+    value, details = fluid_bound(search.problem, time_limit=effort.seconds, required=required)
+    _add_attested(search, "fluid-milp", "HiGHS", value, details)
 
 
-def climb_interval(search: Search, seconds: float, workers: int, seed: int) -> None:
+def climb_stage(search: Search, effort: Effort) -> None:
+    """Solve the stage model, which sees that tensors leave whole but not when."""
+    from offcert.formulations.stage_milp import SCIPY, solve
+
+    search.begin("stage MILP")
+    outcome = solve(search.problem, **_known(search, effort), solver=effort.solver or SCIPY)
+    _take(search, "stage-milp", outcome)
+
+
+def climb_time_indexed_cpsat(search: Search, effort: Effort) -> None:
+    """Solve the time-indexed model with CP-SAT."""
+    from offcert.formulations.time_indexed_cpsat import solve
+
+    search.begin("time-indexed CP-SAT")
+    outcome = solve(search.problem, **_known(search, effort), grid=effort.grid, seed=effort.seed)
+    _take(search, "time-indexed-cpsat", outcome)
+
+
+def climb_time_indexed_milp(search: Search, effort: Effort) -> None:
+    """Solve the time-indexed model with a linear solver."""
+    from offcert.formulations.time_indexed_milp import DEFAULT, solve
+
+    search.begin("time-indexed MILP")
+    solver = effort.solver or DEFAULT
+    outcome = solve(search.problem, **_known(search, effort), grid=effort.grid, solver=solver)
+    _take(search, "time-indexed-milp", outcome)
+
+
+def climb_disjunctive(search: Search, effort: Effort) -> None:
+    """Solve the disjunctive model with a linear solver."""
+    from offcert.formulations.disjunctive_milp import DEFAULT, solve
+
+    search.begin("disjunctive MILP")
+    outcome = solve(search.problem, **_known(search, effort), solver=effort.solver or DEFAULT)
+    _take(search, "disjunctive-milp", outcome)
+
+
+def _known(search: Search, effort: Effort) -> dict[str, Any]:
+    """Return what every model is told; of the bounds only proved ones, so that claims are its own.
+
+    Two solvers that each rest on the other's claim would attest nothing.
+    """
+    return {
+        "time_limit": effort.seconds,
+        "threads": effort.workers,
+        "upper_bound": search.objective,
+        "hint": search.schedule,
+        "lower_bound": search.proved_bound,
+    }
+
+
+def _take(search: Search, name: str, outcome: ModelOutcome) -> None:
+    if outcome.schedule is not None:
+        search.offer(outcome.schedule)
+    value = outcome.details.get("model_bound")
+    if value is not None:
+        solver = str(outcome.details.get("solver"))
+        family = _FAMILIES.get(solver, solver)
+        _add_attested(search, name, family, int(value), outcome.details)
+
+
+def _add_attested(
+    search: Search, name: str, family: str, value: int, details: Mapping[str, Any]
+) -> None:
+    """Add a solver's claim; its family decides who may attest whom."""
+    # A certificate says the same on every machine, so it holds no clock readings.
+    kept = {key: item for key, item in details.items() if key not in _CLOCKS}
+    search.add(Bound(name, value, Evidence.ATTESTED, kept | {"solver": family}))
+
+
+def climb_interval(search: Search, effort: Effort) -> None:
     """Give the interval model the rest of the time, the best schedule as hint, and all windows."""
     from offcert.formulations.interval_cpsat import solve
 
     search.begin("interval CP-SAT")
     outcome = solve(
         search.problem,
-        time_limit=seconds,
-        workers=workers,
-        seed=seed,
+        time_limit=effort.seconds,
+        workers=effort.workers,
+        seed=effort.seed,
         hint=search.schedule,
-        lower_bound=search.lower_bound,
+        lower_bound=search.proved_bound,
         upper_bound=search.objective,
         on_solution=search.offer,
     )
@@ -126,6 +235,6 @@ def climb_interval(search: Search, seconds: float, workers: int, seed: int) -> N
         search.offer(outcome.schedule)
     if "solver_bound" in outcome.details:
         value = outcome.details["solver_bound"]
-        search.add(Bound("interval-cpsat", value, Evidence.ATTESTED, outcome.details))
+        _add_attested(search, "interval-cpsat", "CP-SAT", value, outcome.details)
     if outcome.details.get("interrupted"):
         raise KeyboardInterrupt

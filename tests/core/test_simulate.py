@@ -112,7 +112,7 @@ def test_a_plan_that_cannot_run_says_where(moves: list[Move], message: str) -> N
 
 def test_a_transfer_cannot_wait_for_a_later_one_on_the_same_link() -> None:
     problem = Problem("p", small_trace(), Platform(100, Fraction(3, 2)))
-    with pytest.raises(PlanError, match="operation 3 .* needs a tensor that has left"):
+    with pytest.raises(PlanError, match=r"operation 3 .* needs a tensor that has left"):
         simulate(problem, Plan([Move(BACK, 0, 3), Move(OUT, 0, 2)]))
 
 

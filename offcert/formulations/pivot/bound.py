@@ -186,14 +186,15 @@ class _Run:
         budget = FIRST_BUDGET
         while True:
             # All searches that are kept share the labels.
-            budget = min(budget, self.max_labels // len(cuts))
+            budget = max(1, min(budget, self.max_labels // len(cuts)))
             for index in range(len(cuts)):
                 cuts[index] = self._advance(cuts[index], budget)
                 if cuts[index].proven >= self.upper:
                     return
-            if budget >= THINNING_BUDGET or budget == self.max_labels // len(cuts):
-                if len(cuts) == 1 and budget == self.max_labels:
-                    return
+            exhausted = budget >= self.max_labels // len(cuts)
+            if exhausted and len(cuts) == 1:
+                return
+            if exhausted or budget >= THINNING_BUDGET:
                 cuts.sort(key=lambda cut: -cut.proven)
                 del cuts[max(1, 2 * len(cuts) // 3) :]
             budget *= 4

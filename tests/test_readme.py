@@ -1,0 +1,104 @@
+"""Every command and every line of Python in the README is executed, in its order."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def blocks(language: str) -> list[str]:
+    return [
+        text for kind, text in BLOCK.findall((ROOT / "README.md").read_text()) if kind == language
+    ]
+
+
+def shell_lines() -> list[str]:
+    joined = "".join(blocks("sh")).replace("\\\n", " ")
+    return [line for line in joined.splitlines() if line.strip()]
+
+
+def test_the_two_commands_come_first_and_the_second_is_what_ci_runs() -> None:
+    first = blocks("sh")[0].split("\n")
+    assert first[:2] == ["make demo", "make test"]
+    assert "exec make test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_every_code_block_is_of_a_kind_that_is_executed() -> None:
+    kinds = {kind for kind, _ in BLOCK.findall((ROOT / "README.md").read_text())}
+    assert kinds <= {"sh", "python", "text"}
+
+
+def test_pictures_and_links_exist() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text()):
+        if not target.startswith("http"):
+            assert (ROOT / target).exists(), target
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree with this very environment as its `.venv`."""
+    copy = tmp_path_factory.mktemp("readme") / "offcert"
+    ignored = shutil.ignore_patterns(".venv", "out", ".git", "__pycache__", ".*_cache", "tests")
+    shutil.copytree(ROOT, copy, ignore=ignored)
+    (copy / ".venv").mkdir()
+    (copy / ".venv" / "bin").symlink_to(Path(sys.executable).parent, target_is_directory=True)
+    (copy / ".venv" / ".installed").touch()
+    return copy
+
+
+@pytest.fixture(scope="module")
+def after_the_commands(checkout: Path) -> Path:
+    """The copy, after every command but the tests themselves has run in it."""
+    lines = [line for line in shell_lines() if line != "make test"]
+    path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+    for line in lines:
+        run = subprocess.run(
+            line,
+            shell=True,
+            cwd=checkout,
+            env={"PATH": path, "HOME": str(checkout), "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == 0, f"{line}\n{run.stdout}\n{run.stderr}"
+    return checkout
+
+
+def test_every_command_runs(after_the_commands: Path) -> None:
+    left = {path.name for path in (after_the_commands / "out").iterdir()}
+    assert {"certificate.json", "plan.png", "report.md", "training.json"} <= left
+
+
+def test_a_second_demo_does_no_work_twice(after_the_commands: Path) -> None:
+    run = subprocess.run(
+        ["make", "--question", "demo"], cwd=after_the_commands, capture_output=True, check=False
+    )
+    pending = subprocess.run(
+        ["make", "--dry-run", "demo"],
+        cwd=after_the_commands,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert run.returncode in (0, 1)  # `demo` itself always prints the report
+    assert "offcert" not in pending
+
+
+def test_the_python_of_the_readme_runs(after_the_commands: Path) -> None:
+    code = "\n".join(blocks("python"))
+    assert code
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=after_the_commands,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
