@@ -61,7 +61,7 @@ check: $(STAMP)
 
 test: check
 	@echo "== tests"
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 clean:
 	rm -rf .venv out

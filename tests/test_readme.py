@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+# One worker runs them all, so that the commands run once.
+pytestmark = pytest.mark.xdist_group("readme")
+
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 

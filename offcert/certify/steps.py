@@ -17,6 +17,8 @@ from offcert.formulations.relaxations import fractional_bound, prop3_bound, requ
 if TYPE_CHECKING:
     from offcert.formulations.outcome import ModelOutcome
 
+# Coolings without success after which annealing leaves the time to the solvers.
+_PATIENCE = 4
 # About 100 bytes each.
 _MOST_LABELS = 30_000_000
 # Verification searches about as many labels and gives up at several times more than these; a bound
@@ -96,6 +98,7 @@ def descend_local_search(search: Search, effort: Effort) -> None:
         # Another random sequence each time it is called within one search.
         seed=effort.seed + 1000 * len(search.bounds),
         target=search.goal,
+        patience=_PATIENCE,
         start=search.schedule.plan(search.problem.trace),
         on_improvement=search.offer,
         pass_interrupts=True,

@@ -24,6 +24,7 @@ def local_search(
     target: int = 0,
     start: Plan | None = None,
     max_restarts: int | None = None,
+    patience: int | None = None,
     pass_interrupts: bool = False,
     on_improvement: Callable[[Schedule], object] | None = None,
 ) -> Plan:
@@ -44,6 +45,8 @@ def local_search(
         Where to start; by default `sequential`.
     max_restarts : int, optional
         Stop after so many coolings.
+    patience : int, optional
+        Stop after so many coolings in a row that brought nothing.
     pass_interrupts : bool
         Whether an interrupt (Ctrl-C) is raised, for a caller who sees every improvement, instead of
         ending the search like a time-out.
@@ -64,19 +67,24 @@ def local_search(
     if not problem.trace.gaps or schedule.makespan <= target:
         return schedule.plan(problem.trace)
     annealer = Annealer(simulator, schedule.plan(problem.trace), seed)
-    restarts = 0
+    restarts = fruitless = 0
     try:
         while max_restarts is None or restarts < max_restarts:
             # The first cooling may wander; later ones start from the best plan, less hot.
+            fruitless += 1
             hot = annealer.makespan * (0.03 if restarts % 3 == 0 else 0.003)
             for round_ in range(_ROUNDS):
                 high = hot * 1e-3 ** (round_ / _ROUNDS)
                 low = hot * 1e-3 ** ((round_ + 1) / _ROUNDS)
-                if annealer.run(_STEPS_A_ROUND, high, low) and on_improvement is not None:
-                    on_improvement(simulator.run(annealer.best))
+                if annealer.run(_STEPS_A_ROUND, high, low):
+                    fruitless = 0
+                    if on_improvement is not None:
+                        on_improvement(simulator.run(annealer.best))
                 if annealer.makespan <= target or time.monotonic() >= deadline:
                     return annealer.best
             restarts += 1
+            if fruitless == patience:
+                break
             annealer.restart(annealer.best)
     except KeyboardInterrupt:
         if pass_interrupts:
