@@ -15,11 +15,11 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	@echo "== setting up .venv (once; torch takes most of the time)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
 		-c constraints.txt -e '.[torch,dev]'
 	@touch $(STAMP)
 
-demo: out/training.json out/report.md
+demo: out/report.md
 	@echo "== done; see out/"
 	@cat out/report.md
 

@@ -75,7 +75,7 @@ def certify(
         To be written, verified, plotted, executed.
     """
     search = Search(problem, time_limit, target_gap, progress)
-    settings = {
+    settings: dict[str, object] = {
         "time_limit": time_limit,
         "workers": workers,
         "target_gap": target_gap,
@@ -91,4 +91,6 @@ def certify(
             rung.run(search, Effort(rung.share * search.remaining, workers, seed))
     except KeyboardInterrupt:
         settings["interrupted"] = True
+    if search.refuted:
+        settings["refuted"] = search.refutations()
     return Certificate(problem, search.result(), "certify", settings, current_versions())

@@ -12,6 +12,7 @@ from offcert.certify.steps import (
     climb_combinatorial,
     climb_disjunctive,
     climb_fluid,
+    climb_fluid_lp,
     climb_interval,
     climb_pivot,
     climb_stage,
@@ -94,6 +95,7 @@ METHODS = {
     "dynprog": Method(_plan_method(_dynprog), "DYNPROG of the offloading paper, §5.3"),
     "local-search": Method(_from_scratch(descend_local_search), "annealing over sets and orders"),
     "fluid-milp": Method(climb_fluid, "aggregated interruptible relaxation: a bound"),
+    "fluid-lp": Method(climb_fluid_lp, "its linear relaxation: a bound"),
     "pivot": Method(_from_scratch(climb_pivot), "pivot dynamic program: exact, no solver", True),
     "stage-milp": Method(_from_scratch(climb_stage), "who is absent when, without times", True),
     "time-indexed-cpsat": Method(
@@ -163,4 +165,6 @@ def solve(
         settings["no_plan"] = str(error)
     except KeyboardInterrupt:
         settings["interrupted"] = True
+    if search.refuted:
+        settings["refuted"] = search.refutations()
     return Certificate(problem, search.result(), method, settings, current_versions())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -65,6 +66,7 @@ class Search:
         self.target_gap = Fraction(target_gap)
         self.schedule: Schedule | None = None
         self.bounds: list[Bound] = []
+        self.refuted: list[Bound] = []
         self.infeasibility: Infeasibility | None = None
         self._simulator = Simulator(problem)
         self._progress = progress
@@ -122,7 +124,7 @@ class Search:
         Raises
         ------
         UnsoundError
-            If it is not a schedule of the problem, or beats a lower bound.
+            If it is not a schedule of the problem, or beats a proved lower bound.
         """
         try:
             squeezed = self._simulator.run(schedule.plan(self.problem.trace))
@@ -145,13 +147,18 @@ class Search:
         Raises
         ------
         UnsoundError
-            If it exceeds the makespan of a schedule.
+            If it is proved and exceeds the makespan of a schedule. A solver's claim that does is
+            dropped with a warning, and kept among the refuted ones.
         """
         improved = bound.value > self.lower_bound
         self.bounds.append(bound)
         self._require_consistent()
         if improved:
             self._tell()
+
+    def refutations(self) -> dict[str, int]:
+        """Return what solvers claimed and schedules refuted, by method."""
+        return {bound.method: bound.value for bound in self.refuted}
 
     def result(self) -> Result:
         """Return what is known now."""
@@ -167,11 +174,21 @@ class Search:
         return Result(status, self.schedule, bounds, self.seconds, self.infeasibility)
 
     def _require_consistent(self) -> None:
-        if self.objective is not None and self.lower_bound > self.objective:
-            worst = max(self.bounds, key=lambda bound: bound.value)
-            raise UnsoundError(
-                f"the bound {worst.value} of {worst.method} exceeds the makespan "
-                f"{self.objective} of a valid schedule"
+        if self.objective is None:
+            return
+        for bound in [bound for bound in self.bounds if bound.value > self.objective]:
+            if bound.evidence is Evidence.PROVED:
+                raise UnsoundError(
+                    f"the bound {bound.value} of {bound.method} exceeds the makespan "
+                    f"{self.objective} of a valid schedule"
+                )
+            # A solver's word is only its word: the checked schedule refutes it.
+            self.bounds.remove(bound)
+            self.refuted.append(bound)
+            warnings.warn(
+                f"{bound.method} claimed that no schedule is shorter than {bound.value}, but one "
+                f"takes {self.objective}; the claim is dropped",
+                stacklevel=2,
             )
 
     def _tell(self) -> None:

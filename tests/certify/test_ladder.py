@@ -106,7 +106,24 @@ def test_an_invalid_schedule_or_an_excessive_bound_is_never_accepted() -> None:
         search.offer(rushed)
     search.offer(valid)
     with pytest.raises(UnsoundError, match="exceeds the makespan"):
-        search.add(Bound("wrong", valid.makespan + 1, Evidence.ATTESTED))
+        search.add(Bound("wrong", valid.makespan + 1, Evidence.PROVED))
+
+
+def test_a_solvers_claim_that_a_schedule_refutes_is_dropped_aloud() -> None:
+    problem = random_problem(7, 5)
+    search = Search(problem, 10)
+    schedule = simulate(problem, sequential(problem))
+    search.add(Bound("early", schedule.makespan + 9, Evidence.ATTESTED))
+    with pytest.warns(UserWarning, match="early claimed that no schedule is shorter"):
+        search.offer(schedule)
+    with pytest.warns(UserWarning, match="late claimed"):
+        search.add(Bound("late", schedule.makespan + 1, Evidence.ATTESTED))
+    assert search.bounds == []
+    assert search.refutations() == {
+        "early": schedule.makespan + 9,
+        "late": schedule.makespan + 1,
+    }
+    assert search.result().status is SolveStatus.FEASIBLE
 
 
 def test_two_solvers_that_agree_attest_each_other() -> None:
