@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from offcert.certify.certificate import Certificate, current_versions
@@ -17,6 +18,7 @@ from offcert.certify.steps import (
     descend_heuristics,
     descend_local_search,
 )
+from offcert.core.errors import MethodError
 from offcert.core.problem import Problem, Transfers
 from offcert.formulations.relaxations import infeasibility
 
@@ -88,7 +90,9 @@ def certify(
                 break
             if rung.atomic_only and problem.transfers is not Transfers.ATOMIC:
                 continue
-            rung.run(search, Effort(rung.share * search.remaining, workers, seed))
+            # A method that does not apply to this network leaves its place to the next one.
+            with suppress(MethodError):
+                rung.run(search, Effort(rung.share * search.remaining, workers, seed))
     except KeyboardInterrupt:
         settings["interrupted"] = True
     if search.refuted:

@@ -105,20 +105,17 @@ def descend_local_search(search: Search, effort: Effort) -> None:
 
 
 def climb_pivot(search: Search, effort: Effort) -> None:
-    """Run the pivot dynamic program, where it applies."""
+    """Run the pivot dynamic program; it applies to nested traces and simplex links only."""
     from offcert.formulations.pivot.bound import pivot_bound
 
     search.begin("pivot program")
     assert search.objective is not None
-    try:
-        outcome = pivot_bound(
-            search.problem,
-            upper_bound=search.objective,
-            time_limit=effort.seconds,
-            max_labels=_MOST_LABELS,
-        )
-    except MethodError:
-        return
+    outcome = pivot_bound(
+        search.problem,
+        upper_bound=search.objective,
+        time_limit=effort.seconds,
+        max_labels=_MOST_LABELS,
+    )
     if outcome.schedule is not None:
         search.offer(outcome.schedule)
     if outcome.lower_bound > 0:

@@ -135,6 +135,13 @@ def test_two_solvers_that_agree_attest_each_other() -> None:
     assert evidence == {"a": Evidence.CROSS_ATTESTED, "b": Evidence.ATTESTED}
 
 
+def test_a_method_that_does_not_apply_says_so_alone_and_is_passed_over_in_the_ladder() -> None:
+    problem = next(p for p in map(random_problem, range(99)) if p.platform.duplex)
+    with pytest.raises(MethodError, match="simplex"):
+        solve(problem, "pivot", time_limit=1)
+    assert certify(problem, time_limit=10, workers=1).result.schedule is not None
+
+
 def test_an_unknown_method_is_refused_by_name() -> None:
     with pytest.raises(InputError, match='not "magic"'):
         solve(random_problem(7), "magic")
