@@ -102,7 +102,7 @@ def _add_certify(commands: Commands) -> None:
 
 def _add_solve(commands: Commands) -> None:
     parser = _command(commands, "solve", "run one method", _solve)
-    parser.add_argument("--method", required=True, metavar="NAME")
+    parser.add_argument("--method", required=True, metavar="NAME", help="?: list them")
     _add_limits(parser)
     parser.add_argument("--grid", type=_count, metavar="TICKS", help="for time-indexed models")
     parser.add_argument("--solver", metavar="NAME", help="linear solver, for example PULP_CBC_CMD")
