@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from offcert.certify.cover import cheapest_cover
 from offcert.certify.pivot_search import search
 from offcert.certify.pivot_tables import IntArray, Tables
 from offcert.core.problem import Problem
@@ -122,7 +123,7 @@ class Side:
         ]
         for j, operation in enumerate(columns):
             spanning = [v.size for m in classes for v in m if v.before < operation < v.after]
-            self.need[j] = _reachable(self.need[j], spanning)
+            self.need[j] = cheapest_cover(spanning, self.need[j])
         self.head = self._head()
         # Where what is out must pass: (earliest time on the other side, ticks), latest first.
         total = sum(trace.durations)
@@ -267,19 +268,3 @@ def _live_before(problem: Problem, operation: int) -> int:
         for tensor in problem.trace.tensors
         if tensor.uses[0] < operation <= tensor.uses[-1]
     )
-
-
-def _reachable(amount: int, sizes: Sequence[int], most: int = 100_000) -> int:
-    """Return the least sum of some of `sizes` that is at least `amount`.
-
-    `amount` itself if there is none, or if finding it takes too many sums.
-    """
-    room = sum(sizes) - amount
-    if amount <= 0 or room <= 0:
-        return amount
-    stays = {0}
-    for size in sizes:
-        stays |= {sum_ + size for sum_ in stays if sum_ + size <= room}
-        if len(stays) > most:
-            return amount
-    return sum(sizes) - max(stays)

@@ -7,19 +7,16 @@ tensors may be absent meanwhile, and how fast a link can move them. Clarity coun
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 
+from offcert.certify.cover import cheapest_cover
 from offcert.certify.pivot_check import confirm
 from offcert.core.errors import InputError
 from offcert.core.files import Fields
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound
 from offcert.core.trace import Tensor
-
-# Subset sums are told apart up to this many units; part of the bounds' definition.
-FINEST = 1 << 22
 
 
 def recheck(bound: Bound, problem: Problem) -> str | None:
@@ -132,39 +129,9 @@ def _needs(problem: Problem) -> list[int]:
 def _whole_tensors(problem: Problem) -> list[int]:
     """Return the needs, raised to what whole tensors can make up."""
     return [
-        _cheapest_cover([size for size, _, _ in _absentees(problem, index)], need)
+        cheapest_cover([size for size, _, _ in _absentees(problem, index)], need)
         for index, need in enumerate(_needs(problem))
     ]
-
-
-def _cheapest_cover(sizes: list[int], need: int) -> int:
-    """Return the least subset sum of `sizes` that is at least `need`, or a lower bound on it.
-
-    Sums are counted in units of the greatest common divisor, or, where they would need more than
-    ``FINEST`` units, in coarser ones: then each size counts as its whole units only, so a subset of
-    `n` sizes is taken for up to ``n * (unit - 1)`` less than it is, and the answer is no more than
-    the truth.
-    """
-    if need == 0:
-        return 0
-    total, divisor = sum(sizes), math.gcd(*sizes)
-    coarse = total > FINEST * divisor
-    unit = -(-total // FINEST) if coarse else divisor
-    slack = len(sizes) * (unit - 1) if coarse else 0
-    sums = 1  # bit k: some subset makes k units
-    for units, copies in Counter(size // unit for size in sizes).items():
-        batch = 1
-        while copies:
-            # Any number of equal sizes is a sum of batches of 1, 2, 4, … and a rest.
-            batch = min(batch, copies)
-            sums |= sums << (units * batch)
-            copies -= batch
-            batch *= 2
-    least_units = max(0, -(-(need - slack) // unit))
-    while not sums >> least_units & 1:
-        rest = sums >> least_units
-        least_units += (rest ^ (rest - 1)).bit_length() - 1
-    return max(need, least_units * unit)
 
 
 def _prop3(problem: Problem, needs: list[int]) -> int:

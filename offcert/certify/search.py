@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from offcert.certify.attestation import witness
 from offcert.core.check import check
 from offcert.core.errors import OffcertError, PlanError
 from offcert.core.problem import Problem
@@ -198,16 +199,9 @@ class Search:
 
 def _cross_attested(bounds: list[Bound]) -> list[Bound]:
     """Raise the evidence of attested bounds that another solver's bound reaches too."""
-    result = []
-    for index, bound in enumerate(bounds):
-        witnesses = [
-            other
-            for place, other in enumerate(bounds)
-            if place != index
-            and other.value >= bound.value
-            and other.details.get("solver") not in (None, bound.details.get("solver"))
-        ]
-        if bound.evidence is Evidence.ATTESTED and bound.details.get("solver") and witnesses:
-            bound = replace(bound, evidence=Evidence.CROSS_ATTESTED)
-        result.append(bound)
-    return result
+    return [
+        replace(bound, evidence=Evidence.CROSS_ATTESTED)
+        if bound.evidence is Evidence.ATTESTED and witness(bounds, index) is not None
+        else bound
+        for index, bound in enumerate(bounds)
+    ]

@@ -118,7 +118,8 @@ def climb_pivot(search: Search, effort: Effort) -> None:
     )
     if outcome.schedule is not None:
         search.offer(outcome.schedule)
-    if outcome.lower_bound > 0:
+    # A bound that says nothing new would only cost its verification.
+    if outcome.lower_bound > search.proved_bound:
         details = {
             "pivot": outcome.pivot,
             "front_limit": outcome.front_limit,
@@ -129,7 +130,7 @@ def climb_pivot(search: Search, effort: Effort) -> None:
             search.problem, outcome.pivot, outcome.lower_bound
         )
         if not confirmable:
-            details["solver"] = "offcert pivot program"
+            details["solver"] = "offcert"
         evidence = Evidence.PROVED if confirmable else Evidence.ATTESTED
         search.add(Bound("pivot", outcome.lower_bound, evidence, details))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from offcert.certify.attestation import witness
 from offcert.certify.certificate import Certificate, certificate_from_json
 from offcert.certify.recheck import least_memory, recheck
 from offcert.core.check import check
@@ -54,7 +55,9 @@ class Verification:
 
     @property
     def evidence(self) -> Evidence | None:
-        """The strongest evidence among the bounds that attain the certificate's lower bound."""
+        """The strongest evidence among the bounds that attain the lower bound; None if invalid."""
+        if not self.valid:
+            return None
         best = self.certificate.result.lower_bound
         levels = [bound.evidence for bound in self.bounds if bound.value == best]
         return min(levels, key=list(Evidence).index, default=None)
@@ -138,11 +141,16 @@ def _check_schedule(verification: Verification) -> None:
 
 
 def _check_infeasibility(verification: Verification) -> None:
-    claim = verification.certificate.result.infeasibility
-    if claim is None:
-        return
+    result = verification.certificate.result
+    claim = result.infeasibility
     problem = verification.certificate.problem
     needed, operation = least_memory(problem)
+    if needed > problem.platform.memory and (claim is None or result.bounds):
+        verification.faults.append(
+            "infeasibility: no schedule exists, so the document must say so and hold no bounds"
+        )
+    if claim is None:
+        return
     name = problem.trace.operations[operation].name if operation >= 0 else "the start"
     expected = (operation, name, needed, needed - problem.platform.memory)
     if expected[3] <= 0:
@@ -169,24 +177,15 @@ def _check_bound(verification: Verification, index: int, bound: Bound) -> None:
             verification.faults.append(f"{place}: {fault}")
         finding = "computed again" if fault is None else fault
     elif bound.evidence is Evidence.CROSS_ATTESTED:
-        fault = _cross_attestation_fault(verification.certificate.result.bounds, index)
-        if fault is not None:
-            verification.faults.append(f"{place}: {fault}")
-        finding = "claimed by two solvers" if fault is None else fault
+        other = witness(verification.certificate.result.bounds, index)
+        if other is None:
+            finding = "no other formulation on another solver in the document reaches it"
+            verification.faults.append(f"{place}: {finding}")
+        else:
+            finding = f"claimed by two solvers, the other with {other.method}; not checked again"
     else:
         finding = f"claimed by {bound.details.get('solver', 'one solver')}; not checked again"
     verification.bounds.append(CheckedBound(bound.method, bound.value, bound.evidence, finding))
-
-
-def _cross_attestation_fault(bounds: tuple[Bound, ...], index: int) -> str | None:
-    bound = bounds[index]
-    solver = bound.details.get("solver")
-    for other, witness in enumerate(bounds):
-        if other != index and witness.value >= bound.value:
-            other_solver = witness.details.get("solver")
-            if solver is not None and other_solver is not None and solver != other_solver:
-                return None
-    return "no other solver's bound in the document reaches it"
 
 
 def _check_status(verification: Verification) -> None:

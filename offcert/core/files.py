@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import tempfile
@@ -22,7 +23,8 @@ from offcert.core.trace import Operation, Tensor, Trace, require_integer
 PROBLEM_FORMAT = "offcert-problem"
 PROBLEM_VERSION = 1
 
-_RATIONAL = re.compile(r"(\d+)(?:/(\d+))?")
+# Longer numbers are no bandwidths.
+_RATIONAL = re.compile(r"([0-9]{1,40})(?:/([0-9]{1,40}))?")
 _CHAIN_FIELDS = (
     "forward",
     "backward",
@@ -48,7 +50,12 @@ def read_json(path: str | Path) -> Any:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"{path} cannot be read: {reason}") from None
     try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+        return json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            object_pairs_hook=_unique_keys,
+        )
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except (ValueError, RecursionError) as error:
@@ -57,6 +64,13 @@ def read_json(path: str | Path) -> Any:
 
 def _refuse_constant(name: str) -> Any:
     raise InputError(f"{name} is not a number that JSON allows")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise InputError(f"{text} is larger than any number can be here")
+    return value
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -344,8 +358,16 @@ def canonical_digest(document: Any) -> str:
 
     The value is written with sorted keys, no white space and ASCII escapes, so the digest does not
     depend on how a file was laid out.
+
+    Raises
+    ------
+    InputError
+        If the value holds NaN or infinity.
     """
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    try:
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        raise InputError(f"the document is not valid JSON: {error}") from None
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError
 from offcert.core.platform import Platform
-from offcert.core.trace import Trace
+from offcert.core.trace import LARGEST_TOTAL, Trace
 
 
 class Transfers(StrEnum):
@@ -71,6 +71,21 @@ class Problem:
                 f"not {self.transfers!r}"
             )
         object.__setattr__(self, "transfers", Transfers(self.transfers))
+        self._validate_totals()
+
+    def _validate_totals(self) -> None:
+        """Keep all times and sizes inside 64 bits, so that compiled code may add them."""
+        if self.platform.memory >= LARGEST_TOTAL:
+            raise InputError(f"memory must be less than 2**61, not {self.platform.memory}")
+        trace = self.trace
+        moves = sum(
+            2 * self.platform.transfer_time(trace.gap_size(gap)) for gap in range(len(trace.gaps))
+        )
+        if trace.compute_time + moves >= LARGEST_TOTAL:
+            raise InputError(
+                f"bandwidth {self.platform.bandwidth} is so low that moving everything would take "
+                "2**61 ticks or more"
+            )
 
     @cached_property
     def trace(self) -> Trace:

@@ -11,6 +11,7 @@ from offcert.core.errors import InputError
 
 # Totals stay far inside 64-bit integers, so that compiled code may add and multiply small factors.
 LARGEST_TOTAL = 2**61
+_LARGEST_INTEGER = 2**63 - 1
 
 
 def require_integer(value: object, field: str, minimum: int | None = None) -> int:
@@ -28,11 +29,14 @@ def require_integer(value: object, field: str, minimum: int | None = None) -> in
     Raises
     ------
     InputError
-        If `value` is no integer (booleans and floats are none) or is too small.
+        If `value` is no integer (booleans and floats are none), is too small or takes more than
+        64 bits.
     """
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise InputError(f"{field} must be an integer, not {value!r}")
     number = value.__index__()
+    if abs(number) > _LARGEST_INTEGER:
+        raise InputError(f"{field} must fit into 64 bits, which a number this large does not")
     if minimum is not None and number < minimum:
         raise InputError(f"{field} must be at least {minimum}, not {number}")
     return number

@@ -4,6 +4,7 @@ import pytest
 from oracle import brute_force
 from random_instances import random_problem
 
+from offcert.certify.attestation import witness
 from offcert.certify.ladder import certify
 from offcert.certify.methods import METHODS, solve
 from offcert.certify.search import Progress, Search, UnsoundError
@@ -129,10 +130,31 @@ def test_a_solvers_claim_that_a_schedule_refutes_is_dropped_aloud() -> None:
 def test_two_solvers_that_agree_attest_each_other() -> None:
     problem = random_problem(7, 5)
     search = Search(problem, 10)
-    search.add(Bound("a", 5, Evidence.ATTESTED, {"solver": "one"}))
-    search.add(Bound("b", 6, Evidence.ATTESTED, {"solver": "two"}))
+    search.add(Bound("stage-milp", 5, Evidence.ATTESTED, {"solver": "HiGHS"}))
+    search.add(Bound("interval-cpsat", 6, Evidence.ATTESTED, {"solver": "CP-SAT"}))
     evidence = {bound.method: bound.evidence for bound in search.result().bounds}
-    assert evidence == {"a": Evidence.CROSS_ATTESTED, "b": Evidence.ATTESTED}
+    assert evidence == {
+        "stage-milp": Evidence.CROSS_ATTESTED,
+        "interval-cpsat": Evidence.ATTESTED,
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "solver"),
+    [
+        ("fluid-milp", "HiGHS"),  # the same solver
+        ("stage-milp", "CP-SAT"),  # the same formulation
+        ("stage-milp", "scipy"),  # a name that is none of the known ones
+        ("prop3", "CP-SAT"),  # no solver's formulation
+        ("interval-cpsat", None),
+    ],
+)
+def test_what_is_not_independent_attests_nothing(method: str, solver: str | None) -> None:
+    bounds = [
+        Bound("stage-milp", 5, Evidence.ATTESTED, {"solver": "HiGHS"}),
+        Bound(method, 6, Evidence.ATTESTED, {"solver": solver}),
+    ]
+    assert witness(bounds, 0) is None
 
 
 def test_a_method_that_does_not_apply_says_so_alone_and_is_passed_over_in_the_ladder() -> None:

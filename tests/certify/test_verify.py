@@ -197,6 +197,23 @@ def test_an_infeasible_problem_is_a_certificate_too(tmp_path: Path) -> None:
         assert any("infeasibility" in text for text in faults(resealed(tampered)))
 
 
+def test_an_infeasible_problem_cannot_be_dressed_up() -> None:
+    tight = problem().with_memory(problem().trace.least_memory - 1)
+    forged = certify(tight, time_limit=5).to_json()
+    bound = {"method": "pivot", "value": 9, "evidence": "proved"}
+    bound["details"] = {"pivot": -1, "front_limit": 0, "back_limit": 0, "once": []}
+    forged |= {"bounds": [bound], "lower_bound": 9}
+    assert any("hold no bounds" in text for text in faults(resealed(forged)))
+    forged |= {"infeasibility": None, "status": "UNKNOWN"}
+    assert any("must say so" in text for text in faults(resealed(forged)))
+
+
+def test_an_invalid_certificate_has_no_evidence() -> None:
+    tampered = document()
+    tampered["settings"]["seed"] += 1
+    assert verify(tampered).evidence is None
+
+
 def test_a_feasible_problem_cannot_be_called_infeasible() -> None:
     tight = problem().with_memory(problem().trace.least_memory - 1)
     forged = certify(tight, time_limit=5).to_json()

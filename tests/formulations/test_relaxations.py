@@ -11,6 +11,7 @@ from oracle import brute_force
 from random_instances import random_problem
 
 from offcert.certify import recheck
+from offcert.certify.cover import cheapest_cover
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
@@ -88,7 +89,7 @@ def test_subset_sums_are_exact_or_below(sizes: list[int], data: st.DataObject) -
     exact = min(total for total in sums if total >= amount)
     found = least_subset_sum(tuple(sizes), amount)
     assert amount <= found <= exact
-    assert found == recheck._cheapest_cover(sizes, amount)
+    assert found == cheapest_cover(sizes, amount)
     if sum(sizes) <= relaxations.FINEST:
         assert found == exact
 
@@ -103,4 +104,4 @@ def test_a_coarse_subset_sum_is_still_a_lower_bound_and_reproducible() -> None:
         found = least_subset_sum(sizes, amount)
         assert amount <= found <= exact
         assert exact - found <= exact * 1e-3
-        assert found == recheck._cheapest_cover(list(sizes), amount)
+        assert found == cheapest_cover(list(sizes), amount)

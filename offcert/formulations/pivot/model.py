@@ -31,13 +31,13 @@ are put into separate classes. A network's traces need no such split: input ``x_
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem, Transfers
+from offcert.formulations.relaxations import required_absent
 
 # Sums that the exact rounding of a requirement may hold at once; beyond it, rounding less is sound.
 LARGEST_SUMS = 50_000
@@ -161,7 +161,8 @@ def nested(problem: Problem) -> Nested:
             names = [trace.tensors[trace.gaps[item.gap].tensor].name for item in (outer, inner)]
             raise MethodError(f"the pivot program needs nested gaps; {' and '.join(names)} are not")
     classes, places = _classify(items)
-    return Nested(problem, classes, places, _required(problem, items), _idle_required(problem))
+    required = required_absent(problem, subset_sum=True)
+    return Nested(problem, classes, places, tuple(required), _idle_required(problem))
 
 
 def _classify(
@@ -182,37 +183,6 @@ def _classify(
         places.append((index, len(classes[index])))
         classes[index].append(item)
     return tuple(map(tuple, classes)), tuple(places)
-
-
-def _required(problem: Problem, items: Sequence[Item]) -> tuple[int, ...]:
-    memory = problem.platform.memory
-    required = []
-    for operation, demand in enumerate(problem.trace.demand):
-        sizes = [item.size for item in items if item.before < operation < item.after]
-        required.append(_round_up(max(0, demand - memory), sizes))
-    return tuple(required)
-
-
-def _round_up(amount: int, sizes: Sequence[int]) -> int:
-    """Return the least reachable sum of at least `amount`, or less if that is too expensive."""
-    total = sum(sizes)
-    if amount <= 0 or amount >= total:
-        return amount
-    # What stays is at most `room`: the largest reachable sum within it.
-    room = total - amount
-    unit = math.gcd(*sizes)
-    if room // unit < LARGEST_TABLE:
-        within = (1 << (room // unit + 1)) - 1
-        table = 1
-        for size in sizes:
-            table |= (table << (size // unit)) & within
-        return total - (table.bit_length() - 1) * unit
-    sums = {0}
-    for size in sizes:
-        sums |= {reached + size for reached in sums if reached + size <= room}
-        if len(sums) > LARGEST_SUMS:
-            return amount
-    return total - max(sums)
 
 
 def _idle_required(problem: Problem) -> tuple[int, ...]:
