@@ -20,7 +20,7 @@ from typing import Any
 
 from offcert.certify.ladder import certify
 from offcert.core.chain import Chain
-from offcert.core.files import write_json
+from offcert.core.documents import write_json
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 

@@ -19,8 +19,8 @@ from typing import Any
 from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.certify.verify import verify
+from offcert.core.documents import write_json
 from offcert.core.errors import MethodError
-from offcert.core.files import write_json
 from offcert.core.problem import Problem
 from offcert.core.units import format_size, format_time
 from offcert.runtime.profile import profile

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from offcert.core.chain import Chain
-from offcert.core.files import write_json
+from offcert.core.documents import write_json
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.simulate import Simulator, moves_to_arrays, run_claims

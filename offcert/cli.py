@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from offcert import __version__
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 _EXIT_INVALID = 1
 _EXIT_INPUT = 2
+_EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,25 +35,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Exit code: 0 for a result (an infeasible problem is one), 1 for a certificate or a training
         run that does not hold, 2 for bad input.
     """
-    options = _parser().parse_args(arguments)
-    from offcert.core.errors import InputError, MethodError
+    from offcert.core.errors import OffcertError
 
+    options = _parser().parse_args(arguments)
     try:
         if getattr(options, "output", None) is not None:
-            from offcert.core.files import require_writable
+            from offcert.core.documents import require_writable
 
             require_writable(options.output)
         code: int = options.run(options)
-    except (InputError, MethodError) as error:
+        sys.stdout.flush()
+    except OffcertError as error:
         print(f"offcert: {error}", file=sys.stderr)
         return _EXIT_INPUT
+    except KeyboardInterrupt:
+        print("offcert: interrupted", file=sys.stderr)
+        return _EXIT_INTERRUPTED
     except BrokenPipeError:
+        # Whoever reads has seen enough; the interpreter must not try to write the rest at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        print(f"offcert: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return _EXIT_INPUT
     return code
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as all else here does."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"offcert: {message} (see {self.prog} --help)", file=sys.stderr)
+        sys.exit(_EXIT_INPUT)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="offcert",
         description="Certified offloading plans for neural-network training under a memory limit.",
     )
@@ -91,7 +111,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--time-limit", type=_seconds, default=60.0, metavar="S")
     parser.add_argument("--workers", type=_count, default=2, metavar="N")
     parser.add_argument("--target-gap", type=_gap, default=0.0, metavar="G")
-    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N")
     parser.add_argument("-o", "--output", metavar="CERTIFICATE")
 
 
@@ -117,7 +137,7 @@ def _add_train(commands: Commands) -> None:
     parser = _command(commands, "train", "train plainly and by the plan, and compare", _train)
     parser.add_argument("certificate", metavar="CERTIFICATE")
     parser.add_argument("--steps", type=_count, default=3, metavar="N")
-    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N")
 
 
 def _add_plot(commands: Commands) -> None:
@@ -126,22 +146,36 @@ def _add_plot(commands: Commands) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="out.png|out.svg")
 
 
+def _number(text: str, kind: Callable[[str], float]) -> float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, not {text}") from None
+
+
+def _seed(text: str) -> int:
+    value = int(_number(text, int))
+    if not 0 <= value < 2**31:
+        raise argparse.ArgumentTypeError(f"must be from 0 to below 2**31, not {text}")
+    return value
+
+
 def _seconds(text: str) -> float:
-    value = float(text)
+    value = _number(text, float)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"must be a positive number of seconds, not {text}")
     return value
 
 
 def _count(text: str) -> int:
-    value = int(text)
+    value = int(_number(text, int))
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
     return value
 
 
 def _gap(text: str) -> float:
-    value = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
+    value = _number(text.rstrip("%"), float) / (100 if text.endswith("%") else 1)
     if not 0 <= value < 1:
         raise argparse.ArgumentTypeError(f"must be from 0 to below 1, not {text}")
     return value
@@ -151,13 +185,15 @@ def _profile(options: argparse.Namespace) -> int:
     from offcert.core.files import write_problem
     from offcert.runtime.profile import profile
 
-    problem = profile(
-        options.model,
-        options.input,
-        hardware=None if options.measure else options.hardware,
-        measure=options.measure,
-        loss=options.loss,
-    )
+    # What a network prints is not what this command says.
+    with redirect_stdout(sys.stderr):
+        problem = profile(
+            options.model,
+            options.input,
+            hardware=None if options.measure else options.hardware,
+            measure=options.measure,
+            loss=options.loss,
+        )
     write_problem(options.output, problem)
     from offcert.report.text import describe_problem, problem_summary
 
@@ -241,16 +277,18 @@ def _train(options: argparse.Namespace) -> int:
         raise InputError(f"{options.certificate} does not verify: {verification.faults[0]}")
     certificate = verification.certificate
     if certificate.result.schedule is None:
-        raise InputError(f"{options.certificate} holds no schedule to train with")
+        status = certificate.result.status
+        raise InputError(f"{options.certificate} is {status}: it holds no schedule to train with")
     from offcert.runtime.train import train
 
-    report = train(
-        certificate.problem,
-        certificate.result.schedule,
-        steps=options.steps,
-        seed=options.seed,
-        progress=_show_steps if sys.stderr.isatty() else None,
-    )
+    with redirect_stdout(sys.stderr):
+        report = train(
+            certificate.problem,
+            certificate.result.schedule,
+            steps=options.steps,
+            seed=options.seed,
+            progress=_show_steps if sys.stderr.isatty() else None,
+        )
     units = certificate.problem.units
     _print(options, report.to_dict(), describe_training(report.to_dict(), units))
     return 0 if report.ok else _EXIT_INVALID

@@ -95,7 +95,7 @@ def test_infeasible_memory_is_a_result(
     assert found["objective"] is None
     assert found["infeasibility"]["lacking"] == 2
     assert main(["certify", str(problem_file), "--memory", str(least - 2)]) == 0
-    assert "2 more than there are" in capsys.readouterr().out
+    assert "2 B more than there is" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -135,12 +135,75 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(
 
 
 @pytest.mark.parametrize(
-    "option", [("--time-limit", "0"), ("--workers", "0"), ("--target-gap", "1"), ("--seed", "x")]
+    "option",
+    [
+        ("--time-limit", "0"),
+        ("--time-limit", "soon"),
+        ("--workers", "0"),
+        ("--target-gap", "1"),
+        ("--seed", "x"),
+        ("--seed", "-1"),
+    ],
 )
-def test_bad_options_exit_with_2(option: tuple[str, str], problem_file: Path) -> None:
+def test_bad_options_get_one_line_and_exit_code_2(
+    option: tuple[str, str], problem_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["certify", str(problem_file), *option])
     assert caught.value.code == 2
+    errors = capsys.readouterr().err
+    assert option[0] in errors
+    assert errors.count("\n") == 1
+
+
+def test_a_result_never_replaces_a_device_or_a_link(tmp_path: Path, problem_file: Path) -> None:
+    import os
+
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    command = ["solve", str(problem_file), "--method", "bounds", "-o"]
+    assert main([*command, str(pipe)]) == 2
+    assert pipe.is_fifo()
+    link, target = tmp_path / "link.json", tmp_path / "target.json"
+    target.write_text("old")
+    link.symlink_to(target)
+    assert main([*command, str(link)]) == 0
+    assert link.is_symlink()
+    assert "offcert-certificate" in target.read_text()
+
+
+def test_an_interrupt_outside_of_a_search_is_one_line(
+    problem_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(path: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("offcert.certify.verify.verify_file", interrupt)
+    assert main(["verify", str(problem_file)]) == 130
+    assert capsys.readouterr().err == "offcert: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("model", 5), ("options", [1]), ("loss", []), ("seed", None), ("input", [2.5, 3])],
+)
+def test_a_malformed_source_is_named(
+    field: str,
+    value: object,
+    problem_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source = {"model": "resnet18", "input": [2, 3, 64, 64]} | {field: value}
+    document = problem_to_json(read_problem(problem_file)) | {"source": source}
+    problem_file.write_text(json.dumps(document))
+    path = str(tmp_path / "c.json")
+    assert main(["solve", str(problem_file), "--method", "sequential", "-o", path]) == 0
+    capsys.readouterr()
+    assert main(["train", path]) == 2
+    errors = capsys.readouterr().err
+    assert f"source.{field}" in errors
+    assert errors.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import offcert
+from offcert.core.documents import Fields, canonical_digest, read_json, require_format, write_json
 from offcert.core.errors import InputError
-from offcert.core.files import (
-    Fields,
-    canonical_digest,
-    problem_digest,
-    problem_from_json,
-    problem_to_json,
-    read_json,
-    require_format,
-    write_json,
-)
+from offcert.core.files import problem_digest, problem_from_json, problem_to_json
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence, Infeasibility, Result, SolveStatus

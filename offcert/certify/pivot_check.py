@@ -40,7 +40,7 @@ def confirm(
     claimed: int,
     *,
     once: Collection[int] = (),
-    max_labels: int = 20_000_000,
+    max_labels: int = 10_000_000,
 ) -> bool:
     """Return whether no schedule of `problem` is shorter than `claimed` ticks.
 
@@ -69,6 +69,9 @@ def confirm(
         return True
     classes = _classes(problem)
     if not classes or not 0 <= pivot < len(trace):
+        return False
+    if max(front_limit, back_limit) > 2 * claimed:
+        # No shorter schedule has a side that long: the advice would only make the search endless.
         return False
     front = Side(problem, classes, pivot, claimed - 1, front_limit, once, backwards=False)
     back = Side(problem, classes, pivot, claimed - 1, back_limit, once, backwards=True)

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 from offcert.certify.cover import cheapest_cover
 from offcert.certify.pivot_check import confirm
+from offcert.core.documents import Fields
 from offcert.core.errors import InputError
-from offcert.core.files import Fields
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound
 from offcert.core.trace import Tensor

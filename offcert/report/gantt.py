@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offcert.certify.certificate import Certificate
+from offcert.core.documents import write_atomically
 from offcert.core.errors import InputError
-from offcert.core.files import write_atomically
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
@@ -50,7 +50,7 @@ def save_gantt(certificate: Certificate, path: str | Path) -> None:
         plot_memory(certificate.problem, schedule, memory)
         result = certificate.result
         claim = f"{result.status}, gap {100 * result.gap:.3g} %"
-        figure.suptitle(f"{certificate.problem.name}: {claim}")
+        figure.suptitle(f"{certificate.problem.name}: {claim}", parse_math=False)
         write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=130))
     finally:
         plt.close(figure)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from offcert.certify.certificate import Certificate, read_certificate
+from offcert.core.documents import read_json
 from offcert.core.errors import InputError
-from offcert.core.files import read_json
 from offcert.core.units import format_size, format_time
 
 

@@ -89,9 +89,11 @@ def describe_certificate(certificate: Certificate) -> str:
         f"{problem.name} at {format_size(problem.platform.memory, units)}: {result.status}",
     ]
     if result.infeasibility is not None:
+        needed = format_size(result.infeasibility.needed, units)
+        lacking = format_size(result.infeasibility.lacking, units)
         lines.append(
-            f"  {result.infeasibility.name} needs {result.infeasibility.needed} bytes even when "
-            f"all else has left, {result.infeasibility.lacking} more than there are"
+            f"  {result.infeasibility.name} needs {needed} even when all else has left, "
+            f"{lacking} more than there is"
         )
         return "\n".join(lines)
     if result.objective is not None:

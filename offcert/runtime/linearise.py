@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -204,6 +206,18 @@ def _placeholders(traced: fx.GraphModule, name: str = "the module") -> list[fx.N
     return found
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep fake tensors from logging a failure that is reported in one sentence."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
 def _run(
     traced: fx.GraphModule,
     example: torch.Tensor,
@@ -214,7 +228,7 @@ def _run(
     # Every value is kept, so that no storage's address is used twice.
     interpreter = fx.Interpreter(traced)
     interpreter.env = env
-    with torch.no_grad():
+    with torch.no_grad(), _quiet():
         for node in nodes:
             try:
                 env[node] = interpreter.run_node(node)

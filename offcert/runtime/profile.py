@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from offcert.core.errors import InputError
+from offcert.core.errors import InputError, OffcertError
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Units
 from offcert.runtime.hardware import hardware as find_hardware
 from offcert.runtime.measure import measure as measure_step
 from offcert.runtime.recording import record
-from offcert.runtime.workload import Workload, prepare
+from offcert.runtime.workload import Workload, one_line, prepare
 from offcert.runtime.workload import input_shape as parse_shape
 
 _NS_PER_SECOND = 10**9
@@ -83,22 +83,29 @@ def profile(
     shape = parse_shape(input_shape)
     spec = model if isinstance(model, str) else None
     workload = Workload(spec, shape, options or {}, dtype, loss, seed)
-    module = workload.build(shapes_only=not measure) if isinstance(model, str) else model
-    prepared = prepare(module, workload)
-    if measure:
-        measured = measure_step(prepared)
-        trace, capacity, bandwidth = measured.trace, measured.memory, measured.bandwidth
-        device = measured.device
-    else:
-        assert model_of_device is not None
-        trace = record(prepared, model_of_device).trace
-        capacity = model_of_device.memory
-        bandwidth = Fraction(model_of_device.link_bandwidth, _NS_PER_SECOND)
-        device = model_of_device.name
+    label = f"{spec or type(model).__name__} {'x'.join(map(str, shape))}"
+    try:
+        module = workload.build(shapes_only=not measure) if isinstance(model, str) else model
+        prepared = prepare(module, workload)
+        if measure:
+            measured = measure_step(prepared)
+            trace, capacity, bandwidth = measured.trace, measured.memory, measured.bandwidth
+            device = measured.device
+        else:
+            assert model_of_device is not None
+            trace = record(prepared, model_of_device).trace
+            capacity = model_of_device.memory
+            bandwidth = Fraction(model_of_device.link_bandwidth, _NS_PER_SECOND)
+            device = model_of_device.name
+    except OffcertError:
+        raise
+    except Exception as error:
+        # Somebody else's network can fail in any way; it is the input that is bad then.
+        raise InputError(f"{label} cannot be profiled: {one_line(error)}") from error
     if memory is None:
         memory = max(capacity, trace.least_memory)
     if name is None:
-        name = f"{spec or type(module).__name__} {'x'.join(map(str, shape))}"
+        name = label
     source = workload.source() | {
         "hardware": device,
         "measured": measure,

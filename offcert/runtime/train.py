@@ -249,7 +249,8 @@ class _Pair:
             optimiser.zero_grad()
         state = torch.get_rng_state()
         begun = time.perf_counter()
-        plain_loss = self._loss(self._plain(inputs), labels)
+        # A network may change its input; each is fed with its own.
+        plain_loss = self._loss(self._plain(inputs.clone()), labels)
         plain_loss.backward()
         plain_seconds = time.perf_counter() - begun
         after_plain = torch.get_rng_state()

@@ -21,6 +21,9 @@ from offcert.runtime.staged import StagedModel, loss_function
 
 _DTYPES = ("float32", "float64", "bfloat16", "float16")
 
+# Fields of a problem's source that have defaults, and their kinds.
+_OPTIONAL: dict[str, Any] = {"options": dict, "dtype": str, "loss": str, "seed": int}
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -74,7 +77,16 @@ class Workload:
         for name in ("model", "input"):
             if name not in source:
                 raise InputError(f"source.{name} is missing")
-        optional = {n: source[n] for n in ("options", "dtype", "loss", "seed") if n in source}
+        optional = {n: source[n] for n in _OPTIONAL if n in source}
+        kinds: dict[str, Any] = {"model": (str, type(None)), "input": list, **_OPTIONAL}
+        for name, kind in kinds.items():
+            value = source.get(name)
+            if name in source and (not isinstance(value, kind) or isinstance(value, bool)):
+                raise InputError(f"source.{name} must not be {value!r}")
+        if not all(type(size) is int for size in source["input"]):
+            raise InputError(f"source.input must be a list of integers, not {source['input']!r}")
+        if not 0 <= optional.get("seed", 0) < 2**63:
+            raise InputError(f"source.seed must be from 0 to below 2**63, not {source['seed']}")
         return cls(source["model"], input_shape(source["input"]), **optional)
 
     def source(self) -> dict[str, Any]:
@@ -217,6 +229,12 @@ def input_shape(shape: str | Sequence[int]) -> tuple[int, ...]:
     return sizes
 
 
+def one_line(error: BaseException) -> str:
+    """Return the kind of an error and the first line of what it says."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
 def load_model(spec: str, options: Mapping[str, Any] | None = None) -> nn.Module:
     """Build a network from a name of the zoo or from ``"package.module:callable"``.
 
@@ -231,8 +249,8 @@ def load_model(spec: str, options: Mapping[str, Any] | None = None) -> nn.Module
     function = _import(spec)
     try:
         model = function(**options)
-    except Exception as error:
-        raise InputError(f"model {spec} failed: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise InputError(f"model {spec} failed: {one_line(error)}") from error
     if not isinstance(model, nn.Module):
         raise InputError(f"model {spec} must return an nn.Module, not {type(model).__name__}")
     return model
@@ -248,8 +266,9 @@ def _import(spec: str) -> Callable[..., Any]:
         found = importlib.import_module(path)
         for part in name.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"model {spec} cannot be imported: {error}") from error
+    except (Exception, SystemExit) as error:
+        # Importing runs the user's module, which may raise anything.
+        raise InputError(f"model {spec} cannot be imported: {one_line(error)}") from error
     if not callable(found):
         raise InputError(f"model {spec} must name something that can be called")
     return found

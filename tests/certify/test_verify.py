@@ -14,8 +14,9 @@ from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.certify.verify import verify, verify_file
 from offcert.core.chain import Chain
+from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.core.files import canonical_digest, problem_digest, problem_from_json
+from offcert.core.files import problem_digest, problem_from_json
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 

@@ -8,14 +8,13 @@ import pytest
 from random_instances import random_problem
 
 from offcert.core.chain import Chain
+from offcert.core.documents import canonical_digest, write_json
 from offcert.core.errors import InputError
 from offcert.core.files import (
-    canonical_digest,
     problem_digest,
     problem_from_json,
     problem_to_json,
     read_problem,
-    write_json,
     write_problem,
 )
 from offcert.core.platform import Platform

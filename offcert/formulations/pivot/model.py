@@ -39,11 +39,6 @@ from offcert.core.errors import MethodError
 from offcert.core.problem import Problem, Transfers
 from offcert.formulations.relaxations import required_absent
 
-# Sums that the exact rounding of a requirement may hold at once; beyond it, rounding less is sound.
-LARGEST_SUMS = 50_000
-# The same as a table of bits, one per possible sum.
-LARGEST_TABLE = 1 << 20
-
 
 @dataclass(frozen=True)
 class Item:
