@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from offcert.certify.certificate import Certificate, current_versions
+from offcert.certify.certificate import Certificate
 from offcert.certify.search import Progress, Search
 from offcert.certify.steps import (
     Effort,
@@ -95,6 +95,4 @@ def certify(
                 rung.run(search, Effort(rung.share * search.remaining, workers, seed))
     except KeyboardInterrupt:
         settings["interrupted"] = True
-    if search.refuted:
-        settings["refuted"] = search.refutations()
-    return Certificate(problem, search.result(), "certify", settings, current_versions())
+    return search.certificate("certify", settings)

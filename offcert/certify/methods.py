@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from offcert.certify.certificate import Certificate, current_versions
+from offcert.certify.certificate import Certificate
 from offcert.certify.search import Progress, Search
 from offcert.certify.steps import (
     Effort,
@@ -165,6 +165,4 @@ def solve(
         settings["no_plan"] = str(error)
     except KeyboardInterrupt:
         settings["interrupted"] = True
-    if search.refuted:
-        settings["refuted"] = search.refutations()
-    return Certificate(problem, search.result(), method, settings, current_versions())
+    return search.certificate(method, settings)

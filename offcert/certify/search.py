@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 from offcert.certify.attestation import witness
+from offcert.certify.certificate import Certificate, current_versions
 from offcert.core.check import check
 from offcert.core.errors import OffcertError, PlanError
 from offcert.core.problem import Problem
@@ -156,6 +158,13 @@ class Search:
         self._require_consistent()
         if improved:
             self._tell()
+
+    def certificate(self, method: str, settings: Mapping[str, Any]) -> Certificate:
+        """Return what is known now, what made it, and what solvers claimed wrongly meanwhile."""
+        refuted = {"refuted": self.refutations()} if self.refuted else {}
+        return Certificate(
+            self.problem, self.result(), method, {**settings, **refuted}, current_versions()
+        )
 
     def refutations(self) -> dict[str, int]:
         """Return what solvers claimed and schedules refuted, by method."""

@@ -18,7 +18,7 @@ from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
 
 # Longer numbers are no bandwidths.
-_RATIONAL = re.compile(r"([0-9]{1,40})(?:/([0-9]{1,40}))?")
+RATIONAL = re.compile(r"([0-9]{1,40})(?:/([0-9]{1,40}))?")
 
 
 def read_json(path: str | Path) -> Any:
@@ -240,7 +240,7 @@ def require_format(fields: Fields, name: str, version: int) -> None:
 
 def parse_rational(text: str, field: str) -> Fraction:
     """Return the rational written as ``"numerator/denominator"`` or ``"numerator"``."""
-    match = _RATIONAL.fullmatch(text)
+    match = RATIONAL.fullmatch(text)
     if match is None:
         raise InputError(f'{field} must look like "numerator/denominator", not {show(text)}')
     denominator = int(match[2] or 1)

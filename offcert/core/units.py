@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from offcert.core.documents import RATIONAL
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem, Units
 
-_NUMBER = r"(\d+(?:\.\d+)?)"
+_NUMBER = r"([0-9]{1,40}(?:\.[0-9]{1,40})?)"
 _PREFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _PREFIXES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _SIZE = re.compile(rf"{_NUMBER}\s*(?:([kKMGT]i?)?B)?")
 _PERCENT = re.compile(rf"{_NUMBER}\s*%")
 _RATE = re.compile(rf"{_NUMBER}\s*([kKMGT]i?)?B/s")
-_RATIO = re.compile(r"(\d+)(?:/(\d+))?")
 
 
 def _factor(prefix: str | None) -> int:
@@ -67,7 +67,7 @@ def parse_bandwidth(text: str, units: Units) -> Fraction:
     InputError
         If the text is no rate, is zero, or is in bytes per second where ticks have no length.
     """
-    plain = _RATIO.fullmatch(text.strip())
+    plain = RATIONAL.fullmatch(text.strip())
     if plain is not None and int(plain[2] or 1) > 0:
         rate = Fraction(int(plain[1]), int(plain[2] or 1))
     else:

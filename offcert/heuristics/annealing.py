@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.simulate import BoolArray, IntArray, Simulator, moves_to_arrays, run_claims
-
-FloatArray = NDArray[np.float64]
 
 
 class Annealer:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from offcert.core.errors import MethodError
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.problem import Problem
-from offcert.core.trace import Trace
 
 
 def sequential(problem: Problem) -> Plan:
@@ -45,15 +42,3 @@ def sequential(problem: Problem) -> Plan:
             moves.append(Move(Kind.PREFETCH, gap, operation))
             gone.discard(gap)
     return Plan(moves)
-
-
-def nested_single_gaps(trace: Trace) -> bool:
-    """Whether each evictable tensor has one gap and the gaps lie inside one another.
-
-    True for chains and for networks without skip connections; then tensors leave in the forward
-    and come back in the backward pass.
-    """
-    if len({gap.tensor for gap in trace.gaps}) < len(trace.gaps):
-        return False
-    ordered = sorted(trace.gaps, key=lambda gap: (gap.before, -gap.after))
-    return all(a.after >= b.after for a, b in pairwise(ordered))

@@ -47,7 +47,7 @@ def test_rates_become_bytes_a_nanosecond() -> None:
     assert parse_bandwidth("3/2", Units()) == Fraction(3, 2)
 
 
-@pytest.mark.parametrize("text", ["0", "1/0", "fast", "12GB", "0GB/s", "-3"])
+@pytest.mark.parametrize("text", ["0", "1/0", "fast", "12GB", "0GB/s", "-3", "1" * 5000])
 def test_bad_rates_are_refused_by_value(text: str) -> None:
     with pytest.raises(InputError, match=text):
         parse_bandwidth(text, NS)
