@@ -6,7 +6,6 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 MODEL := resnet50
 INPUT := 32x3x224x224
-SMALL_INPUT := 4x3x64x64
 
 .PHONY: setup demo test check clean
 
@@ -41,16 +40,9 @@ out/plan.png: out/certificate.json
 	@echo "== drawing the plan"
 	@$(BIN)/offcert plot $< -o $@
 
-# The same network at a size that a CPU trains in seconds.
-out/small-certificate.json: $(STAMP)
-	@mkdir -p out
-	@echo "== the same network at $(SMALL_INPUT), small enough to train here"
-	@$(BIN)/offcert profile $(MODEL) --input $(SMALL_INPUT) --hardware v100-pcie -o out/small-problem.json
-	@$(BIN)/offcert certify out/small-problem.json --memory 25% --target-gap 1% -o $@
-
-out/training.json: out/small-certificate.json
-	@echo "== training by that plan beside plain training"
-	@$(BIN)/offcert train $< --steps 2 --json > $@.part && mv $@.part $@
+out/training.json: out/certificate.json
+	@echo "== executing that very plan: one training step beside a plain one, about a minute"
+	@$(BIN)/offcert train $< --steps 1 --json > $@.part && mv $@.part $@
 
 out/report.md: out/certificate.json out/verification.json out/plan.png out/training.json
 	@$(BIN)/python -m offcert.report.summary out > $@.part && mv $@.part $@

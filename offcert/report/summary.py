@@ -82,7 +82,7 @@ def _training_lines(training: dict[str, Any], certificate: Certificate) -> list[
     units = certificate.problem.units
     steps = training["steps"]
     return [
-        f"Training {training['name']} for {len(steps)} steps, plainly and by a plan of its own:",
+        f"Training {training['name']} by this plan, beside plain training, {len(steps)} step(s):",
         "",
         f"- losses, gradients, parameters and buffers bitwise equal: {training['bitwise_equal']}",
         f"- live bytes as predicted at every stage event: {training['follows_prediction']}",
