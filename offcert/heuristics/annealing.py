@@ -190,11 +190,21 @@ def _neighbour(
 ) -> int:
     """Change the moves at random; return their new number, or -1 if nothing sensible came out."""
     kind = np.random.random()
-    if kind < 0.3 or count == 0:
+    if kind < 0.2 or count == 0:
         chosen = np.random.randint(len(tensor))
         return _toggle(prefetch, gap, before, count, tensor, opened, closed, chosen)
     index = np.random.randint(count)
-    if kind < 0.55:
+    if kind < 0.35:
+        chosen = np.random.randint(len(tensor))
+        count = _substitute(
+            prefetch, gap, before, count, tensor, writer, opened, closed, index, chosen
+        )
+        if count < 0 or np.random.random() < 0.5:
+            return count
+        # One for two, or two for one: sums of sizes that no exchange of equals reaches.
+        chosen = np.random.randint(len(tensor))
+        return _toggle(prefetch, gap, before, count, tensor, opened, closed, chosen)
+    if kind < 0.6:
         if index + 1 == count or gap[index] == gap[index + 1]:
             return -1
         # Neighbours change places; each keeps the slot of its new place.
@@ -202,7 +212,7 @@ def _neighbour(
         gap[index], gap[index + 1] = gap[index + 1], gap[index]
         return count
     is_prefetch, chosen, slot = prefetch[index], gap[index], before[index]
-    reach = 3 if kind < 0.85 else 12
+    reach = 3 if kind < 0.87 else 12
     slot += np.random.randint(-reach, reach + 1)
     earliest = opened[chosen] if is_prefetch else writer[chosen]
     slot = max(earliest + 1, min(closed[chosen], slot))
@@ -249,6 +259,44 @@ def _toggle(
         gap[offload] = min(chosen, first)
     else:
         count = _place(prefetch, gap, before, count, False, chosen, leave)
+    return _place(prefetch, gap, before, count, True, chosen, back)
+
+
+@numba.njit(cache=True)
+def _substitute(
+    prefetch: BoolArray,
+    gap: IntArray,
+    before: IntArray,
+    count: int,
+    tensor: IntArray,
+    writer: IntArray,
+    opened: IntArray,
+    closed: IntArray,
+    index: int,
+    chosen: int,
+) -> int:
+    """Keep the tensor of move `index` and evict gap `chosen` at its places instead.
+
+    Two toggles do the same, but through a plan that moves one tensor too few or too many.
+    """
+    offload = fetch = -1
+    for place in range(count):
+        if tensor[gap[place]] == tensor[chosen]:
+            return -1
+        if tensor[gap[place]] == tensor[gap[index]]:
+            if not prefetch[place]:
+                offload = place
+            elif fetch >= 0:
+                return -1
+            else:
+                fetch = place
+    leave = max(writer[chosen] + 1, min(closed[chosen], before[offload]))
+    back = max(opened[chosen] + 1, min(closed[chosen], before[fetch]))
+    if back < leave:
+        return -1
+    _remove(prefetch, gap, before, fetch, count)
+    _remove(prefetch, gap, before, offload, count - 1)
+    count = _place(prefetch, gap, before, count - 2, False, chosen, leave)
     return _place(prefetch, gap, before, count, True, chosen, back)
 
 

@@ -1,0 +1,163 @@
+"""Heads and tails with whole tensors: a lower bound for atomic transfers on any trace and link.
+
+The time before an operation can start is at least what it takes to move its required bytes off the
+device, tensor by tensor (its *head*); the time from its start to the end at least what it takes to
+bring as much back (its *tail*). The fractional bound (``relaxations``) adds up the same two with
+tensors that leave bit by bit; here memory is free only when all of a tensor has left, and no tensor
+leaves twice. Each is a small search of its own (``search``); which operation gives the best sum is
+not known beforehand, so they compete.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from offcert.core.problem import Problem
+from offcert.formulations.atomic_heads.search import SideSearch
+from offcert.formulations.atomic_heads.side import back, front
+from offcert.formulations.relaxations import required_absent
+
+_FIRST_BUDGET = 2_000
+# Operations that compete at first.
+_PIVOTS = 24
+
+
+class _OutOfTimeError(Exception):
+    """The time is over."""
+
+
+@dataclass(frozen=True)
+class HeadsOutcome:
+    """What the search proved.
+
+    Attributes
+    ----------
+    lower_bound : int
+        Ticks; no schedule is shorter.
+    pivot : int
+        The operation whose head and tail give it; -1 if nothing ever has to leave.
+    head, tail : int
+        The two bounds that add up to it.
+    counted : pair of tuple of int
+        Sizes of the tensors that each search counted.
+    units : pair of int
+        To whose multiples each search rounded sizes up.
+    labels : int
+        Stored for this proof.
+    sets : tuple of tuple of int
+        Sets of gaps that optimal heads and tails evict: promising ones for a plan.
+    """
+
+    lower_bound: int
+    pivot: int
+    head: int
+    tail: int
+    counted: tuple[tuple[int, ...], tuple[int, ...]]
+    units: tuple[int, int]
+    labels: int
+    sets: tuple[tuple[int, ...], ...]
+
+
+class _Pivot:
+    def __init__(self, problem: Problem, required: list[int], pivot: int) -> None:
+        self.pivot = pivot
+        self.sides = (
+            SideSearch(problem, front(problem, required, pivot)),
+            SideSearch(problem, back(problem, required, pivot)),
+        )
+
+    @property
+    def bound(self) -> int:
+        return sum(side.bound for side in self.sides)
+
+    @property
+    def finished(self) -> bool:
+        return all(side.exact for side in self.sides)
+
+    def improve(self, upper: int, max_labels: int, pause: Callable[[], None]) -> None:
+        for index in (1, 0):
+            limit = upper - 1 - self.sides[1 - index].bound
+            self.sides[index].improve(limit, max_labels, pause)
+
+    def outcome(self, upper: int) -> HeadsOutcome:
+        head, tail = self.sides
+        bound = min(upper, self.bound)
+        return HeadsOutcome(
+            bound,
+            self.pivot,
+            # No more than what is claimed need be established again.
+            bound - tail.bound,
+            tail.bound,
+            (head.counted, tail.counted),
+            (head.unit, tail.unit),
+            head.labels + tail.labels,
+            tuple(side.way.gaps for side in self.sides if side.way is not None),
+        )
+
+
+def heads_bound(
+    problem: Problem,
+    *,
+    upper_bound: int,
+    time_limit: float,
+    max_labels: int = 3_000_000,
+) -> HeadsOutcome:
+    """Prove a lower bound on the makespan.
+
+    Parameters
+    ----------
+    problem : Problem
+        Feasible, atomic transfers; any trace and link.
+    upper_bound : int
+        Makespan, in ticks, of a known schedule: nothing above it is looked for.
+    time_limit : float
+        Seconds, after compilation and set-up.
+    max_labels : int
+        Of one search; about 80 bytes each.
+    """
+    required = required_absent(problem, subset_sum=True)
+    if max(required, default=0) == 0:
+        return HeadsOutcome(problem.trace.compute_time, -1, 0, 0, ((), ()), (1, 1), 0, ())
+    deadline = time.monotonic() + time_limit
+    pivots = [_Pivot(problem, required, pivot) for pivot in _candidates(required)]
+
+    def pause() -> None:
+        if time.monotonic() > deadline:
+            raise _OutOfTimeError
+
+    with suppress(_OutOfTimeError):
+        _race(pivots, upper_bound, max_labels, pause)
+    best = max(pivots, key=lambda pivot: pivot.bound)
+    return best.outcome(upper_bound)
+
+
+def _candidates(required: list[int]) -> list[int]:
+    """Return operations spread over those that need memory, the neediest first."""
+    needy = [operation for operation, need in enumerate(required) if need > 0]
+    step = max(1, len(needy) // _PIVOTS)
+    most = max(needy, key=required.__getitem__)
+    return list(dict.fromkeys([most, *needy[::step]]))
+
+
+def _race(pivots: list[_Pivot], upper: int, max_labels: int, pause: Callable[[], None]) -> None:
+    """Search with growing budgets, each time with the more promising half of the pivots."""
+    budget = _FIRST_BUDGET
+    racing = list(pivots)
+    while racing:
+        for pivot in racing:
+            pivot.improve(upper, min(budget, max_labels), pause)
+            if pivot.bound >= upper:
+                return
+        if budget >= max_labels:
+            return
+        # A pivot that is exact has had its say.
+        best = max(pivot.bound for pivot in pivots)
+        racing = [pivot for pivot in racing if not pivot.finished]
+        racing.sort(key=lambda pivot: (-pivot.bound, abs(pivot.pivot - pivots[0].pivot)))
+        racing = racing[: max(1, len(racing) // 2)]
+        if budget > 100_000 and racing and racing[0].bound < best - (upper - best):
+            return
+        budget *= 8

@@ -1,0 +1,272 @@
+"""The compiled search of one side, best first.
+
+A label is what a sequence of transfers leads to: the bytes ``w`` that have left, the time ``t`` at
+which the link is free, the operations ``k`` that have run as early as possible, and their idle time
+``s``. Which tensors have left is remembered only as far as the key says: always the total, in
+units, and how many of each *counted* class; of other classes the first tensor may leave again and
+again. Fewer counted classes are a relaxation with far fewer labels.
+
+``f`` bounds the end of the side from below: the idle time plus the floor, and for each operation
+not yet run the time to move what is missing. Labels with the least ``f`` come first and of those
+the one that has moved most, so a search whose bound is tight runs straight to an end. The first
+complete label ends the search: its ``f`` is the least end.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Ints32 = NDArray[np.int32]
+
+COMPLETE, EXHAUSTED, PAUSED, FULL = range(4)
+# Places of `Labels.counters`.
+STORED, WAITING, BEST, FINAL = range(4)
+
+
+class Tables(NamedTuple):
+    """A side as arrays: ``K`` operations, ``C`` classes, at most ``R`` items in one.
+
+    ``size`` is rounded up to whole units; ``ready[c, r]`` is when the r-th item of a class is
+    ready; ``amount`` the number of items; ``shift`` and ``mask`` the place of a class in the key's
+    second word (mask 0: not counted); ``most[k]`` all bytes ready after ``k`` operations;
+    ``cap[j]`` what can be absent during operation ``j``; ``rate`` bytes and ticks.
+    """
+
+    prefix: Ints
+    required: Ints
+    cap: Ints
+    floor: Ints
+    most: Ints
+    size: Ints
+    time: Ints
+    ready: Ints
+    amount: Ints
+    shift: Ints
+    mask: Ints
+    rate: Ints
+    unit: int
+
+
+class Labels(NamedTuple):
+    """Labels of one search, the hash table over their keys and the heap over their ``f``."""
+
+    w: Ints
+    t: Ints
+    s: Ints
+    f: Ints
+    counted: Ints
+    k: Ints32
+    parent: Ints32
+    action: Ints32
+    following: Ints32
+    alive: NDArray[np.bool_]
+    heap: Ints32
+    table: Ints32
+    counters: Ints
+
+
+def new_labels(capacity: int) -> Labels:
+    """Return empty arrays for `capacity` labels, a power of two."""
+    return Labels(
+        w=np.empty(capacity, np.int64),
+        t=np.empty(capacity, np.int64),
+        s=np.empty(capacity, np.int64),
+        f=np.empty(capacity, np.int64),
+        counted=np.empty(capacity, np.int64),
+        k=np.empty(capacity, np.int32),
+        parent=np.empty(capacity, np.int32),
+        action=np.empty(capacity, np.int32),
+        following=np.empty(capacity, np.int32),
+        alive=np.zeros(capacity, np.bool_),
+        heap=np.empty(capacity, np.int32),
+        table=np.full(2 * capacity, -1, np.int32),
+        counters=np.array([0, 0, 0, -1]),
+    )
+
+
+def grown(labels: Labels) -> Labels:
+    """Return the labels with twice the room."""
+    larger = new_labels(2 * labels.w.size)
+    for name, old in labels._asdict().items():
+        if name != "table":
+            getattr(larger, name)[: old.size] = old
+    _rehash(larger)
+    return larger
+
+
+@numba.njit(cache=True)
+def _slot(labels: Labels, units: int, counted: int) -> int:
+    size = labels.table.size
+    mixed = (np.uint64(units) ^ np.uint64(1469598103934665603)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(29)) ^ np.uint64(counted)) * np.uint64(0x9E3779B97F4A7C15)
+    place = np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(size - 1))
+    while True:
+        head = labels.table[place]
+        if head < 0 or (labels.w[head] == units and labels.counted[head] == counted):
+            return int(place)
+        place = (place + 1) & (size - 1)
+
+
+@numba.njit(cache=True)
+def _rehash(labels: Labels) -> None:
+    # In the order in which they were stored, so each list ends with the newest label, as it began.
+    for label in range(labels.counters[STORED]):
+        labels.table[_slot(labels, labels.w[label], labels.counted[label])] = label
+
+
+@numba.njit(cache=True)
+def _before(labels: Labels, one: int, two: int) -> bool:
+    if labels.f[one] != labels.f[two]:
+        return labels.f[one] < labels.f[two]
+    return labels.w[one] > labels.w[two]
+
+
+@numba.njit(cache=True)
+def _push(labels: Labels, label: int) -> None:
+    heap = labels.heap
+    place = labels.counters[WAITING]
+    labels.counters[WAITING] += 1
+    while place > 0:
+        above = (place - 1) >> 1
+        if not _before(labels, label, heap[above]):
+            break
+        heap[place] = heap[above]
+        place = above
+    heap[place] = label
+
+
+@numba.njit(cache=True)
+def _pop(labels: Labels) -> int:
+    heap = labels.heap
+    top = heap[0]
+    labels.counters[WAITING] -= 1
+    size = labels.counters[WAITING]
+    moved = heap[size]
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        if child + 1 < size and _before(labels, heap[child + 1], heap[child]):
+            child += 1
+        if not _before(labels, heap[child], moved):
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = moved
+    return top
+
+
+@numba.njit(cache=True)
+def _ticks(rate: Ints, amount: int) -> int:
+    return -(-amount * rate[1] // rate[0])
+
+
+@numba.njit(cache=True)
+def _settle(side: Tables, w: int, t: int, s: int, k: int) -> tuple[int, int, int]:
+    """Run what can be run; return idle time, operations run, and the bound on the end."""
+    last = side.prefix.size - 1
+    started = False
+    while k < last and min(w, side.cap[k]) >= side.required[k]:
+        if not started:
+            s = max(s, t - side.prefix[k])
+            started = True
+        k += 1
+    f = max(s + side.floor[k], t)
+    missing = 0
+    for j in range(k, last + 1):
+        if side.required[j] - w > missing:
+            missing = side.required[j] - w
+            f = max(f, t + _ticks(side.rate, missing) - side.prefix[j] + side.floor[j])
+    return s, k, f
+
+
+@numba.njit(cache=True)
+def _enter(
+    labels: Labels,
+    w: int,
+    counted: int,
+    t: int,
+    s: int,
+    k: int,
+    f: int,
+    parent: int,
+    action: int,
+) -> None:
+    """Add a label unless it is dominated; drop those that it dominates.
+
+    `w` is in units here.
+    """
+    place = _slot(labels, w, counted)
+    label = labels.table[place]
+    while label >= 0:
+        if labels.alive[label]:
+            lt, ls, lk = labels.t[label], labels.s[label], labels.k[label]
+            if lt <= t and ls <= s and lk >= k:
+                return
+            if t <= lt and s <= ls and k >= lk:
+                labels.alive[label] = False
+        label = labels.following[label]
+    new = labels.counters[STORED]
+    labels.counters[STORED] += 1
+    labels.w[new], labels.counted[new] = w, counted
+    labels.t[new], labels.s[new], labels.k[new], labels.f[new] = t, s, k, f
+    labels.parent[new], labels.action[new], labels.alive[new] = parent, action, True
+    labels.following[new] = labels.table[place]
+    labels.table[place] = new
+    _push(labels, new)
+
+
+@numba.njit(cache=True)
+def start(side: Tables, labels: Labels) -> None:
+    """Enter the label of nothing moved."""
+    s, k, f = _settle(side, 0, 0, 0, 0)
+    _enter(labels, 0, 0, 0, s, k, f, -1, -1)
+
+
+@numba.njit(cache=True)
+def _expand(side: Tables, labels: Labels, label: int, limit: int) -> None:
+    w, t, s, k = side.unit * labels.w[label], labels.t[label], labels.s[label], labels.k[label]
+    counted = labels.counted[label]
+    for c in range(side.size.size):
+        r = (counted >> side.shift[c]) & side.mask[c]
+        if r >= side.amount[c] or side.ready[c, r] >= k or w + side.size[c] > side.most[k]:
+            continue
+        end = max(t, s + side.prefix[side.ready[c, r] + 1]) + side.time[c]
+        s2, k2, f = _settle(side, w + side.size[c], end, s, k)
+        f = max(f, labels.f[label])
+        if f <= limit:
+            more = np.int64(side.mask[c] > 0) << side.shift[c]
+            units = labels.w[label] + side.size[c] // side.unit
+            _enter(labels, units, counted + more, end, s2, k2, f, label, c)
+
+
+@numba.njit(cache=True)
+def run(side: Tables, labels: Labels, limit: int, budget: int) -> int:
+    """Expand labels until one is complete, none is left within the limit, or `budget` is spent.
+
+    ``counters[BEST]`` is a lower bound on the end of the side whenever this returns, except after
+    EXHAUSTED, when no end is within the limit.
+    """
+    last = side.prefix.size - 1
+    counters = labels.counters
+    while counters[WAITING] > 0:
+        if counters[STORED] + side.size.size > labels.w.size:
+            return FULL
+        if budget == 0:
+            return PAUSED
+        label = _pop(labels)
+        if not labels.alive[label]:
+            continue
+        budget -= 1
+        counters[BEST] = max(counters[BEST], labels.f[label])
+        if labels.k[label] == last and side.unit * labels.w[label] >= side.required[last]:
+            counters[FINAL] = label
+            return COMPLETE
+        _expand(side, labels, label, limit)
+    return EXHAUSTED

@@ -1,0 +1,202 @@
+"""One side of an operation: all that leaves before it, or (in reversed time) returns after it.
+
+Fix an operation, the *pivot*. Before it can start, its required bytes must have left, tensor by
+tensor; after it has started, they must come back, which in reversed time is the same problem: a
+prefetch of a gap is then a transfer after which memory is free. A side lists the operations that
+run in its time, what must be absent during each, and the tensors that may be absent during the
+pivot, in classes of equal size. How the problem is relaxed to it:
+
+- Tensors that cannot be absent during the pivot take no time on the link and are absent whenever
+  they may be (`required` is lowered by them).
+- What has left stays out. In a schedule that brings something back before the pivot, drop that
+  prefetch: no operation starts later for it. Nothing else is assumed about the order of things, so
+  prefetches before later offloads, several gaps a tensor and both kinds of link are covered. On the
+  way back every gap has its own prefetch; on the way out one offload serves all gaps of a tensor.
+- A transfer that is under way when the pivot starts helps neither side.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offcert.core.problem import Problem
+from offcert.core.trace import Trace
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A tensor that may be absent during the pivot.
+
+    Attributes
+    ----------
+    gap : int
+        Its gap over the pivot (index into ``trace.gaps``).
+    size, time : int
+        Bytes, and ticks of the transfer.
+    ready : int
+        Operation of this side after whose end the transfer may start; -1 for at once.
+    absent : tuple of bool, length K
+        Whether the tensor can be absent during each operation of the side.
+    """
+
+    gap: int
+    size: int
+    time: int
+    ready: int
+    absent: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Side:
+    """The operations on one side of a pivot, in the side's own time.
+
+    Attributes
+    ----------
+    prefix : list of int, length K+1
+        Sums of the operations' durations.
+    required : list of int, length K+1
+        Bytes of `items` that must be absent during each operation; the last is the pivot's.
+    items : list of Item
+        In the order in which they become ready.
+    floor : list of int, length K+1
+        ``floor[j]`` plus the idle time before operation ``j`` bounds the end of the side.
+    """
+
+    prefix: list[int]
+    required: list[int]
+    items: list[Item]
+    floor: list[int]
+
+    def classes(self) -> dict[int, list[Item]]:
+        """Return the items by size, each list in the order of readiness."""
+        classes: dict[int, list[Item]] = defaultdict(list)
+        for item in self.items:
+            classes[item.size].append(item)
+        return dict(classes)
+
+
+def front(problem: Problem, required: Sequence[int], pivot: int) -> Side:
+    """Return the side of the operations before `pivot`.
+
+    Parameters
+    ----------
+    problem : Problem
+        Atomic, any trace and link.
+    required : sequence of int
+        Bytes that must be absent during each operation, from ``relaxations.required_absent``.
+    pivot : int
+        An operation.
+    """
+    trace = problem.trace
+    over = {trace.gaps[gap].tensor: gap for gap in trace.gaps_over[pivot]}
+    absent = _absences(trace, range(pivot), lambda gap: trace.gaps[gap].tensor)
+    items = [
+        Item(
+            gap,
+            trace.gap_size(gap),
+            problem.platform.transfer_time(trace.gap_size(gap)),
+            trace.tensors[tensor].uses[0],
+            tuple(absent[tensor]),
+        )
+        for tensor, gap in over.items()
+    ]
+    columns = [*range(pivot), pivot]
+    return _side(problem, required, columns, items, lambda gap: trace.gaps[gap].tensor in over)
+
+
+def back(problem: Problem, required: Sequence[int], pivot: int) -> Side:
+    """Return the side of `pivot` and the operations after it, in reversed time."""
+    trace = problem.trace
+    last = len(trace) - 1
+    over = set(trace.gaps_over[pivot])
+    columns = [*range(last, pivot - 1, -1)]
+    absent = _absences(trace, columns, lambda gap: gap)
+    items = [
+        Item(
+            gap,
+            trace.gap_size(gap),
+            problem.platform.transfer_time(trace.gap_size(gap)),
+            last - trace.gaps[gap].after,
+            tuple(absent[gap]),
+        )
+        for gap in sorted(over)
+    ]
+    return _side(problem, required, [*columns, pivot], items, over.__contains__)
+
+
+def _absences(
+    trace: Trace, columns: Sequence[int], key: Callable[[int], int]
+) -> dict[int, list[bool]]:
+    """Return, for each tensor or gap, at which operations it may be absent."""
+    absent: dict[int, list[bool]] = defaultdict(lambda: [False] * len(columns))
+    for place, operation in enumerate(columns):
+        for gap in trace.gaps_over[operation]:
+            absent[key(gap)][place] = True
+    return absent
+
+
+def _side(
+    problem: Problem,
+    required: Sequence[int],
+    columns: Sequence[int],
+    items: list[Item],
+    counts: Callable[[int], bool],
+) -> Side:
+    """Lower what is required by what counts for nothing, and compute the floor."""
+    trace = problem.trace
+    prefix = [0]
+    for operation in columns[:-1]:
+        prefix.append(prefix[-1] + trace.durations[operation])
+    needs = []
+    for operation in columns:
+        others = sum(trace.gap_size(gap) for gap in trace.gaps_over[operation] if not counts(gap))
+        needs.append(max(0, required[operation] - others))
+    items = sorted(items, key=lambda item: (item.ready, item.size, item.gap))
+    rate = link_rate(problem, sum(item.size for item in items) + max(needs))
+    return Side(prefix, needs, items, _floor(prefix, needs, items, rate))
+
+
+def link_rate(problem: Problem, most: int) -> tuple[int, int]:
+    """Return bytes and ticks of the bandwidth, rounded up if `most` bytes overflowed otherwise."""
+    numerator = problem.platform.bandwidth.numerator
+    denominator = problem.platform.bandwidth.denominator
+    while denominator and most * denominator >= 2**61:
+        # Fewer ticks for the same bytes: a faster link.
+        numerator, denominator = -(-numerator // 2), denominator // 2
+    return numerator, denominator
+
+
+def _floor(
+    prefix: Sequence[int], required: Sequence[int], items: Sequence[Item], rate: tuple[int, int]
+) -> list[int]:
+    """Return the head bound: what cannot have left before an operation, whatever the link did.
+
+    Of the bytes absent when operation ``j`` starts, at least ``required[j]`` minus the sizes of
+    what was ready before operation ``a`` ended have been transferred after that end.
+    """
+    count = len(prefix) - 1
+    times, needs = np.array(prefix), np.array(required)
+    absent = np.array([[*item.absent, True] for item in items], dtype=bool)
+    absent = absent.reshape(len(items), -1)[:, : count + 1]
+    sizes = np.array([item.size for item in items], dtype=np.int64)
+    early = sizes @ absent.astype(np.int64)
+    floor = np.zeros(count + 1, dtype=np.int64)
+    floor[count] = prefix[count]
+    arriving: dict[int, list[int]] = defaultdict(list)
+    for index, item in enumerate(items):
+        arriving[item.ready].append(index)
+    for start in range(count - 1, -1, -1):
+        for index in arriving[start]:
+            early -= sizes[index] * absent[index]
+        lacking = needs[start + 1 :] - early[start + 1 :]
+        ticks = np.where(lacking > 0, -(-lacking * rate[1] // rate[0]), -(2**61))
+        ends = times[start + 1] + ticks - times[start + 1 :] + floor[start + 1 :]
+        floor[start] = max(floor[start + 1], ends.max())
+    return [int(value) for value in floor]
