@@ -21,7 +21,7 @@ from offcert.core.problem import Problem
 from offcert.core.simulate import Simulator, moves_to_arrays, run_claims
 from offcert.heuristics.local_search import local_search
 
-SECONDS = 1.0
+SECONDS = 0.3
 
 
 def chain_problem(stages: int) -> Problem:

@@ -239,7 +239,7 @@ def test_a_network_from_profile_to_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     problem, certificate = str(tmp_path / "p.json"), str(tmp_path / "c.json")
-    summary = run_json(capsys, "profile", "resnet18", "--input", "2x3x64x64", "-o", problem)
+    summary = run_json(capsys, "profile", "resnet18", "--input", "2x3x32x32", "-o", problem)
     assert summary["least_memory"] < summary["peak_memory"]
     run_json(capsys, "certify", problem, "--memory", "25%", "--time-limit", "20", "-o", certificate)
     report = run_json(capsys, "train", certificate, "--steps", "1")

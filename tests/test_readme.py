@@ -47,8 +47,10 @@ def test_pictures_and_links_exist() -> None:
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree with this very environment as its `.venv`."""
     copy = tmp_path_factory.mktemp("readme") / "offcert"
-    ignored = shutil.ignore_patterns(".venv", "out", ".git", "__pycache__", ".*_cache", "tests")
-    shutil.copytree(ROOT, copy, ignore=ignored)
+    ignored = ("offcert", "tests", ".venv", "out", ".git", "__pycache__", ".*_cache")
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*ignored))
+    # Compiled programs are kept beside their source; a copy of it would be compiled once more.
+    (copy / "offcert").symlink_to(ROOT / "offcert", target_is_directory=True)
     (copy / ".venv").mkdir()
     (copy / ".venv" / "bin").symlink_to(Path(sys.executable).parent, target_is_directory=True)
     (copy / ".venv" / ".installed").touch()
@@ -59,13 +61,19 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def after_the_commands(checkout: Path) -> Path:
     """The copy, after every command but the tests themselves has run in it."""
     lines = [line for line in shell_lines() if line != "make test"]
-    path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(checkout),
+        "OMP_NUM_THREADS": "1",
+        # This tree, wherever the environment's own installation points.
+        "PYTHONPATH": str(checkout),
+    }
     for line in lines:
         run = subprocess.run(
             line,
             shell=True,
             cwd=checkout,
-            env={"PATH": path, "HOME": str(checkout), "OMP_NUM_THREADS": "1"},
+            env=environment,
             capture_output=True,
             text=True,
             check=False,

@@ -95,28 +95,31 @@ def least_idle(chain: ScaledChain, max_states: int) -> tuple[int, tuple[int, ...
         If a stage has more than `max_states` states, or the numbers are too large.
     """
     chain.require_small()
-    tables = [np.array([[chain.activation[0]], [0], [0], [0], [-1], [0]], dtype=np.int64)]
+    states = np.array([[chain.activation[0]], [0], [0], [0], [-1], [0]], dtype=np.int64)
+    history = []  # all that backtracking needs, a tenth of the states' bytes
     floor = -chain.total_size
     last = len(chain.forward) - 1
     for stage in range(last + 1):
         numbers = _stage_numbers(chain, stage)
-        candidates = expand(tables[-1], numbers, stage < last, floor)
+        candidates = expand(states, numbers, stage < last, floor)
         order = np.lexsort(candidates[[MOVED, BACK, FRONT, IDLE, KEPT]])
-        tables.append(candidates[:, undominated(candidates, order)])
-        if tables[-1].shape[1] > max_states:
+        states = np.take(candidates, undominated(candidates, order), axis=1)
+        history.append((states[PARENT].astype(np.int32), states[MOVED].astype(np.bool_)))
+        if states.shape[1] > max_states:
             raise MethodError(
                 f"Algorithm 1 has more than {max_states} states at stage {stage}; use fewer slots"
             )
-    if tables[-1].shape[1] == 0:
+    if states.shape[1] == 0:
         return None
-    total = tables[-1][IDLE] + _turn_idle(chain, tables[-1])
+    total = states[IDLE] + _turn_idle(chain, states)
     # The paper leaves ties open; the least moved is the safest once transfers are atomic.
-    state = best = int(np.lexsort((-tables[-1][KEPT], total))[0])
+    state = best = int(np.lexsort((-states[KEPT], total))[0])
     offloaded = []
     for stage in range(last, -1, -1):
-        if tables[stage + 1][MOVED, state]:
+        parents, moved = history[stage]
+        if moved[state]:
             offloaded.append(stage)
-        state = int(tables[stage + 1][PARENT, state])
+        state = int(parents[state])
     return int(total[best]), tuple(reversed(offloaded))
 
 
@@ -182,7 +185,8 @@ def expand(states: Integers, numbers: Integers, movable: bool, floor: int) -> In
             successors[PARENT, count] = state
             successors[MOVED, count] = moved
             count += 1
-    return successors[:, :count]
+    # Contiguous whatever the count: each layout would be compiled for separately.
+    return successors[:, :count].copy()
 
 
 @njit(cache=True)
@@ -193,7 +197,7 @@ def undominated(states: Integers, order: Integers) -> Integers:
     ----------
     states : int64 array, shape (6, states)
     order : int64 array
-        The states by ``kept``, then by ``idle``, so that only earlier ones can dominate.
+        The states by ``kept``, ``idle``, ``front`` and ``back``: only earlier ones can dominate.
     """
     chosen = np.empty(len(order), dtype=np.int64)
     count = first = 0

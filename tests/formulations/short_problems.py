@@ -20,10 +20,15 @@ def shorten(problem: Problem, factor: int) -> Problem:
     return replace(problem, network=Trace(operations, trace.tensors), platform=platform)
 
 
+def unsolved(seed: int, largest: int = 4, factor: int = 7) -> Problem:
+    """Return a problem of at most `largest` stages."""
+    return shorten(random_problem(seed, largest), factor)
+
+
 @cache
 def short_problem(seed: int, largest: int = 4, factor: int = 7) -> tuple[Problem, int]:
     """Return a problem of at most `largest` stages, and its optimum."""
-    problem = shorten(random_problem(seed, largest), factor)
+    problem = unsolved(seed, largest, factor)
     best = brute_force(problem)
     assert best is not None
     return problem, best
@@ -39,9 +44,10 @@ def multi_gap_problems(first: int, count: int) -> Iterator[tuple[Problem, int]]:
     """Yield problems in which some tensor has several gaps and transfers delay operations."""
     seed = first
     while count > 0:
-        problem, best = short_problem(seed, factor=4)
-        gaps = problem.trace.gaps
-        if len({gap.tensor for gap in gaps}) < len(gaps) and best > problem.trace.compute_time:
-            yield problem, best
-            count -= 1
+        gaps = unsolved(seed, factor=4).trace.gaps
+        if len({gap.tensor for gap in gaps}) < len(gaps):
+            problem, best = short_problem(seed, factor=4)
+            if best > problem.trace.compute_time:
+                yield problem, best
+                count -= 1
         seed += 1

@@ -13,7 +13,7 @@ from tests.random_instances import cnn_chain, counterexample, problem_on, seeded
 
 
 def test_agrees_with_brute_force_on_a_grid_of_one_tick() -> None:
-    for problem, best in short_problems(0, 220):
+    for problem, best in short_problems(0, 200):
         outcome = solve(problem, grid=1)
         assert outcome.objective == outcome.lower_bound == best, problem.name
         assert outcome.status is SolveStatus.OPTIMAL

@@ -15,11 +15,12 @@ CASES = [("resnet18", "2x3x64x64"), ("gpt-tiny", "2x16"), ("alexnet", "2x3x64x64
 
 @pytest.mark.parametrize(("name", "shape"), CASES)
 def test_planned_training_at_least_memory_is_bitwise_plain_training(name, shape):
-    # Momentum everywhere; batch norm in the ResNet, dropout in the GPT and AlexNet.
+    # Momentum everywhere, which the second step shows; batch norm in the ResNet, dropout in the
+    # GPT and AlexNet.
     problem = profile(name, shape, hardware="v100-pcie")
     problem = problem.with_memory(problem.trace.least_memory)
-    report = train(problem, serial_schedule(problem), steps=3)
-    assert len(report.steps) == 3
+    report = train(problem, serial_schedule(problem), steps=2)
+    assert len(report.steps) == 2
     for step in report.steps:
         assert step.differences == ()
         assert step.plain_loss == step.planned_loss
@@ -32,7 +33,7 @@ def test_planned_training_at_least_memory_is_bitwise_plain_training(name, shape)
     assert report.counted_begin == report.predicted_begin
     assert report.counted_end == report.predicted_end
     # The loss changes from step to step: something was trained.
-    assert len({step.plain_loss for step in report.steps}) == 3
+    assert len({step.plain_loss for step in report.steps}) == 2
 
 
 def test_dropout_draws_new_masks_at_every_step_and_random_state_is_left_alone():
