@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import sys
 from collections import defaultdict
 from fractions import Fraction
@@ -19,30 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from offcert.certify.ladder import certify
-from offcert.core.chain import Chain
 from offcert.core.documents import write_json
-from offcert.core.platform import Platform
 from offcert.core.problem import Problem
-
-
-def cnn_chain(stages: int, seed: int) -> Problem:
-    """Return a chain whose activations shrink with depth and whose link is as slow as its device.
-
-    Sizes fall by a factor of about 20 from the first stage to the last, with noise of a factor of 2
-    either way, so nearly all are distinct; backward operations take about twice as long as forward
-    ones; the bandwidth lets all activations leave and return in the compute time.
-    """
-    rng = random.Random(1000 * stages + seed)
-    decay = 20 ** (-1 / stages)
-    activation = [
-        max(1, round(2000 * decay**stage * 2 ** rng.uniform(-1, 1))) for stage in range(stages + 1)
-    ]
-    forward = [rng.randint(100, 1000) for _ in range(stages)]
-    backward = [round(time * rng.uniform(1.6, 2.4)) for time in forward]
-    workspace = [rng.choice((0, 0, 0, rng.randint(0, size))) for size in activation[:-1]]
-    chain = Chain(forward, backward, activation, activation, workspace, workspace)
-    bandwidth = Fraction(2 * sum(activation), chain.trace().compute_time)
-    return Problem(f"cnn-{stages}-{seed}", chain, Platform(0, bandwidth))
+from offcert.instances.cnn import cnn_chain
 
 
 def measure(problem: Problem, percent: int, time_limit: float, workers: int) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from offcert import __version__
+from offcert.cli_instances import add_instance_commands
 
 if TYPE_CHECKING:
     from offcert.certify.certificate import Certificate
@@ -78,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for add in (_add_profile, _add_certify, _add_solve, _add_verify, _add_train, _add_plot):
         add(commands)
+    add_instance_commands(commands, _command, _print)
     return parser
 
 

@@ -1,0 +1,216 @@
+"""Make the instance library again from scratch; records of problems that stay the same are kept.
+
+    python benchmarks/build_library.py [--only 'cnn-*'] [--folder DIR]
+
+Networks are profiled on fake tensors with the V100-PCIe roofline, at the image sizes of the
+offloading paper (224, 500, 1000) and batch sizes that are powers of two. Everything is
+deterministic; running it twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from offcert.certify.certificate import Certificate, current_versions
+from offcert.certify.records import add
+from offcert.core.files import problem_to_json
+from offcert.core.problem import Problem
+from offcert.core.result import Result, SolveStatus
+from offcert.core.schedule import Schedule
+from offcert.formulations.relaxations import prop3_bound
+from offcert.instances.kinds import generator
+from offcert.instances.library import FOLDER, Family, Library, make_entry
+from offcert.instances.records import Record
+from offcert.instances.three_partition import schedule_of_triples
+from offcert.instances.two_partition import TwoPartition, schedule_of_half
+
+HARDWARE = "v100-pcie"
+NETWORK_MEMORY = (0, 5, 10, 25, 50, 75)
+CHAIN_MEMORY = (0, 5, 10)
+TRACE_MEMORY = (0, 10, 25, 50)
+RESNETS = tuple(f"resnet{depth}" for depth in (18, 34, 50, 101, 152))
+DENSENETS = tuple(f"densenet{depth}" for depth in (121, 161, 169, 201))
+ON_IMAGES = (*RESNETS, *DENSENETS, "inception_v3", "vgg19", "alexnet")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A family to be made: its name, group and origin, how, and at which memory limits.
+
+    ``percents`` is empty where the problem dictates its memory.
+    """
+
+    name: str
+    group: str
+    origin: str
+    make: Callable[[], Problem]
+    percents: tuple[int, ...] = ()
+
+
+def recipes() -> Iterator[Recipe]:
+    """Yield every family of the library."""
+    yield from networks()
+    yield from chains()
+    yield from traces()
+    yield from reductions()
+
+
+def networks() -> Iterator[Recipe]:
+    """Yield the zoo's networks at the paper's image sizes."""
+    images = [(model, 224, 32) for model in ON_IMAGES]
+    images += [(model, 500, 32) for model in ON_IMAGES]
+    images += [(model, 1000, 8) for model in (*RESNETS[2:], "densenet121", "inception_v3")]
+    for model, size, batch in images:
+        yield network(model, f"{batch}x3x{size}x{size}", f"{size}-b{batch}", f"networks-{size}")
+    yield network("gpt", "8x1024", "1024-b8", "networks-text")
+
+
+def network(model: str, shape: str, suffix: str, group: str) -> Recipe:
+    def make() -> Problem:
+        from offcert.runtime.profile import profile
+
+        return profile(model, shape, hardware=HARDWARE)
+
+    origin = f"{model} of the zoo, input {shape}, profiled on fake tensors, {HARDWARE} roofline"
+    return Recipe(f"{model}-{suffix}", group, origin, make, NETWORK_MEMORY)
+
+
+def generated(
+    name: str, group: str, kind: str, seed: int, percents: tuple[int, ...] = (), **knobs: Any
+) -> Recipe:
+    text = ", ".join(f"{key} {value}" for key, value in knobs.items())
+    return Recipe(
+        name,
+        group,
+        f"generator {kind}, {text}, seed {seed}",
+        lambda: generator(kind, knobs).problem(seed),
+        percents,
+    )
+
+
+def chains() -> Iterator[Recipe]:
+    """Yield random chains in the hard regime, where moving takes as long as computing."""
+    counts = {8: 4, 12: 4, 16: 4, 24: 4, 36: 3, 50: 3, 101: 2, 152: 2}
+    for stages, count in counts.items():
+        for seed in range(count):
+            name, group = f"cnn-{stages}-{seed}", f"cnn-{stages}"
+            yield generated(name, group, "cnn", seed, CHAIN_MEMORY, stages=stages)
+    for stages in (24, 48, 96):
+        name, group = f"uniform-{stages}-alike", "uniform-alike"
+        yield generated(name, group, "uniform", 0, CHAIN_MEMORY, stages=stages, spread="1")
+    for stages in (16, 36):
+        for seed in range(2):
+            name, group = f"uniform-{stages}-{seed}", "uniform"
+            yield generated(name, group, "uniform", seed, CHAIN_MEMORY, stages=stages)
+
+
+def traces() -> Iterator[Recipe]:
+    """Yield traces that are no chains: transformers with internals, U-Nets with skips."""
+    for blocks in (6, 12, 24, 48):
+        name = f"transformer-{blocks}-0"
+        yield generated(name, "transformer", "transformer", 0, TRACE_MEMORY, blocks=blocks)
+    name = "transformer-24-alike"
+    yield generated(name, "transformer", "transformer", 0, TRACE_MEMORY, blocks=24, jitter=0)
+    for depth in (3, 4, 5):
+        for hold in (True, False):
+            name = f"unet-{depth}-0" if hold else f"unet-{depth}-0-free"
+            group = "unet" if hold else "unet-free"
+            yield generated(name, group, "unet", 0, TRACE_MEMORY, depth=depth, hold=hold)
+
+
+def reductions() -> Iterator[Recipe]:
+    """Yield reductions from partition problems whose answers are known."""
+    kind = "three-partition"
+    for m in range(2, 7):
+        for answer in ("yes", "no"):
+            for target in (100, 1000):
+                name = f"{kind}-{m}-{target}-{answer}"
+                group = f"{kind}-{answer}"
+                yield generated(name, group, kind, 0, m=m, target=target, answer=answer)
+    kind = "two-partition"
+    for transfers in ("atomic", "interruptible"):
+        for count in (8, 12, 16, 20):
+            for answer in ("yes", "no"):
+                name = f"{kind}-{count}-{answer}-{transfers}"
+                knobs = {"largest": 10**6, "answer": answer, "transfers": transfers}
+                yield generated(name, f"{kind}-{transfers}", kind, 0, count=count, **knobs)
+
+
+def build(recipe: Recipe, old: Family | None) -> Family:
+    """Return a family, with the old one's records where the problem is the same."""
+    problem = replace(recipe.make(), name=recipe.name)
+    if old is not None and comparable(old.problem) == comparable(problem):
+        problem = old.problem
+    known = {} if old is None else {entry.digest: entry.record for entry in old.entries}
+    limits = {f"m{p}": problem.memory_at(Fraction(p, 100)) for p in recipe.percents}
+    entries = []
+    for label, memory in (limits or {"": problem.platform.memory}).items():
+        entry = make_entry(problem, recipe.name, label, memory)
+        entries.append(replace(entry, record=known.get(entry.digest, Record())))
+    return Family(recipe.name, recipe.group, recipe.origin, problem, tuple(entries))
+
+
+def comparable(problem: Problem) -> dict[str, Any]:
+    """Return a problem's document without the version of the program that traced it."""
+    document = problem_to_json(problem)
+    document["source"] = {k: v for k, v in document["source"].items() if k != "torch"}
+    return document
+
+
+def record_construction(library: Library, name: str) -> None:
+    """Record the schedule that a partition gives, which Proposition 3 proves optimal."""
+    problem = library.load(name)
+    assert problem.source is not None
+    solution = problem.source.get("solution", {})
+    if solution.get("answer") != "yes" or library.record(name).status is SolveStatus.OPTIMAL:
+        return
+    values, parts = problem.source["values"], solution["partition"]
+    two = problem.source["generator"] == TwoPartition.kind
+    schedule: Schedule = (schedule_of_half if two else schedule_of_triples)(values, parts)
+    result = Result(SolveStatus.OPTIMAL, schedule, (prop3_bound(problem, False),))
+    method = "construction from the partition"
+    add(library, Certificate(problem, result, method, {}, current_versions()).to_json())
+
+
+def main() -> None:
+    """Build what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--only", default="*", help="pattern of family names")
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    library = Library(options.folder)
+    every = list(recipes())
+    chosen = [recipe for recipe in every if fnmatchcase(recipe.name, options.only)]
+    known = lost = problems = 0
+    for number, recipe in enumerate(chosen, start=1):
+        path = options.folder / f"{recipe.name}.json"
+        old = library.family(recipe.name) if path.exists() else None
+        family = build(recipe, old)
+        if family != old:
+            library.write(family)
+        for entry in family.entries:
+            record_construction(library, entry.name)
+        problems += len(family.entries)
+        known += sum(library.record(entry.name) != Record() for entry in family.entries)
+        if old is not None:
+            digests = {entry.digest for entry in family.entries}
+            gone = [e for e in old.entries if e.digest not in digests and e.record != Record()]
+            lost += len(gone)
+        print(f"{number}/{len(chosen)} {recipe.name}", file=sys.stderr)
+    names = {recipe.name for recipe in every}
+    strangers = sorted(p.stem for p in options.folder.glob("*.json") if p.stem not in names)
+    report = {"families": len(chosen), "problems": problems, "records": known}
+    print(json.dumps(report | {"records_lost": lost, "not_built_here": strangers}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,310 @@
+"""Certify the instance library, or a part of it, in parallel, and say how far every method gets.
+
+    python benchmarks/certify.py --only 'cnn-24-*' --time-limit 60 -o out/library.json
+
+Each problem runs in a process of its own with one solver thread, so that a crash costs one row
+only. Rows go to the output as they come; a row that is already there with the same problem, time
+limit, seed and version of offcert is not computed again (``--again failed`` repeats failures,
+``--again all`` everything). ``--update-library`` stores what improves a record, after verification.
+The Markdown table is printed, and written beside the output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import library_table
+
+import offcert
+from offcert.certify.records import improve
+from offcert.certify.verify import Verification
+from offcert.core.documents import read_json, write_json
+from offcert.core.errors import InputError
+from offcert.core.problem import Problem
+from offcert.instances.cnn import cnn_chain
+from offcert.instances.library import Entry, Library
+
+FORMAT = "offcert-library-run"
+# Loaded once, in the process that all others are forked from: nobody's time limit pays for it.
+PRELOADED = (
+    "offcert.certify.ladder",
+    "offcert.certify.verify",
+    "offcert.formulations.fluid_milp",
+    "offcert.formulations.interval_cpsat",
+    "offcert.formulations.pivot.bound",
+    "offcert.formulations.stage_milp",
+    "offcert.heuristics.local_search",
+)
+# A problem may take this many times its limit, and this many seconds more, to end and be verified.
+PATIENCE = 3
+GRACE = 120.0
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One problem to certify."""
+
+    entry: Entry
+    group: str
+    settings: dict[str, Any]
+
+    def row(self) -> Row:
+        """Return what identifies the row that this task gives."""
+        trace = self.entry.problem.trace
+        return {
+            "name": self.entry.name,
+            "group": self.group,
+            "sha256": self.entry.digest,
+            "operations": len(trace),
+            "compute_time": trace.compute_time,
+            **self.settings,
+        }
+
+
+def work(problem: Problem, settings: dict[str, Any], most_bytes: int, sender: Connection) -> None:
+    """Certify and verify one problem, and send what came of it."""
+    from offcert.certify.ladder import certify
+    from offcert.certify.verify import verify
+
+    if most_bytes:
+        resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
+    steps: list[tuple[float, str, int | None, int]] = []
+
+    def note(progress: Any) -> None:
+        steps.append((progress.seconds, progress.step, progress.objective, progress.lower_bound))
+
+    try:
+        begun = time.monotonic()
+        certificate = certify(
+            problem,
+            time_limit=settings["time_limit"],
+            seed=settings["seed"],
+            workers=1,
+            progress=note,
+        )
+        seconds = time.monotonic() - begun
+        verification = verify(certificate.to_json())
+        verify_seconds = time.monotonic() - begun - seconds
+        facts = result_facts(verification, seconds) | {"verify_seconds": verify_seconds}
+        facts["closed_by"] = steps[-1][1] if facts["status"] == "OPTIMAL" and steps else None
+        sender.send((facts, verification))
+    except BaseException as error:
+        sender.send(({"failed": f"{type(error).__name__}: {error}"[:500]}, None))
+
+
+def result_facts(verification: Verification, seconds: float) -> Row:
+    """Return the facts of a row that a verified certificate holds."""
+    if not verification.valid:
+        return {"failed": f"the certificate does not verify: {verification.faults[0]}"}
+    result = verification.certificate.result
+    proved = [bound.value for bound in result.bounds if str(bound.evidence) == "proved"]
+    bounds: dict[str, int] = {}
+    for bound in result.bounds:
+        bounds[bound.method] = max(bound.value, bounds.get(bound.method, 0))
+    return {
+        "status": str(result.status),
+        "objective": result.objective,
+        "lower_bound": result.lower_bound,
+        "proved_bound": max(proved, default=0),
+        "evidence": str(verification.evidence),
+        "bounds": bounds,
+        "seconds": seconds,
+    }
+
+
+class Pool:
+    """At most `jobs` processes at a time, one task each; a process that dies takes no other along.
+
+    Parameters
+    ----------
+    jobs : int
+        Processes at a time.
+    most_bytes : int
+        Address space of each; 0: no limit.
+    """
+
+    def __init__(self, jobs: int, most_bytes: int) -> None:
+        self.jobs = jobs
+        self.most_bytes = most_bytes
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(list(PRELOADED))
+        self.running: dict[Connection, tuple[BaseProcess, Task, float]] = {}
+
+    def run(self, tasks: list[Task]) -> Iterator[tuple[Task, Row, Verification | None]]:
+        """Yield every task with its facts and, where it did not fail, its verified certificate."""
+        queue = list(reversed(tasks))
+        try:
+            while queue or self.running:
+                while queue and len(self.running) < self.jobs:
+                    self._start(queue.pop())
+                ready = wait(list(self.running), timeout=1.0)
+                for receiver in [c for c in self.running if c in ready or self._overdue(c)]:
+                    yield self._collect(receiver)
+        finally:
+            for process, _, _ in self.running.values():
+                process.kill()
+
+    def warm_up(self) -> None:
+        """Compile what is compiled on first use, so that no problem's time limit pays for it."""
+        receiver, sender = self.context.Pipe(duplex=False)
+        settings = {"time_limit": 5.0, "seed": 0}
+        arguments = (cnn_chain(12, 0), settings, 0, sender)
+        process = self.context.Process(target=work, args=arguments, daemon=True)
+        process.start()
+        process.join()
+        receiver.close()
+
+    def _start(self, task: Task) -> None:
+        receiver, sender = self.context.Pipe(duplex=False)
+        arguments = (task.entry.problem, task.settings, self.most_bytes, sender)
+        process = self.context.Process(target=work, args=arguments, daemon=True)
+        process.start()
+        sender.close()
+        self.running[receiver] = (process, task, time.monotonic())
+
+    def _overdue(self, receiver: Connection) -> bool:
+        _, task, begun = self.running[receiver]
+        return time.monotonic() - begun > PATIENCE * task.settings["time_limit"] + GRACE
+
+    def _collect(self, receiver: Connection) -> tuple[Task, Row, Verification | None]:
+        process, task, begun = self.running.pop(receiver)
+        facts: Row
+        verification: Verification | None = None
+        if not receiver.poll():
+            facts = {"failed": f"killed after {time.monotonic() - begun:.0f} s without an answer"}
+            process.kill()
+        else:
+            try:
+                facts, verification = receiver.recv()
+            except EOFError:
+                process.join()
+                facts = {"failed": f"the process ended with exit code {process.exitcode}"}
+        process.join()
+        receiver.close()
+        return task, facts, None if "failed" in facts else verification
+
+
+class Output:
+    """The rows, in a file that is complete after every row."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.rows: list[Row] = []
+        if path is not None and path.exists():
+            document = read_json(path)
+            if not isinstance(document, dict) or document.get("format") != FORMAT:
+                raise InputError(f"{path} is no file of {FORMAT}: choose another output")
+            self.rows = document["rows"]
+
+    def done(self, again: str) -> set[tuple[Any, ...]]:
+        """Return the keys of the rows that need not be computed again."""
+        if again == "all":
+            return set()
+        return {key(row) for row in self.rows if again != "failed" or "failed" not in row}
+
+    def put(self, row: Row) -> None:
+        """Add a row in the place of an older one of the same key, and write the file."""
+        self.rows = [other for other in self.rows if key(other) != key(row)] + [row]
+        if self.path is not None:
+            write_json(self.path, {"format": FORMAT, "rows": self.rows})
+
+
+def key(row: Row) -> tuple[Any, ...]:
+    """Return what makes two rows the same computation."""
+    return row["sha256"], row["time_limit"], row["seed"], row["version"]
+
+
+def update(library: Library, verification: Verification) -> str:
+    """Store what improves a record; return what became of it."""
+    try:
+        entry = improve(library, verification)
+    except InputError:
+        return "no better than the record"
+    return f"record now {entry.record.value}, bound {entry.record.lower_bound}"
+
+
+def chosen_tasks(library: Library, options: argparse.Namespace) -> list[Task]:
+    """Return what the filters leave, small problems first."""
+    settings = {
+        "time_limit": options.time_limit,
+        "seed": options.seed,
+        "version": offcert.__version__,
+    }
+    tasks = [
+        Task(entry, family.group, settings)
+        for family in library.families()
+        for entry in family.entries
+        if fnmatchcase(entry.name, options.only)
+        and fnmatchcase(family.group, options.group)
+        and not (options.open and entry.record.status == "OPTIMAL")
+    ]
+    return sorted(tasks, key=lambda task: (len(task.entry.problem.trace), task.entry.name))
+
+
+def run(options: argparse.Namespace, say: Callable[[str], None]) -> list[Row]:
+    """Run what is missing and return the rows of everything chosen."""
+    library = Library(options.folder)
+    output = Output(options.output)
+    tasks = chosen_tasks(library, options)
+    done = output.done(options.again)
+    missing = [task for task in tasks if key(task.row()) not in done]
+    say(f"{len(tasks)} problems, {len(tasks) - len(missing)} of them already there")
+    pool = Pool(options.jobs, options.memory_gib * 2**30)
+    if missing:
+        pool.warm_up()
+    for number, (task, facts, verification) in enumerate(pool.run(missing), start=1):
+        output.put(task.row() | facts)
+        news = ""
+        if options.update_library and verification is not None:
+            news = f"; {update(library, verification)}"
+        say(f"{number}/{len(missing)} {library_table.one_line(output.rows[-1])}{news}")
+    wanted = {key(task.row()) for task in tasks}
+    return [row for row in output.rows if key(row) in wanted]
+
+
+def main() -> None:
+    """Run the benchmark that the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--only", default="*", help="pattern of problem names")
+    parser.add_argument("--group", default="*", help="pattern of groups")
+    parser.add_argument("--open", action="store_true", help="only what is not known to be optimal")
+    parser.add_argument("--time-limit", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--memory-gib", type=int, default=0, help="per process; 0: no limit")
+    parser.add_argument("--again", choices=("no", "failed", "all"), default="no")
+    parser.add_argument("--folder", type=Path, help="another library than the package's")
+    parser.add_argument("--update-library", action="store_true")
+    parser.add_argument("-o", "--output", type=Path)
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    try:
+        rows = run(options, lambda text: print(text, file=sys.stderr, flush=True))
+    except InputError as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit("interrupted; what is finished is in the output, and need not be computed again")
+    text = library_table.markdown(rows)
+    print(text)
+    if options.output is not None:
+        options.output.with_suffix(".md").write_text(text + "\n", encoding="utf-8")
+        print(json.dumps({"rows": len(rows), "written": str(options.output)}), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""Improving the library's records: only certificates that verify, and only for the better."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from offcert.certify.attestation import witness
+from offcert.certify.certificate import Certificate
+from offcert.certify.search import UnsoundError
+from offcert.certify.verify import Verification, verify
+from offcert.core.check import check
+from offcert.core.errors import InputError, PlanError
+from offcert.core.files import problem_digest
+from offcert.core.plan import Plan
+from offcert.core.result import Bound, Evidence
+from offcert.core.simulate import simulate
+from offcert.instances.library import Entry, Library
+from offcert.instances.records import KnownBound, Record
+
+_RANKS = list(Evidence)
+# Characters; the library stays small enough to be read whole in a moment.
+_LONGEST_PROOF = 2000
+
+
+def add(library: Library, document: Any) -> Entry:
+    """Verify a certificate and take what it improves into the library.
+
+    Parameters
+    ----------
+    library : Library
+        Its folder is written to.
+    document : object
+        A certificate as a JSON value.
+
+    Returns
+    -------
+    Entry
+        With the new record.
+
+    Raises
+    ------
+    InputError
+        If the value is no certificate, does not verify, is not about a problem of the library, or
+        improves nothing.
+    """
+    return improve(library, verify(document))
+
+
+def improve(library: Library, verification: Verification) -> Entry:
+    """Take what a verified certificate improves into the library; see `add`."""
+    if not verification.valid:
+        raise InputError(f"the certificate does not verify: {verification.faults[0]}")
+    certificate = verification.certificate
+    entry = library.find(problem_digest(certificate.problem))
+    if entry is None:
+        raise InputError(
+            f'the certificate is about a problem "{certificate.problem.name}" that is not in the '
+            "library"
+        )
+    entry = library.refresh(entry.name)
+    record = merged(entry, certificate)
+    if _merits(record) == _merits(entry.record):
+        raise InputError(
+            f"the record of {entry.name} is {_describe(entry.record)}, which the certificate does "
+            "not improve"
+        )
+    library.store(entry.name, record)
+    return library.entry(entry.name)
+
+
+def merged(entry: Entry, certificate: Certificate) -> Record:
+    """Return a record with the better of the two in everything.
+
+    Raises
+    ------
+    UnsoundError
+        If a proved bound exceeds the makespan of a valid schedule.
+    """
+    by = _author(certificate)
+    old, result = entry.record, certificate.result
+    value, plan, value_by = old.value, old.plan, old.value_by
+    if result.objective is not None and (value is None or result.objective < value):
+        value, plan = _plan_and_value(certificate)
+        value_by = by
+    bounds = [*old.bounds, *(KnownBound(_shortened(bound), by) for bound in result.bounds)]
+    for known in bounds:
+        if value is not None and known.bound.value > value and _proved(known.bound):
+            raise UnsoundError(
+                f"{entry.name}: the bound {known.bound.value} of {known.bound.method} exceeds the "
+                f"makespan {value} of a valid schedule"
+            )
+    # A claim that a valid schedule refutes is dropped.
+    sound = [known for known in bounds if value is None or known.bound.value <= value]
+    return Record(value, plan, value_by, tuple(_worth_keeping(sound)))
+
+
+def _plan_and_value(certificate: Certificate) -> tuple[int, Plan | None]:
+    """Return the schedule's makespan, or its plan's if that is less, and the plan if it attains it.
+
+    A schedule that no plan of atomic transfers reproduces keeps its value without a plan.
+    """
+    problem, schedule = certificate.problem, certificate.result.schedule
+    assert schedule is not None
+    try:
+        plan = schedule.plan(problem.trace)
+        simulated = simulate(problem, plan)
+    except PlanError:
+        return schedule.makespan, None
+    if check(problem, simulated) or simulated.makespan > schedule.makespan:
+        return schedule.makespan, None
+    return simulated.makespan, plan
+
+
+def _worth_keeping(bounds: list[KnownBound]) -> list[KnownBound]:
+    """Return the best bound, what cross-attests it, and the best proved one if that is another."""
+    if not bounds:
+        return []
+
+    def merit(known: KnownBound) -> tuple[int, int]:
+        return known.bound.value, -_RANKS.index(known.bound.evidence)
+
+    # The first of equals is kept: whoever was there before stays the author.
+    kept = [max(bounds, key=merit)]
+    if kept[0].bound.evidence is Evidence.CROSS_ATTESTED:
+        other = witness([k.bound for k in bounds], bounds.index(kept[0]))
+        kept += [known for known in bounds if known.bound is other]
+    proved = [known for known in bounds if _proved(known.bound)]
+    if proved and not _proved(kept[0].bound):
+        kept.append(max(proved, key=merit))
+    return kept
+
+
+def _shortened(bound: Bound) -> Bound:
+    """Return a bound with the details that say who claims it or how to compute it again.
+
+    A proof of many pages stays in its certificate; the record then says how long it was.
+    """
+    if not _proved(bound):
+        named = {key: bound.details[key] for key in ("solver", "version") if key in bound.details}
+        return replace(bound, details=named)
+    length = len(json.dumps(dict(bound.details)))
+    return bound if length <= _LONGEST_PROOF else replace(bound, details={"omitted": length})
+
+
+def _proved(bound: Bound) -> bool:
+    return bound.evidence is Evidence.PROVED
+
+
+def _merits(record: Record) -> tuple[Any, ...]:
+    best = record.best
+    evidence = None if best is None else best.bound.evidence
+    return record.value, record.lower_bound, evidence, record.proved_bound
+
+
+def _describe(record: Record) -> str:
+    best = record.best
+    bound = "with no bound" if best is None else f"bound {best.bound.value} ({best.bound.evidence})"
+    return f"value {record.value}, {bound}"
+
+
+def _author(certificate: Certificate) -> str:
+    settings, version = certificate.settings, certificate.versions.get("offcert")
+    limit, seed = settings.get("time_limit"), settings.get("seed")
+    parts = [certificate.method]
+    parts += [f"offcert {version}"] if isinstance(version, str) else []
+    parts += [f"{limit:g} s"] if isinstance(limit, (int, float)) else []
+    parts += [f"seed {seed}"] if isinstance(seed, int) else []
+    return ", ".join(parts)

@@ -1,0 +1,1 @@
+"""Generators of problems, reductions from partition problems, and the instance library."""

@@ -1,0 +1,71 @@
+"""Every generator by its kind, and problems made again from what their source says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from fractions import Fraction
+from typing import Any
+
+from offcert.core.documents import parse_rational, show
+from offcert.core.errors import InputError
+from offcert.core.problem import Problem
+from offcert.instances.cnn import CnnChains
+from offcert.instances.generator import Generator
+from offcert.instances.three_partition import ThreePartition, three_partition
+from offcert.instances.transformer import TransformerTraces
+from offcert.instances.two_partition import TwoPartition, two_partition
+from offcert.instances.unet import UnetTraces
+from offcert.instances.uniform import UniformChains
+
+KINDS: dict[str, type[Generator]] = {
+    cls.kind: cls
+    for cls in (
+        CnnChains,
+        TransformerTraces,
+        UniformChains,
+        UnetTraces,
+        ThreePartition,
+        TwoPartition,
+    )
+}
+
+
+def generator(kind: str, knobs: Mapping[str, Any]) -> Generator:
+    """Return the generator of a kind, with knobs as JSON values; those left out are the defaults.
+
+    Raises
+    ------
+    InputError
+        If there is no such kind or knob, or a knob is out of its range.
+    """
+    if kind not in KINDS:
+        raise InputError(f"generator must be one of {', '.join(KINDS)}, not {show(kind)}")
+    known = {item.name: item for item in fields(KINDS[kind])}
+    values: dict[str, Any] = {}
+    for name, value in knobs.items():
+        if name not in known:
+            raise InputError(f"generator {kind} has no knob {show(name)}")
+        rational = isinstance(known[name].default, Fraction) and isinstance(value, str)
+        values[name] = parse_rational(value, name) if rational else value
+    return KINDS[kind](**values)
+
+
+def from_source(source: Mapping[str, Any], memory: Fraction = Fraction(0)) -> Problem:
+    """Make a problem again from its source: the same kind, knobs and seed, or the same values.
+
+    Raises
+    ------
+    InputError
+        If the source names no generator of ours.
+    """
+    kind = source.get("generator")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InputError(f"source.generator must be one of {', '.join(KINDS)}, not {show(kind)}")
+    if "seed" not in source:
+        if kind == TwoPartition.kind:
+            return two_partition(source.get("values", ()), source.get("transfers", "atomic"))
+        return three_partition(source.get("values", ()))
+    known = {item.name for item in fields(KINDS[kind])}
+    knobs = {name: value for name, value in source.items() if name in known}
+    return generator(kind, knobs).problem(source["seed"], memory)

@@ -1,0 +1,328 @@
+"""The instance library: problems with the best schedules and bounds known.
+
+One file a family, format ``offcert-library``, version 1: a problem document once, and an entry a
+memory limit with its record. An entry's problem is the document with the entry's memory and name;
+its hash stands beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from offcert.core.documents import Fields, read_json, require_format, show, write_atomically
+from offcert.core.errors import InputError
+from offcert.core.files import problem_digest, problem_from_json, problem_to_json
+from offcert.core.problem import Problem
+from offcert.core.result import SolveStatus
+from offcert.instances.records import Record, record_from_json, record_to_json
+
+LIBRARY_FORMAT = "offcert-library"
+LIBRARY_VERSION = 1
+FOLDER = Path(__file__).parent / "library"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One problem of the library.
+
+    Attributes
+    ----------
+    label : str
+        What is appended to the family's name, for example ``"m25"``; may be empty.
+    problem : Problem
+        Its name is the entry's.
+    digest : str
+        SHA-256 of the problem, in hexadecimal.
+    record : Record
+        What is known about it.
+    """
+
+    label: str
+    problem: Problem
+    digest: str
+    record: Record
+
+    @property
+    def name(self) -> str:
+        """The name by which the library knows the problem."""
+        return self.problem.name
+
+
+@dataclass(frozen=True)
+class Family:
+    """One network or chain at several memory limits.
+
+    Attributes
+    ----------
+    name : str
+        Also the file's, without ``.json``.
+    group : str
+        What kind of problem it is, for example ``"networks-224"`` or ``"cnn-24"``.
+    origin : str
+        A sentence for people; what a program needs to make the problem again is its ``source``.
+    problem : Problem
+        At an arbitrary memory limit.
+    entries : tuple of Entry
+        By increasing memory.
+    """
+
+    name: str
+    group: str
+    origin: str
+    problem: Problem
+    entries: tuple[Entry, ...]
+
+
+def make_entry(base: Problem, family: str, label: str, memory: int) -> Entry:
+    """Return the entry of a family for one memory limit, with nothing known about it yet."""
+    name = f"{family}-{label}" if label else family
+    problem = replace(base, name=name, platform=replace(base.platform, memory=memory))
+    return Entry(label, problem, problem_digest(problem), Record())
+
+
+class Library:
+    """The families in a folder; files are read when they are first needed.
+
+    Parameters
+    ----------
+    folder : str or Path, optional
+        By default the library that comes with the package.
+
+    Raises
+    ------
+    InputError
+        From every method that reads a file which is no family, or that is given an unknown name.
+    """
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self.folder = FOLDER if folder is None else Path(folder)
+        if not self.folder.is_dir():
+            raise InputError(f"{self.folder} is not a folder with a library")
+        self._families: dict[str, Family] = {}
+
+    def families(self, *, group: str | None = None, family: str | None = None) -> Iterator[Family]:
+        """Yield the families by name.
+
+        Parameters
+        ----------
+        group, family : str, optional
+            Only groups or families that match this pattern, for example ``"cnn-*"``.
+        """
+        for path in sorted(self.folder.glob("*.json")):
+            found = self._family(path)
+            if _matches(found.group, group) and _matches(found.name, family):
+                yield found
+
+    def entries(
+        self,
+        *,
+        group: str | None = None,
+        family: str | None = None,
+        status: SolveStatus | None = None,
+        largest: int | None = None,
+    ) -> Iterator[Entry]:
+        """Yield the entries that pass every filter given.
+
+        Parameters
+        ----------
+        group, family : str, optional
+            As for `families`.
+        status : SolveStatus, optional
+            Only records of this status, for example ``FEASIBLE`` for what is still open.
+        largest : int, optional
+            Only traces of at most so many operations.
+        """
+        for found in self.families(group=group, family=family):
+            for entry in found.entries:
+                if status not in (None, entry.record.status):
+                    continue
+                if largest is None or len(entry.problem.trace) <= largest:
+                    yield entry
+
+    def names(self) -> list[str]:
+        """Return the names of all problems."""
+        return [entry.name for entry in self.entries()]
+
+    def entry(self, name: str) -> Entry:
+        """Return an entry by name."""
+        return self._find(name)[1]
+
+    def family_of(self, name: str) -> Family:
+        """Return the family of a problem by the problem's name."""
+        return self._find(name)[0]
+
+    def load(self, name: str) -> Problem:
+        """Return a problem by name."""
+        return self.entry(name).problem
+
+    def record(self, name: str) -> Record:
+        """Return what is known about a problem."""
+        return self.entry(name).record
+
+    def find(self, digest: str) -> Entry | None:
+        """Return the entry whose problem has a hash, or None."""
+        return next((entry for entry in self.entries() if entry.digest == digest), None)
+
+    def refresh(self, name: str) -> Entry:
+        """Return an entry by name, from its file as it is now: others may have written to it."""
+        self._families.pop(self._find(name)[0].name)
+        return self.entry(name)
+
+    def store(self, name: str, record: Record) -> None:
+        """Replace a record, without asking whether it is better: `offcert.certify.records` does."""
+        family, changed = self._find(name)
+        entries = tuple(
+            replace(entry, record=record) if entry is changed else entry for entry in family.entries
+        )
+        self.write(replace(family, entries=entries))
+
+    def write(self, family: Family) -> None:
+        """Write a family to its file, through a temporary one."""
+        text = family_to_text(family)
+        path = self.folder / f"{family.name}.json"
+        write_atomically(path, lambda part: _write_text(part, text))
+        self._families[family.name] = family
+
+    def family(self, name: str) -> Family:
+        """Return a family by name."""
+        path = self.folder / f"{name}.json"
+        if Path(name).name != name or not path.is_file():
+            raise InputError(f"there is no family {show(name)} in the library")
+        return self._family(path)
+
+    def _family(self, path: Path) -> Family:
+        if path.stem not in self._families:
+            document = read_json(path)
+            try:
+                family = family_from_json(document)
+                if family.name != path.stem:
+                    raise InputError(f"family must be the file's name, not {show(family.name)}")
+            except InputError as error:
+                raise InputError(f"{path}: {error}") from None
+            self._families[path.stem] = family
+        return self._families[path.stem]
+
+    def _find(self, name: str) -> tuple[Family, Entry]:
+        # The family's file is the name itself or the name without its label.
+        for stem in (name, name.rpartition("-")[0]):
+            path = self.folder / f"{stem}.json"
+            if stem and Path(stem).name == stem and path.is_file():
+                family = self._family(path)
+                for entry in family.entries:
+                    if entry.name == name:
+                        return family, entry
+        raise InputError(f"there is no problem {show(name)} in the library")
+
+
+def _matches(name: str, pattern: str | None) -> bool:
+    return pattern is None or fnmatchcase(name, pattern)
+
+
+def family_to_text(family: Family) -> str:
+    """Return a family's file: one line a field and one an entry, so that changes are short."""
+    document = {
+        "format": LIBRARY_FORMAT,
+        "version": LIBRARY_VERSION,
+        "family": family.name,
+        "group": family.group,
+        "origin": family.origin,
+        "problem": problem_to_json(family.problem),
+    }
+    lines = [f"{_compact(name)}: {_compact(value)}" for name, value in document.items()]
+    entries = [
+        _compact(
+            {
+                "label": entry.label,
+                "memory": entry.problem.platform.memory,
+                "sha256": entry.digest,
+                "record": record_to_json(entry.record),
+            }
+        )
+        for entry in family.entries
+    ]
+    return "{\n" + ",\n".join(lines) + ',\n"entries": [\n' + ",\n".join(entries) + "\n]}\n"
+
+
+def family_from_json(document: Any) -> Family:
+    """Return the family that a JSON value describes.
+
+    Raises
+    ------
+    InputError
+        One sentence that names the first field that is missing, wrong or unknown; a problem whose
+        hash is not the one beside it is refused too.
+    """
+    fields = Fields(document)
+    require_format(fields, LIBRARY_FORMAT, LIBRARY_VERSION)
+    name = fields.get("family", str)
+    group = fields.get("group", str)
+    origin = fields.get("origin", str)
+    problem = problem_from_json(fields.get("problem", dict), "problem")
+    entries: list[Entry] = []
+    for item in fields.each("entries"):
+        entry = _entry_from_json(item, problem, name)
+        if any(entry.name == other.name for other in entries):
+            raise InputError(f"{item.path('label')} repeats {show(entry.label)}")
+        entries.append(entry)
+    fields.finish()
+    if not entries:
+        raise InputError("entries must not be empty")
+    return Family(name, group, origin, problem, tuple(entries))
+
+
+def _entry_from_json(item: Fields, base: Problem, family: str) -> Entry:
+    label = item.get("label", str)
+    if "-" in label:
+        raise InputError(f'{item.path("label")} must hold no "-", as {show(label)} does')
+    entry = make_entry(base, family, label, item.integer("memory", 0))
+    digest = item.get("sha256", str)
+    if digest != entry.digest:
+        raise InputError(
+            f"{item.path('sha256')} must be the hash of the problem {entry.name}, {entry.digest}, "
+            f"not {show(digest)}"
+        )
+    # The trace is the same for every entry of a family, so it is taken where it is cached.
+    fields = Fields(item.get("record", dict), item.path("record"))
+    record = record_from_json(fields, base.trace)
+    item.finish()
+    return replace(entry, record=record)
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+@cache
+def default_library() -> Library:
+    """Return the library that comes with the package."""
+    return Library()
+
+
+def names() -> list[str]:
+    """Return the names of all problems that come with the package."""
+    return default_library().names()
+
+
+def load(name: str) -> Problem:
+    """Return a problem that comes with the package."""
+    return default_library().load(name)
+
+
+def record(name: str) -> Record:
+    """Return what is known about a problem that comes with the package."""
+    return default_library().record(name)
+
+
+def entries(**filters: Any) -> Iterator[Entry]:
+    """Yield what comes with the package and passes the filters of `Library.entries`."""
+    return default_library().entries(**filters)

@@ -1,0 +1,166 @@
+"""`Record`: the best schedule and the best bounds known for a problem of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from offcert.core.documents import Fields, show
+from offcert.core.errors import InputError, PlanError
+from offcert.core.plan import Kind, Move, Plan
+from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.core.trace import Trace, require_integer
+
+_KINDS = {"o": Kind.OFFLOAD, "p": Kind.PREFETCH}
+_LETTERS = {kind: letter for letter, kind in _KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBound:
+    """A lower bound, and who attained it."""
+
+    bound: Bound
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is known about a problem; it only ever improves.
+
+    Attributes
+    ----------
+    value : int or None
+        Makespan of the best schedule known, in ticks.
+    plan : Plan or None
+        Simulating it gives a schedule of that makespan; None if no plan of atomic transfers does.
+    value_by : str or None
+        Who attained it: method, version and settings.
+    bounds : tuple of KnownBound
+        The best lower bound, the best proved one, and what cross-attests either.
+    """
+
+    value: int | None = None
+    plan: Plan | None = None
+    value_by: str | None = None
+    bounds: tuple[KnownBound, ...] = ()
+
+    @property
+    def lower_bound(self) -> int | None:
+        """The best lower bound known, in ticks."""
+        return max((known.bound.value for known in self.bounds), default=None)
+
+    @property
+    def proved_bound(self) -> int | None:
+        """The best lower bound that needs nobody's word, in ticks."""
+        proved = (k.bound.value for k in self.bounds if k.bound.evidence is Evidence.PROVED)
+        return max(proved, default=None)
+
+    @property
+    def best(self) -> KnownBound | None:
+        """The bound that attains the best lower bound, with the strongest evidence."""
+        ranks = list(Evidence)
+        return max(
+            self.bounds,
+            key=lambda known: (known.bound.value, -ranks.index(known.bound.evidence)),
+            default=None,
+        )
+
+    @property
+    def status(self) -> SolveStatus:
+        """``OPTIMAL`` if value and bound meet, ``UNKNOWN`` if there is no value."""
+        if self.value is None:
+            return SolveStatus.UNKNOWN
+        return SolveStatus.OPTIMAL if self.value == self.lower_bound else SolveStatus.FEASIBLE
+
+    @property
+    def gap(self) -> float | None:
+        """``(value - bound) / value``; None if one of them is not known."""
+        if self.value is None or self.lower_bound is None:
+            return None
+        return (self.value - self.lower_bound) / max(self.value, 1)
+
+
+def record_to_json(record: Record) -> dict[str, Any]:
+    """Return a record as a JSON value."""
+    plan = None
+    if record.plan is not None:
+        plan = [[_LETTERS[move.kind], move.gap, move.before] for move in record.plan.moves]
+    return {
+        "value": record.value,
+        "value_by": record.value_by,
+        "bounds": [
+            {
+                "method": known.bound.method,
+                "value": known.bound.value,
+                "evidence": str(known.bound.evidence),
+                "details": dict(known.bound.details),
+                "by": known.by,
+            }
+            for known in record.bounds
+        ],
+        "plan": plan,
+    }
+
+
+def record_from_json(fields: Fields, trace: Trace) -> Record:
+    """Return the record that a JSON object describes.
+
+    Raises
+    ------
+    InputError
+        One sentence that names the first field that is missing, wrong or unknown.
+    """
+    value = fields.optional("value", (int, type(None)))
+    if value is not None:
+        fields.integer("value", 0)
+    bounds = tuple(_bound_from_json(item) for item in fields.each("bounds"))
+    for number, known in enumerate(bounds):
+        if value is not None and known.bound.value > value:
+            raise InputError(
+                f"{fields.path('bounds')}[{number}].value must not exceed the value {value}, "
+                f"as {known.bound.value} does"
+            )
+    moves = fields.optional("plan", (list, type(None)))
+    record = Record(
+        value,
+        None if moves is None else _plan_from_json(moves, fields.path("plan"), trace),
+        fields.optional("value_by", (str, type(None))),
+        bounds,
+    )
+    if value is None and (record.plan is not None or record.value_by is not None):
+        raise InputError(f"{fields.path('value')} must not be null if there is a plan or an author")
+    if value is not None and record.value_by is None:
+        raise InputError(f"{fields.path('value_by')} must say who attained the value")
+    fields.finish()
+    return record
+
+
+def _bound_from_json(item: Fields) -> KnownBound:
+    evidence = item.get("evidence", str)
+    if evidence not in tuple(Evidence):
+        names = ", ".join(f'"{level}"' for level in Evidence)
+        raise InputError(f"{item.path('evidence')} must be one of {names}, not {show(evidence)}")
+    details: Mapping[str, Any] = item.get("details", dict)
+    bound = Bound(item.get("method", str), item.integer("value", 0), Evidence(evidence), details)
+    known = KnownBound(bound, item.get("by", str))
+    item.finish()
+    return known
+
+
+def _plan_from_json(value: list[Any], place: str, trace: Trace) -> Plan:
+    moves = []
+    for number, item in enumerate(value):
+        if not isinstance(item, list) or len(item) != 3 or item[0] not in _KINDS:
+            raise InputError(
+                f'{place}[{number}] must be ["o" or "p", gap, operation], not {show(item)}'
+            )
+        gap = require_integer(item[1], f"{place}[{number}][1]", 0)
+        before = require_integer(item[2], f"{place}[{number}][2]", 0)
+        moves.append(Move(_KINDS[item[0]], gap, before))
+    plan = Plan(moves)
+    try:
+        plan.require_consistent(trace)
+    except PlanError as error:
+        raise InputError(f"{place}: {error}") from None
+    return plan

@@ -1,0 +1,250 @@
+"""2-partition as an offloading problem: the reduction that makes interruptible transfers hard.
+
+Offloading paper, Theorem 3, with operations 0..n+2. The time unit of the paper is V ticks here, so
+that the bandwidth is one byte per tick: a tensor of size u moves in u ticks. ``F_n`` and ``B_n``
+last V, nothing else lasts at all; ``x_0 … x_{n-1}`` have the given values, ``x_{n+2}`` has size V;
+the memory is 2V. When ``F_{n+1}`` starts, 3V are alive, so at least V must have left, and whatever
+leaves comes back: a schedule of length 2V moves a set of sum V exactly, and with such a set one
+exists. That is so for interruptible and for atomic transfers.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from offcert.core.chain import Chain
+from offcert.core.check import check
+from offcert.core.errors import InputError
+from offcert.core.plan import Kind
+from offcert.core.platform import Platform
+from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule, Transfer
+from offcert.core.trace import require_integer
+from offcert.instances.generator import Generator, knob
+
+# One bit a reachable sum and value: 125 MB.
+_MOST_BITS = 10**9
+_MOST_DRAWS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """The answer to a 2-partition instance.
+
+    Attributes
+    ----------
+    part : tuple of int or None
+        Indices of one half; None if there is none.
+    closest : int
+        The largest sum of a subset that is at most half of everything: the answer is "yes" exactly
+        if it is that half. For a "no", the proof is that all sums were enumerated.
+    """
+
+    part: tuple[int, ...] | None
+    closest: int
+
+
+def halve(values: Sequence[int]) -> Halves:
+    """Answer 2-partition exactly, by enumerating all subset sums up to the half.
+
+    Raises
+    ------
+    InputError
+        If a value is no positive integer, their sum is odd, or there are too many sums.
+    """
+    half = _half(values)
+    if len(values) * half > _MOST_BITS:
+        raise InputError(
+            f"values must have a product of count and half sum of at most {_MOST_BITS}, "
+            f"not {len(values) * half}"
+        )
+    mask = (1 << (half + 1)) - 1
+    # Bit s of entry k: some subset of the first k values sums to s.
+    reachable = [1]
+    for value in values:
+        reachable.append((reachable[-1] | reachable[-1] << value) & mask)
+    closest = rest = reachable[-1].bit_length() - 1
+    if closest < half:
+        return Halves(None, closest)
+    part = []
+    for index in reversed(range(len(values))):
+        if not reachable[index] >> rest & 1:
+            part.append(index)
+            rest -= values[index]
+    return Halves(tuple(reversed(part)), closest)
+
+
+def two_partition(values: Sequence[int], transfers: str = "atomic") -> Problem:
+    """Return the problem that has a schedule of length 2V exactly if the values can be halved.
+
+    Parameters
+    ----------
+    values : sequence of int
+        Positive; 2V is their sum.
+    transfers : str
+        ``"atomic"`` or ``"interruptible"``.
+
+    Returns
+    -------
+    Problem
+        Its source holds the values and the ``solution``: the makespan in question (2V), the
+        answer, and the half or the closest sum that exists.
+
+    Raises
+    ------
+    InputError
+        If the values are no instance of 2-partition.
+    """
+    chain, platform = _reduce(values)
+    answer = halve(values)
+    solution: dict[str, Any] = {"makespan": platform.memory}
+    if answer.part is None:
+        solution |= {"answer": "no", "closest_sum": answer.closest}
+    else:
+        solution |= {"answer": "yes", "partition": list(answer.part)}
+    source = {
+        "generator": TwoPartition.kind,
+        "values": list(values),
+        "transfers": transfers,
+        "solution": solution,
+    }
+    return Problem(
+        f"two-partition-{len(values)}",
+        chain,
+        platform,
+        transfers,  # type: ignore[arg-type]
+        source=source,
+    )
+
+
+def _reduce(values: Sequence[int]) -> tuple[Chain, Platform]:
+    half = _half(values)
+    count = len(values)
+    forward = [0] * (count + 3)
+    forward[count] = half
+    activation = [*values, 0, 0, half, 0]
+    chain = Chain(forward, forward, activation, [0] * (count + 4))
+    return chain, Platform(2 * half, Fraction(1))
+
+
+def schedule_of_half(values: Sequence[int], part: Sequence[int]) -> Schedule:
+    """Return the schedule of length 2V that moves a half: out during ``F_n``, back during ``B_n``.
+
+    Raises
+    ------
+    InputError
+        If `part` does not sum to half of everything.
+    """
+    half = _half(values)
+    if len(set(part)) != len(part) or sum(values[index] for index in part) != half:
+        raise InputError(f"the part {list(part)} is no half of the values")
+    count = len(values)
+    ends = [0] * count + [half] * 5 + [2 * half] * (count + 1)
+    starts = [0] * (count + 1) + [half] * 5 + [2 * half] * count
+    gaps = _reduce(values)[0].trace().gaps
+    gap_of = {gap.tensor: number for number, gap in enumerate(gaps)}
+    transfers = []
+    time = 0
+    for index in part:
+        move = Transfer(Kind.OFFLOAD, gap_of[index], time, time + values[index])
+        # What leaves first comes back first, half a schedule later.
+        back = Transfer(Kind.PREFETCH, gap_of[index], half + time, half + time + values[index])
+        transfers += [move, back]
+        time += values[index]
+    return Schedule(starts, ends, transfers)
+
+
+def half_of(problem: Problem, schedule: Schedule) -> tuple[int, ...]:
+    """Turn a schedule of length 2V back into a half: the indices of the values that it moves.
+
+    Raises
+    ------
+    InputError
+        If the problem is no reduction from 2-partition, or the schedule is none of it of length 2V.
+    """
+    values = reduced_values(problem, TwoPartition.kind)
+    half = _half(values)
+    if _reduce(values) != (problem.network, problem.platform):
+        raise InputError(f"{problem.name} is not the problem that its values reduce to")
+    if schedule.makespan != 2 * half:
+        raise InputError(
+            f"only a schedule of length {2 * half} holds a half, not one of {schedule.makespan}"
+        )
+    faults = check(problem, schedule)
+    if faults:
+        raise InputError(f"the schedule is not valid: {faults[0]}")
+    part = tuple(sorted(problem.trace.gaps[gap].tensor for gap in schedule.evicted))
+    if sum(values[index] for index in part) != half:
+        raise AssertionError(f"a valid schedule of length 2V moves {part}: the reduction is wrong")
+    return part
+
+
+def reduced_values(problem: Problem, kind: str) -> list[int]:
+    """Return the values that a reduction's problem was made from.
+
+    Raises
+    ------
+    InputError
+        If its source does not name this reduction and its values.
+    """
+    source = problem.source or {}
+    values = source.get("values")
+    if source.get("generator") != kind or not isinstance(values, list):
+        raise InputError(f"{problem.name} is no reduction from {kind.replace('-', ' ')}")
+    return values
+
+
+def _half(values: Sequence[int]) -> int:
+    if not values:
+        raise InputError("values must not be empty")
+    for index, value in enumerate(values):
+        require_integer(value, f"values[{index}]", 1)
+    total = sum(values)
+    if total % 2:
+        raise InputError(f"values must have an even sum, not {total}")
+    return total // 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoPartition(Generator):
+    """Problems that have a schedule of length 2V exactly if the drawn values can be halved."""
+
+    kind: ClassVar[str] = "two-partition"
+    summary: ClassVar[str] = "reduction from 2-partition: weakly NP-hard"
+    takes_memory: ClassVar[bool] = False
+
+    count: int = knob(12, "number of values", least=2)
+    largest: int = knob(1000, "values are drawn from 1 to this", least=2)
+    answer: str = knob("any", "whether a half exists", choices=("any", "yes", "no"))
+    transfers: str = knob(
+        "interruptible", "what a transfer may do", choices=("atomic", "interruptible")
+    )
+
+    def draw(self, seed: int) -> Problem:
+        """Return the reduction of the values of a seed."""
+        rng = random.Random(f"two-partition {self.count} {self.largest} {self.answer} {seed}")
+        for _ in range(_MOST_DRAWS):
+            values = self._values(rng)
+            if sum(values) % 2 == 0 and self.answer in ("any", self._answer(values)):
+                drawn = two_partition(values, self.transfers)
+                return replace(drawn, name=f"{drawn.name}-{seed}")
+        raise InputError(
+            f"count {self.count} and largest {self.largest} gave no values whose answer is "
+            f'"{self.answer}" in {_MOST_DRAWS} draws'
+        )
+
+    def _values(self, rng: random.Random) -> list[int]:
+        values = [rng.randint(1, self.largest) for _ in range(self.count)]
+        if self.answer == "yes":
+            # The last value makes up for the difference of two random sides, where it can.
+            rest = abs(sum(rng.choice((-1, 1)) * value for value in values[:-1]))
+            values[-1] = rest if 1 <= rest <= self.largest else values[-1]
+            rng.shuffle(values)
+        return values
+
+    def _answer(self, values: list[int]) -> str:
+        return "no" if halve(values).part is None else "yes"
