@@ -109,7 +109,11 @@ def _add_profile(commands: Commands) -> None:
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("problem", metavar="PROBLEM", help="problem file")
     parser.add_argument("--memory", help="limit, for example 40%% or 6GiB; the file's by default")
-    parser.add_argument("--bandwidth", help="for example 12.2GB/s; the file's by default")
+    parser.add_argument("--bandwidth", help="both ways, for example 12.2GB/s")
+    parser.add_argument(
+        "--prefetch-bandwidth",
+        help="from host to device, if not the same as the other way",
+    )
     parser.add_argument("--time-limit", type=_seconds, default=60.0, metavar="S")
     parser.add_argument("--workers", type=_count, default=2, metavar="N")
     parser.add_argument("--target-gap", type=_gap, default=0.0, metavar="G")
@@ -205,11 +209,15 @@ def _profile(options: argparse.Namespace) -> int:
 
 def _read_problem(options: argparse.Namespace) -> Problem:
     from offcert.core.files import read_problem
+    from offcert.core.plan import Kind
     from offcert.core.units import parse_bandwidth, parse_memory
 
     problem = read_problem(options.problem)
     if options.bandwidth is not None:
         problem = problem.with_bandwidth(parse_bandwidth(options.bandwidth, problem.units))
+    if options.prefetch_bandwidth is not None:
+        back = parse_bandwidth(options.prefetch_bandwidth, problem.units, "prefetch bandwidth")
+        problem = problem.with_bandwidth(problem.platform.rate(Kind.OFFLOAD), back)
     if options.memory is not None:
         problem = problem.with_memory(parse_memory(options.memory, problem))
     return problem

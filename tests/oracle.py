@@ -31,7 +31,8 @@ class _Gap:
     opened: int
     closed: int
     size: int
-    time: int
+    out_time: int
+    in_time: int
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ class _State:
 class _Search:
     def __init__(self, problem: Problem, ordered: bool) -> None:
         trace = problem.trace
-        rate = problem.platform.bandwidth
+        outwards = problem.platform.bandwidth
+        inwards = problem.platform.prefetch_bandwidth or outwards
         self.memory = problem.platform.memory
         self.simplex = problem.platform.link.value == "simplex"
         self.ordered = ordered
@@ -69,10 +71,13 @@ class _Search:
         self.gaps = []
         for index, tensor in enumerate(trace.tensors):
             if tensor.evictable and tensor.size > 0:
-                ticks = -((-tensor.size * rate.denominator) // rate.numerator)
+                ticks = [
+                    -((-tensor.size * rate.denominator) // rate.numerator)
+                    for rate in (outwards, inwards)
+                ]
                 for use, following in zip(tensor.uses, tensor.uses[1:], strict=False):
                     if following > use + 1:
-                        self.gaps.append(_Gap(index, use, following, tensor.size, ticks))
+                        self.gaps.append(_Gap(index, use, following, tensor.size, *ticks))
         self.during = [
             operation.workspace
             + sum(t.size for t in trace.tensors if t.uses[0] <= index <= t.uses[-1])
@@ -109,7 +114,7 @@ class _Search:
     def _bound(self, state: _State) -> int:
         """Time still needed at least: the remaining operations, or the way back of what is out."""
         out = [gap for gap, status in zip(self.gaps, state.status, strict=True) if status == OUT]
-        link = state.link_in + sum(gap.time for gap in out)
+        link = state.link_in + sum(gap.in_time for gap in out)
         last = max((gap.closed for gap in out), default=self.count)
         device = max(state.claim, state.device)
         return max(device + self.remaining[state.placed], link + self.remaining[last] if out else 0)
@@ -194,7 +199,7 @@ class _Search:
         ]
         if not ahead:
             return
-        end = max(state.link_out, state.written[tensor]) + self.gaps[ahead[0]].time
+        end = max(state.link_out, state.written[tensor]) + self.gaps[ahead[0]].out_time
         base = replace(
             state,
             copied=tuple(end if i == tensor else time for i, time in enumerate(state.copied)),
@@ -230,7 +235,7 @@ class _Search:
             return
         status, back = list(state.status), list(state.back)
         status[index] = BACK
-        back[index] = start + gap.time
+        back[index] = start + gap.in_time
         yield replace(
             state,
             claim=start,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 from offcert.core.chain import Chain
@@ -124,6 +125,26 @@ def random_problem(seed: int, largest: int = 5, smallest: int = 2) -> Problem:
         # Two tensors a stage: the same number of gaps with half the stages.
         stages = max(2, (stages + 1) // 2 + 1)
     return problem_on(rng, family(rng, stages), f"{family.__name__}-{seed}")
+
+
+def two_rates(problem: Problem) -> Problem:
+    """Return the problem on a link that is faster or slower in one direction than in the other."""
+    rng = random.Random(f"two rates {problem.name}")
+    others = [rate for rate in RATES if rate != problem.platform.bandwidth]
+    platform = replace(problem.platform, prefetch_bandwidth=rng.choice(others))
+    return replace(problem, name=f"{problem.name}-two-rates", platform=platform)
+
+
+def mixed_problem(seed: int, largest: int = 5, smallest: int = 2) -> Problem:
+    """Return `random_problem`, for odd seeds on a link with different rates per direction."""
+    problem = random_problem(seed, largest, smallest)
+    return two_rates(problem) if seed % 2 else problem
+
+
+def some_two_rates(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield every other problem as it is, and the rest with different rates per direction."""
+    for index, problem in enumerate(problems):
+        yield two_rates(problem) if index % 2 else problem
 
 
 def tiny_problems(count: int, seed: int = 0, largest: int = 5) -> Iterator[Problem]:

@@ -103,6 +103,18 @@ def test_people_who_only_verify_load_no_torch(package: str) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_only_who_reads_and_writes_platforms_names_a_rate_without_its_direction() -> None:
+    """Everything else asks `Platform.rate` or `Platform.transfer_time`, which want to know it."""
+    may = {"core/platform.py", "core/problem.py", "core/files.py", "cli.py", "runtime/profile.py"}
+    found = {
+        str(path.relative_to(ROOT))
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in ("bandwidth", "prefetch_bandwidth")
+    }
+    assert found == may
+
+
 def test_files_stay_short() -> None:
     long = {str(path): lines for path in modules() if (lines := path.read_text().count("\n")) > 400}
     assert not long

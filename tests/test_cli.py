@@ -11,6 +11,7 @@ from offcert.certify.certificate import read_certificate
 from offcert.cli import main
 from offcert.core.chain import Chain
 from offcert.core.files import problem_to_json, read_problem, write_problem
+from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Units
 
@@ -85,6 +86,26 @@ def test_memory_and_bandwidth_are_taken_from_the_command(
     assert half == trace.least_memory + (trace.peak_memory - trace.least_memory) // 2
 
 
+def test_the_directions_of_the_link_may_get_different_rates(
+    problem_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "c.json")
+    arguments = ["solve", str(problem_file), "--method", "bounds", "-o", path]
+    of_file = read_problem(problem_file).platform.bandwidth
+    for options, rates in (
+        (["--prefetch-bandwidth", "0.25GB/s"], (of_file, Fraction(1, 4))),
+        (["--bandwidth", "3/2"], (Fraction(3, 2), Fraction(3, 2))),
+        (["--bandwidth", "3/2", "--prefetch-bandwidth", "5/2"], (Fraction(3, 2), Fraction(5, 2))),
+    ):
+        run_json(capsys, *arguments, *options)
+        platform = read_certificate(path).problem.platform
+        assert (platform.rate(Kind.OFFLOAD), platform.rate(Kind.PREFETCH)) == rates
+    document = read_certificate(path).to_json()["problem"]
+    Path(path).write_text(json.dumps(document))
+    run_json(capsys, "solve", path, "--method", "bounds", "-o", path, "--bandwidth", "3/2")
+    assert "prefetch_bandwidth" not in json.loads(Path(path).read_text())["problem"]
+
+
 def test_infeasible_memory_is_a_result(
     problem_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,6 +125,10 @@ def test_infeasible_memory_is_a_result(
         (["certify", "missing.json"], "missing.json cannot be read"),
         (["certify", "PROBLEM", "--memory", "lots"], 'memory must look like "40%"'),
         (["certify", "PROBLEM", "--bandwidth", "fast"], 'bandwidth must look like "12.2GB/s"'),
+        (
+            ["certify", "PROBLEM", "--prefetch-bandwidth", "0"],
+            'prefetch bandwidth must be more than 0, not "0"',
+        ),
         (["solve", "PROBLEM", "--method", "magic"], "method must be one of"),
         (["verify", "PROBLEM"], 'format must be "offcert-certificate"'),
         (["plot", "PROBLEM", "-o", "x.pdf"], "format must be"),
@@ -213,6 +238,7 @@ def test_a_malformed_source_is_named(
         ("memory", -1, "memory must be at least 0, not -1"),
         ("version", 2, "version 2 of offcert-problem is not known"),
         ("bandwidth", "0/1", "bandwidth must be more than 0"),
+        ("prefetch_bandwidth", "0/1", "prefetch_bandwidth must be more than 0"),
     ],
 )
 def test_a_bad_problem_file_gets_one_sentence(

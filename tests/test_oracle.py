@@ -14,7 +14,7 @@ from offcert.core.problem import Problem
 from offcert.core.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from tests.oracle import brute_force
-from tests.random_instances import counterexample, random_problem
+from tests.random_instances import counterexample, mixed_problem, random_problem
 
 
 def _problem(
@@ -30,6 +30,15 @@ def test_one_tensor_leaves_and_returns_around_a_spike() -> None:
     assert brute_force(problem) == 13
     assert brute_force(problem.with_memory(10)) == 7
     assert brute_force(problem.with_memory(6)) is None
+
+
+def test_each_direction_has_its_own_rate() -> None:
+    operations = [Operation("a", 2), Operation("spike", 4, 7), Operation("b", 1)]
+    trace = Trace(operations, [Tensor("x", 3, (0, 2))])
+    for link in Link:
+        platform = Platform(7, Fraction(3, 2), link, prefetch_bandwidth=Fraction(3, 5))
+        # Out from 2 to 4, spike from 4 to 8, back from 8 to 13, b until 14.
+        assert brute_force(Problem("hand", trace, platform)) == 14
 
 
 def test_a_copy_on_the_host_makes_the_second_eviction_free() -> None:
@@ -108,7 +117,7 @@ def _places(order: tuple[tuple[Kind, int], ...], trace: Trace) -> list[tuple[int
 def test_agrees_with_the_best_of_all_plans(batch: int) -> None:
     checked = 0
     for seed in range(batch * 200, batch * 200 + 200):
-        problem = random_problem(seed + 7000, largest=3)
+        problem = mixed_problem(seed + 7000, largest=3)
         if len(problem.trace.gaps) <= 2:
             assert brute_force(problem) == _best_simulated(problem), problem.name
             checked += 1

@@ -26,8 +26,10 @@ end after its limit, or that makes the whole longer than the claim, is dropped.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from fractions import Fraction
 
 from offcert.certify.pivot_side import Evictable, Found, Side, TooLargeError
+from offcert.core.plan import Kind
 from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
 
@@ -113,8 +115,13 @@ def _lengths(front: Side, one: Found, back: Side, two: Found) -> Iterator[int]:
                         continue
                     move = opposite.moves[straddle.of][out[straddle.of]]
                     begins = max(other.free, opposite.ended(other, move.ready))
-                    link = straddle.begin + side.times[straddle.of] + begins
+                    link = straddle.begin + side.back_times[straddle.of] + begins
                     yield max(straddle.end + opposite.end(other), link)
+
+
+def _whole_ticks(size: int, rate: Fraction) -> int:
+    whole, rest = divmod(size * rate.denominator, rate.numerator)
+    return whole + (1 if rest else 0)
 
 
 def _classes(problem: Problem) -> list[list[Evictable]] | None:
@@ -122,13 +129,13 @@ def _classes(problem: Problem) -> list[list[Evictable]] | None:
     trace, platform = problem.trace, problem.platform
     if problem.transfers is not Transfers.ATOMIC or platform.link is not Link.SIMPLEX:
         return None
-    rate = platform.bandwidth
     tensors = []
     for index, gap in enumerate(trace.gaps):
         size, uses = trace.tensors[gap.tensor].size, trace.tensors[gap.tensor].uses
-        whole, rest = divmod(size * rate.denominator, rate.numerator)
-        time = whole + (1 if rest else 0)
-        tensors.append(Evictable(index, size, time, uses[0], gap.before, gap.after))
+        leaving, returning = (
+            _whole_ticks(size, platform.rate(kind)) for kind in (Kind.OFFLOAD, Kind.PREFETCH)
+        )
+        tensors.append(Evictable(index, size, leaving, returning, uses[0], gap.before, gap.after))
     if len({gap.tensor for gap in trace.gaps}) < len(tensors):
         return None
     for one in tensors:

@@ -280,7 +280,7 @@ def _send(
     last = label[LAST_BACK]
     if last >= 0 and out[last] < tables.across[last]:
         # What could have left before that return would have been better off doing so.
-        since = label[FREE] - tables.times[last]
+        since = label[FREE] - tables.back_times[last]
     for c in range(len(out)):
         m = out[c]
         if m >= tables.here[c] or label[RETURNED] & tables.once[c]:
@@ -288,7 +288,7 @@ def _send(
         if tables.ready[c, m] >= label[RUN]:
             continue
         ready = label[WAITED] + tables.clock[tables.ready[c, m] + 1]
-        free = max(label[FREE], ready) + tables.times[c]
+        free = max(label[FREE], ready) + tables.out_times[c]
         closes = tables.closes[c, m]
         late = closes <= label[RUN] and free >= label[WAITED] + tables.clock[closes]
         if ready <= since or late:
@@ -323,12 +323,12 @@ def _fetch(
             # Either this operation is taken back, or the tensor waits for its end.
             if _idle_fits(tables, out, label, c, begin, j):
                 proposed = _propose(
-                    proposals, proposed, begin + tables.times[c], label, j, returned, c, less
+                    proposals, proposed, begin + tables.back_times[c], label, j, returned, c, less
                 )
             begin = end
     if _idle_fits(tables, out, label, c, begin, label[RUN]):
         proposed = _propose(
-            proposals, proposed, begin + tables.times[c], label, label[RUN], returned, c, less
+            proposals, proposed, begin + tables.back_times[c], label, label[RUN], returned, c, less
         )
     return begin, proposed
 

@@ -10,6 +10,7 @@ import numpy as np
 from offcert.certify.cover import cheapest_cover
 from offcert.certify.pivot_search import search
 from offcert.certify.pivot_tables import IntArray, Tables
+from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 
 _LARGEST = 2**62
@@ -23,11 +24,12 @@ Counts = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Evictable:
-    """A tensor with one gap: bytes, ticks of a transfer, and the operations around the gap."""
+    """A tensor with one gap: bytes, ticks each way, and the operations around the gap."""
 
     gap: int
     size: int
-    time: int
+    leaving: int
+    returning: int
     writer: int
     before: int
     after: int
@@ -88,11 +90,18 @@ class Side:
         once: Collection[int],
         backwards: bool,
     ) -> None:
-        trace, self.rate = problem.trace, problem.platform.bandwidth
+        trace = problem.trace
         memory, last = problem.platform.memory, len(trace) - 1
         self.limit, self.whole_limit = limit, whole_limit
         self.sizes = [members[0].size for members in classes]
-        self.times = [members[0].time for members in classes]
+        leaving = [members[0].leaving for members in classes]
+        returning = [members[0].returning for members in classes]
+        to_host, to_device = (problem.platform.rate(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
+        # Backwards, the tensor that comes to the device is the one that moves out.
+        self.out_times, self.back_times = (
+            (returning, leaving) if backwards else (leaving, returning)
+        )
+        self.out_rate, self.back_rate = (to_device, to_host) if backwards else (to_host, to_device)
         self.once = frozenset(
             c for c, members in enumerate(classes) if any(v.gap in once for v in members)
         )
@@ -139,8 +148,8 @@ class Side:
             reverse=True,
         )
 
-    def _ticks(self, amount: int) -> int:
-        return -(-amount * self.rate.denominator // self.rate.numerator)
+    def _ticks_out(self, amount: int) -> int:
+        return -(-amount * self.out_rate.denominator // self.out_rate.numerator)
 
     def _head(self) -> list[int]:
         """For each operation, how early the side can end if nothing has waited before it."""
@@ -155,7 +164,7 @@ class Side:
                     if move.ready < start
                 )
                 if late > 0:
-                    begin = self.clock[start + 1] + self._ticks(late)
+                    begin = self.clock[start + 1] + self._ticks_out(late)
                     head[start] = max(head[start], begin - self.clock[j] + head[j])
         return head
 
@@ -204,19 +213,22 @@ class Side:
         radix = [1]
         for members in self.moves:
             radix.append(radix[-1] * (len(members) + 1))
-        numerator, denominator = self.rate.numerator, self.rate.denominator
+        rates = (self.out_rate, self.back_rate)
         volume = sum(
             size * len(members) for size, members in zip(self.sizes, self.moves, strict=True)
         )
         largest = max(
             radix[-1],
             # Ticks of everything, before the division and after.
-            (volume + max(self.need)) * denominator,
-            numerator,
+            (volume + max(self.need)) * max(rate.denominator for rate in rates),
+            max(rate.numerator for rate in rates),
             2
             * (
                 self.clock[-1]
-                + sum(t * len(m) for t, m in zip(self.times, self.moves, strict=True))
+                + sum(
+                    max(one, two) * len(m)
+                    for one, two, m in zip(self.out_times, self.back_times, self.moves, strict=True)
+                )
             ),
             abs(self.whole_limit),
             abs(self.limit),
@@ -235,7 +247,8 @@ class Side:
             idle_need=_array(self.idle_need),
             head=_array(self.head),
             sizes=_array(self.sizes),
-            times=_array(self.times),
+            out_times=_array(self.out_times),
+            back_times=_array(self.back_times),
             here=_array(self.here),
             across=_array(self.across),
             spans=_array(self.spans),
@@ -246,7 +259,7 @@ class Side:
             once=_array([bits.get(c, 0) for c in range(len(self.sizes))]),
             radix=_array(radix[:-1]),
             way=_array(self.way).reshape(-1, 3),
-            rate=_array([numerator, denominator]),
+            rates=_array([(rate.numerator, rate.denominator) for rate in rates]),
         )
 
 

@@ -20,7 +20,8 @@ Tables = namedtuple(
         "idle_need",  # (J+1,) bytes absent just before each operation
         "head",  # (J+1,) how early the side can end if nothing has waited before
         "sizes",  # (C,)
-        "times",  # (C,) ticks of one transfer
+        "out_times",  # (C,) ticks of a transfer out
+        "back_times",  # (C,) ticks of a transfer back
         "here",  # (C,) tensors that exist on this side
         "across",  # (C,) tensors that can be out at the cut
         "spans",  # (C, J+1) tensors that can be absent during each operation
@@ -31,7 +32,7 @@ Tables = namedtuple(
         "once",  # (C,) bit of the class if its tensors must not leave twice, or 0
         "radix",  # (C,) weight of the class in the number that stands for what is out
         "way",  # (W, 3) earliest time on the other side, class and rank, latest first
-        "rate",  # (2,) bandwidth as numerator and denominator
+        "rates",  # (2, 2) of the link, out and back, each as numerator and denominator
     ],
 )
 
@@ -39,11 +40,13 @@ Tables = namedtuple(
 FREE, WAITED, RUN, RETURNED, LAST_BACK, OUT = range(6)
 COLUMNS = 6
 NONE = -1
+# Rows of `rates`.
+OUTWARD, BACKWARD = range(2)
 
 
 @numba.njit(cache=True)
-def _ticks(tables: Tables, amount: int) -> int:
-    return -(-amount * tables.rate[1] // tables.rate[0])
+def _ticks(tables: Tables, direction: int, amount: int) -> int:
+    return -(-amount * tables.rates[direction, 1] // tables.rates[direction, 0])
 
 
 @numba.njit(cache=True)
@@ -55,12 +58,12 @@ def know(tables: Tables, out: IntArray, known: IntArray) -> None:
     classes, count = len(tables.sizes), len(tables.clock) - 1
     excess = 0
     for c in range(classes):
-        excess += max(0, out[c] - tables.across[c]) * tables.times[c]
+        excess += max(0, out[c] - tables.across[c]) * tables.back_times[c]
     way = tail = 0
     for w in range(len(tables.way)):
         earliest, c, rank = tables.way[w]
         if rank < out[c]:
-            way += tables.times[c]
+            way += tables.back_times[c]
             tail = max(tail, way + earliest)
     least = tables.way[len(tables.way) - 1, 0] if len(tables.way) else 0
     best, missing = excess, 0
@@ -72,7 +75,8 @@ def know(tables: Tables, out: IntArray, known: IntArray) -> None:
         lacking = tables.need[j] - absent
         if lacking > 0:
             missing = max(missing, lacking)
-            best = max(best, _ticks(tables, lacking) - tables.clock[j] + tables.head[j])
-        extra = _ticks(tables, missing)
+            best = max(best, _ticks(tables, OUTWARD, lacking) - tables.clock[j] + tables.head[j])
+        extra = _ticks(tables, OUTWARD, missing)
+        again = _ticks(tables, BACKWARD, missing)
         known[1, j] = best
-        known[2, j] = excess + extra + max(tail, way + extra + least)
+        known[2, j] = excess + extra + max(tail, way + again + least)

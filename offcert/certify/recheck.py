@@ -14,6 +14,7 @@ from offcert.certify.cover import cheapest_cover
 from offcert.certify.pivot_check import confirm
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
+from offcert.core.plan import Kind
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound
 from offcert.core.trace import Tensor
@@ -135,26 +136,29 @@ def _whole_tensors(problem: Problem) -> list[int]:
 
 
 def _prop3(problem: Problem, needs: list[int]) -> int:
-    both_ways = 2 * Fraction(max(needs)) / problem.platform.bandwidth
-    return max(sum(problem.trace.durations), math.ceil(both_ways))
+    amount = Fraction(max(needs))
+    leaving = amount / problem.platform.rate(Kind.OFFLOAD)
+    returning = amount / problem.platform.rate(Kind.PREFETCH)
+    return max(sum(problem.trace.durations), math.ceil(leaving + returning))
 
 
 def _fluid(problem: Problem, needs: list[int]) -> int:
     """Return the longest of (earliest start + least rest) over the operations."""
     durations = problem.trace.durations
-    rate = problem.platform.bandwidth
+    to_host = problem.platform.rate(Kind.OFFLOAD)
+    to_device = problem.platform.rate(Kind.PREFETCH)
     count = len(durations)
     ends = {-1: Fraction(0)}
     starts = []
     for index in range(count):
         ready = [(ends[writer], size) for size, writer, _ in _absentees(problem, index)]
-        starts.append(max(ends[index - 1], _moved_by(ready, needs[index], rate)))
+        starts.append(max(ends[index - 1], _moved_by(ready, needs[index], to_host)))
         ends[index] = starts[index] + durations[index]
     rests = {count: Fraction(0)}
     for index in reversed(range(count)):
         ready = [(rests[due], size) for size, _, due in _absentees(problem, index)]
         rests[index] = durations[index] + max(
-            rests[index + 1], _moved_by(ready, needs[index], rate)
+            rests[index + 1], _moved_by(ready, needs[index], to_device)
         )
     return max(math.ceil(starts[index] + rests[index]) for index in range(count))
 

@@ -120,7 +120,7 @@ class _Checker:
     def _check_transfers(self) -> None:
         for transfer in self.schedule.transfers:
             tensor = self.trace.gaps[transfer.gap].tensor
-            length = self._exact_duration(self.trace.tensors[tensor].size)
+            length = self._exact_duration(self.trace.tensors[tensor].size, transfer.kind)
             if transfer.end - transfer.start != length:
                 self.faults.append(
                     f"{self._label(transfer)} lasts {transfer.end - transfer.start} ticks "
@@ -237,9 +237,9 @@ class _Checker:
     def _end(self, operation: int) -> int:
         return 0 if operation == _START else self.schedule.ends[operation]
 
-    def _exact_duration(self, size: int) -> int:
-        bandwidth = self.problem.platform.bandwidth
-        whole, rest = divmod(size * bandwidth.denominator, bandwidth.numerator)
+    def _exact_duration(self, size: int, kind: Kind) -> int:
+        rate = self.problem.platform.rate(kind)
+        whole, rest = divmod(size * rate.denominator, rate.numerator)
         return whole + (rest > 0)
 
     def _label(self, transfer: Transfer) -> str:

@@ -1,7 +1,12 @@
-"""Problem files: the format ``offcert-problem``, version 1."""
+"""Problem files: the format ``offcert-problem``, version 1.
+
+``bandwidth`` is the rate of the link from the device to the host. ``prefetch_bandwidth`` is the one
+from the host to the device; it is there only if it differs, so that a problem has one document.
+"""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +50,23 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
         document["chain"] = {name: list(getattr(problem.chain, name)) for name in _CHAIN_FIELDS}
     else:
         document["trace"] = _trace_to_json(problem.trace)
-    bandwidth = problem.platform.bandwidth
+    platform = problem.platform
     document |= {
-        "memory": problem.platform.memory,
-        "bandwidth": f"{bandwidth.numerator}/{bandwidth.denominator}",
-        "link": str(problem.platform.link),
+        "memory": platform.memory,
+        "bandwidth": _rational(platform.bandwidth),
+        "link": str(platform.link),
         "transfers": str(problem.transfers),
         "units": {"time": problem.units.time, "size": problem.units.size},
     }
+    if platform.prefetch_bandwidth is not None:
+        document["prefetch_bandwidth"] = _rational(platform.prefetch_bandwidth)
     if problem.source is not None:
         document["source"] = dict(problem.source)
     return document
+
+
+def _rational(value: Fraction) -> str:
+    return f"{value.numerator}/{value.denominator}"
 
 
 def _trace_to_json(trace: Trace) -> dict[str, Any]:
@@ -91,6 +102,7 @@ def problem_from_json(document: Any, place: str = "") -> Problem:
     else:
         network = _trace_from_json(fields.get("trace", dict), fields.path("trace"))
     units = Fields(fields.get("units", dict), fields.path("units"))
+    back = fields.optional("prefetch_bandwidth", str)
     problem = Problem(
         name=name,
         network=network,
@@ -98,6 +110,7 @@ def problem_from_json(document: Any, place: str = "") -> Problem:
             fields.integer("memory", 0),
             parse_rational(fields.get("bandwidth", str), fields.path("bandwidth")),
             fields.get("link", str),
+            None if back is None else parse_rational(back, fields.path("prefetch_bandwidth")),
         ),
         transfers=fields.get("transfers", str),
         units=Units(units.get("time", str), units.get("size", str)),

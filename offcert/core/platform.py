@@ -7,6 +7,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from offcert.core.errors import InputError
+from offcert.core.plan import Kind
 from offcert.core.trace import require_integer
 
 
@@ -26,10 +27,13 @@ class Platform:
     memory : int
         Bytes on the device.
     bandwidth : Fraction
-        Bytes per tick, in each direction; more than 0.
+        Bytes per tick from the device to the host; more than 0. What schedules asks `rate`.
     link : Link or str
         ``"simplex"``: one transfer at a time (the offloading paper's assumption B);
         ``"duplex"``: one transfer at a time in each direction.
+    prefetch_bandwidth : Fraction, optional
+        Bytes per tick from the host to the device, more than 0; by default the same as `bandwidth`,
+        and None if it is the same, so that equal platforms compare equal.
 
     Raises
     ------
@@ -40,14 +44,14 @@ class Platform:
     memory: int
     bandwidth: Fraction
     link: Link = Link.SIMPLEX
+    prefetch_bandwidth: Fraction | None = None
 
     def __post_init__(self) -> None:
         require_integer(self.memory, "memory", 0)
-        if not isinstance(self.bandwidth, (int, Fraction)) or isinstance(self.bandwidth, bool):
-            raise InputError(f"bandwidth must be a rational, not {self.bandwidth!r}")
-        object.__setattr__(self, "bandwidth", Fraction(self.bandwidth))
-        if self.bandwidth <= 0:
-            raise InputError(f"bandwidth must be more than 0, not {self.bandwidth}")
+        object.__setattr__(self, "bandwidth", _positive(self.bandwidth, "bandwidth"))
+        if self.prefetch_bandwidth is not None:
+            back = _positive(self.prefetch_bandwidth, "prefetch_bandwidth")
+            object.__setattr__(self, "prefetch_bandwidth", None if back == self.bandwidth else back)
         if self.link not in tuple(Link):
             raise InputError(f'link must be "simplex" or "duplex", not {self.link!r}')
         object.__setattr__(self, "link", Link(self.link))
@@ -57,6 +61,21 @@ class Platform:
         """Whether the two directions are independent."""
         return self.link is Link.DUPLEX
 
-    def transfer_time(self, size: int) -> int:
+    def rate(self, kind: Kind) -> Fraction:
+        """Return the bytes per tick of a transfer in one direction."""
+        if kind == Kind.PREFETCH and self.prefetch_bandwidth is not None:
+            return self.prefetch_bandwidth
+        return self.bandwidth
+
+    def transfer_time(self, size: int, kind: Kind) -> int:
         """Return the ticks that a transfer of `size` bytes lasts, rounded up by definition."""
-        return -(-size * self.bandwidth.denominator // self.bandwidth.numerator)
+        rate = self.rate(kind)
+        return -(-size * rate.denominator // rate.numerator)
+
+
+def _positive(value: object, field: str) -> Fraction:
+    if not isinstance(value, (int, Fraction)) or isinstance(value, bool):
+        raise InputError(f"{field} must be a rational, not {value!r}")
+    if value <= 0:
+        raise InputError(f"{field} must be more than 0, not {value}")
+    return Fraction(value)

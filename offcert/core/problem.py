@@ -11,6 +11,7 @@ from typing import Any
 
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError
+from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.trace import LARGEST_TOTAL, Trace
 
@@ -78,12 +79,19 @@ class Problem:
         if self.platform.memory >= LARGEST_TOTAL:
             raise InputError(f"memory must be less than 2**61, not {self.platform.memory}")
         trace = self.trace
-        moves = sum(
-            2 * self.platform.transfer_time(trace.gap_size(gap)) for gap in range(len(trace.gaps))
-        )
-        if trace.compute_time + moves >= LARGEST_TOTAL:
+        moves = {
+            kind: sum(
+                self.platform.transfer_time(trace.gap_size(gap), kind)
+                for gap in range(len(trace.gaps))
+            )
+            for kind in Kind
+        }
+        if trace.compute_time + sum(moves.values()) >= LARGEST_TOTAL:
+            slowest = max(moves, key=lambda kind: moves[kind])
+            separate = slowest is Kind.PREFETCH and self.platform.prefetch_bandwidth is not None
             raise InputError(
-                f"bandwidth {self.platform.bandwidth} is so low that moving everything would take "
+                f"{'prefetch_bandwidth' if separate else 'bandwidth'} "
+                f"{self.platform.rate(slowest)} is so low that moving everything would take "
                 "2**61 ticks or more"
             )
 
@@ -101,9 +109,18 @@ class Problem:
         """Return the same problem with another memory limit in bytes."""
         return replace(self, platform=replace(self.platform, memory=memory))
 
-    def with_bandwidth(self, bandwidth: Fraction) -> Problem:
-        """Return the same problem with another bandwidth in bytes per tick."""
-        return replace(self, platform=replace(self.platform, bandwidth=bandwidth))
+    def with_bandwidth(self, bandwidth: Fraction, prefetch: Fraction | None = None) -> Problem:
+        """Return the same problem with another bandwidth in bytes per tick.
+
+        Parameters
+        ----------
+        bandwidth : Fraction
+            From the device to the host.
+        prefetch : Fraction, optional
+            From the host to the device; by default the same.
+        """
+        platform = replace(self.platform, bandwidth=bandwidth, prefetch_bandwidth=prefetch)
+        return replace(self, platform=platform)
 
     def memory_at(self, fraction: Fraction) -> int:
         """Return the limit `fraction` of the way from the least feasible memory to the peak.

@@ -45,8 +45,8 @@ class Simulator:
 
     Attributes
     ----------
-    gap_tensor, gap_size, gap_time : int64 arrays, one entry a gap
-        Index of the gap's tensor, its bytes, and the ticks of one transfer.
+    gap_tensor, gap_size, offload_time, prefetch_time : int64 arrays, one entry a gap
+        Index of the gap's tensor, its bytes, and the ticks of a transfer in either direction.
     tables : tuple of int64 arrays
         What `run_claims` needs to know of the problem.
     scratch : tuple of int64 arrays
@@ -61,8 +61,12 @@ class Simulator:
         self.trace = trace
         self.gap_tensor = _array(gap.tensor for gap in gaps)
         self.gap_size = _array(trace.gap_size(index) for index in range(len(gaps)))
-        self.gap_time = _array(
-            problem.platform.transfer_time(trace.gap_size(index)) for index in range(len(gaps))
+        self.offload_time, self.prefetch_time = (
+            _array(
+                problem.platform.transfer_time(trace.gap_size(index), kind)
+                for index in range(len(gaps))
+            )
+            for kind in (Kind.OFFLOAD, Kind.PREFETCH)
         )
         self._fits_at_start = trace.resident_at_start <= memory
         self.tables = (
@@ -73,7 +77,8 @@ class Simulator:
             self.gap_tensor,
             _array(trace.tensors[gap.tensor].uses[0] for gap in gaps),
             self.gap_size,
-            self.gap_time,
+            self.offload_time,
+            self.prefetch_time,
             *_by_operation([gap.before for gap in gaps], len(trace)),
             *_by_operation([gap.after for gap in gaps], len(trace)),
         )
@@ -131,8 +136,9 @@ class Simulator:
         ends = [
             start + duration for start, duration in zip(starts, self.trace.durations, strict=True)
         ]
+        ticks = {Kind.OFFLOAD: self.offload_time, Kind.PREFETCH: self.prefetch_time}
         transfers = [
-            Transfer(move.kind, move.gap, int(start), int(start + self.gap_time[move.gap]))
+            Transfer(move.kind, move.gap, int(start), int(start + ticks[move.kind][move.gap]))
             for move, start in zip(plan.moves, move_start, strict=True)
         ]
         return Schedule(starts, ends, transfers)
@@ -213,7 +219,8 @@ def run_claims(
     and ``tail``, until a claim reaches or needs them; so every claim costs little.
     """
     durations, required, idle_required, gap_before, gap_tensor, gap_writer = tables[:6]
-    gap_size, gap_time, open_first, open_member, close_first, close_member = tables[6:]
+    gap_size, offload_time, prefetch_time = tables[6:9]
+    open_first, open_member, close_first, close_member = tables[9:]
     times, sizes, evicted, released, returned = state
     evicted[:] = 0
     for index in range(len(move_gap)):
@@ -236,7 +243,7 @@ def run_claims(
                 if writer < operation:
                     written = starts[writer] + durations[writer] if writer >= 0 else 0
                     move_start[offload] = max(free, written)
-                    free = move_start[offload] + gap_time[gap]
+                    free = move_start[offload] + offload_time[gap]
                     tensor = gap_tensor[gap]
                     copied[tensor] = free
                     while gap < len(gap_tensor) and gap_tensor[gap] == tensor:
@@ -276,7 +283,7 @@ def run_claims(
                     absent -= size
                     claim = time
                     move_start[fetch] = time
-                    returned[gap] = time + gap_time[gap]
+                    returned[gap] = time + prefetch_time[gap]
                     if duplex:
                         free_back = returned[gap]
                     else:

@@ -59,7 +59,7 @@ def parse_memory(text: str, problem: Problem) -> int:
     return parse_size(text, "memory")
 
 
-def parse_bandwidth(text: str, units: Units) -> Fraction:
+def parse_bandwidth(text: str, units: Units, field: str = "bandwidth") -> Fraction:
     """Return a bandwidth in size units per tick, for text like ``"12.2GB/s"`` or ``"3/2"``.
 
     Raises
@@ -73,14 +73,14 @@ def parse_bandwidth(text: str, units: Units) -> Fraction:
     else:
         match = _RATE.fullmatch(text.strip())
         if match is None:
-            raise InputError(f'bandwidth must look like "12.2GB/s" or "3/2", not "{text}"')
+            raise InputError(f'{field} must look like "12.2GB/s" or "3/2", not "{text}"')
         if units.time != "ns" or units.size != "B":
             raise InputError(
-                f'bandwidth "{text}" needs a problem in ns and B, not {units.time} and {units.size}'
+                f'{field} "{text}" needs a problem in ns and B, not {units.time} and {units.size}'
             )
         rate = Fraction(match[1]) * _factor(match[2]) / 10**9
     if rate <= 0:
-        raise InputError(f'bandwidth must be more than 0, not "{text}"')
+        raise InputError(f'{field} must be more than 0, not "{text}"')
     return rate
 
 

@@ -195,6 +195,9 @@ class DisjunctiveModel:
             return _Time([], 0.0, 0.0)
         return self.operations[o].later(self._length(self.data.operations[o]))
 
+    def _left(self, tensor: int) -> _Time:
+        return self.offloads[tensor].later(self._length(self.data.offloads[tensor]))
+
     def _precede(self, first: _Time, second: _Time, unless: Terms) -> None:
         """Add ``first ≤ second`` unless the expression `unless` is at least 1."""
         big = first.high - second.low
@@ -206,13 +209,14 @@ class DisjunctiveModel:
         for o in range(1, len(self.operations)):
             self._precede(self._end(o - 1), self.operations[o], [])
         for index, gap in enumerate(self.data.gaps):
-            length, out = self._length(gap.prefetch), self.evicted[index]
-            leaves, returns = self.offloads[gap.tensor], self.prefetches[index]
+            out, returns = self.evicted[index], self.prefetches[index]
             self.model.at_most(out, self.moved[gap.tensor])
+            leaves = self.offloads[gap.tensor]
             self._precede(self._end(gap.writer), leaves, _not(self.moved[gap.tensor]))
-            self._precede(leaves.later(length), returns, _not(out))
+            self._precede(self._left(gap.tensor), returns, _not(out))
             self._precede(self._end(gap.before), returns, _not(out))
-            self._precede(returns.later(length), self.operations[gap.after], _not(out))
+            back = returns.later(self._length(gap.prefetch))
+            self._precede(back, self.operations[gap.after], _not(out))
 
     def _add_link(self, duplex: bool) -> None:
         """Of two transfers on a link one ends before the other starts."""
@@ -284,8 +288,7 @@ class DisjunctiveModel:
             gap = self.data.gaps[index]
             absent = self.model.binary()
             self.model.at_most(absent, self._starts_no_earlier(index, o))
-            released = self.offloads[gap.tensor].later(self._length(gap.prefetch))
-            self._precede(released, self.operations[o], _not(absent))
+            self._precede(self._left(gap.tensor), self.operations[o], _not(absent))
             terms += scaled(absent, gap.size / amount)
         self.model.row(terms, 1.0 - ROUNDING)
 
@@ -329,8 +332,7 @@ class DisjunctiveModel:
         absent = self.model.binary()
         self.model.at_most(absent, self.evicted[other])
         self.model.row([*self._fetched_before(index, other), *scaled(absent, -1.0)], 0.0)
-        released = self.offloads[gap.tensor].later(self._length(gap.prefetch))
-        self._precede(released, claim, _not(absent))
+        self._precede(self._left(gap.tensor), claim, _not(absent))
         self._precede(self._end(gap.before), claim, _not(absent))
         return absent
 

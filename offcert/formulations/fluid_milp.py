@@ -9,11 +9,12 @@ Why it bounds every schedule with atomic transfers
 --------------------------------------------------
 Take any such schedule, prefetches before later offloads included. Let ``e_g`` say whether gap g is
 evicted and ``f_g`` whether it is and no earlier gap of its tensor is; only such gaps have an
-offload. A transfer of c bytes lasts at least ``c/β`` ticks; spread its bytes evenly over it. Let
-``X(t)`` and ``Y(t)`` be the bytes that all offloads and all prefetches have moved by time t.
+offload. A transfer of c bytes lasts at least ``c/β`` ticks, where β is the rate of its direction;
+spread its bytes evenly over it. Let ``X(t)`` and ``Y(t)`` be the bytes that all offloads and all
+prefetches have moved by time t.
 
-1. Link: between two times X and Y together (simplex) or each (duplex) grow by at most β times the
-   time between.
+1. Link: between two times, the growths of X and of Y, each divided by the rate of its direction,
+   together (simplex) or each (duplex) come to at most the time between.
 2. Availability: an offload starts after its writer has ended, so until the end of operation o, X is
    at most the size of the offloaded tensors written before o.
 3. Deadlines: when o starts, the evicted gaps that close at or before o are back, so Y is at least
@@ -47,6 +48,7 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
+from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.formulations.relaxations import infeasibility, required_absent
 
@@ -86,12 +88,22 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Scaled:
-    """The problem in units of the mean work of an operation; sizes as the time to move them."""
+    """The problem in units of the mean work of an operation.
+
+    Sizes are half the time that it takes to move them out and back, so that an error in one is
+    worth no more than two in idle time; `out` and `back` are the times to move a unit of them.
+    """
 
     unit: float
     durations: list[float]
     required: list[float]
     sizes: list[float]
+    out: float
+    back: float
+
+
+def _times(terms: Sequence[tuple[int, float]], factor: float) -> list[tuple[int, float]]:
+    return [(column, value * factor) for column, value in terms]
 
 
 class _Fluid:
@@ -140,6 +152,8 @@ class _Fluid:
         (x_idle, x_during), (y_idle, y_during) = growth
         for terms in (x_idle, x_during, y_idle, y_during):
             self.rows.add(terms, 0.0, math.inf)
+        x_idle, x_during = (_times(terms, self.scaled.out) for terms in (x_idle, x_during))
+        y_idle, y_during = (_times(terms, self.scaled.back) for terms in (y_idle, y_during))
         if self.duplex:
             for terms in (x_idle, y_idle):
                 self.rows.add([*terms, (idle, -1.0)], -math.inf, 0.0)
@@ -227,14 +241,18 @@ class _Fluid:
 
 def _scale(problem: Problem, required: Sequence[int]) -> _Scaled:
     """Express times and sizes in units that keep the program's numbers near 1."""
-    trace, bandwidth = problem.trace, problem.platform.bandwidth
-    sizes = [float(trace.gap_size(gap) / bandwidth) for gap in range(len(trace.gaps))]
+    trace = problem.trace
+    out, back = (1 / problem.platform.rate(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
+    mean = (out + back) / 2
+    sizes = [float(trace.gap_size(gap) * mean) for gap in range(len(trace.gaps))]
     unit = max(1.0, (trace.compute_time + 2 * sum(sizes)) / len(trace))
     return _Scaled(
         unit,
         [duration / unit for duration in trace.durations],
-        [float(amount / bandwidth) / unit for amount in required],
+        [float(amount * mean) / unit for amount in required],
         [size / unit for size in sizes],
+        float(out / mean),
+        float(back / mean),
     )
 
 

@@ -31,6 +31,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.formulations.relaxations import (
     heads_and_tails,
@@ -56,8 +57,8 @@ class UsefulGap:
         Of the tensor and the gap; sizes in bytes, perhaps rounded up.
     first, last : int
         The first and the last operation in the gap at which memory can bind.
-    time : int
-        Of one transfer.
+    offload_time, prefetch_time : int
+        Of a transfer.
     height : int
         What it takes of the cumulative's capacity.
     """
@@ -70,7 +71,8 @@ class UsefulGap:
     size: int
     first: int
     last: int
-    time: int
+    offload_time: int
+    prefetch_time: int
     height: int
 
 
@@ -137,11 +139,13 @@ def horizon(problem: Problem) -> int:
 
     Executed without waiting, some operation or transfer runs at every time.
     """
-    trace = problem.trace
-    transfers = sum(
-        problem.platform.transfer_time(trace.gap_size(g)) for g in range(len(trace.gaps))
-    )
-    return trace.compute_time + 2 * transfers
+    return problem.trace.compute_time + sum(_transfer_times(problem))
+
+
+def _transfer_times(problem: Problem) -> list[int]:
+    """Ticks of every gap's offload and of every gap's prefetch."""
+    trace, ticks = problem.trace, problem.platform.transfer_time
+    return [ticks(trace.gap_size(gap), kind) for gap in range(len(trace.gaps)) for kind in Kind]
 
 
 def choose_grid(problem: Problem, upper: int) -> int:
@@ -165,8 +169,7 @@ def aligned_grid(problem: Problem, coarsest: int) -> int:
     coarsest : int
         Ticks, at least 1.
     """
-    trace, transfer_time = problem.trace, problem.platform.transfer_time
-    times = np.array([transfer_time(trace.gap_size(g)) for g in range(len(trace.gaps))], dtype=int)
+    times = np.array(_transfer_times(problem), dtype=int)
     # Where the longest transfer spans thousands of cells, rounding costs next to nothing anyway.
     if len(times) == 0 or max(times) > 4096 * coarsest:
         return max(1, coarsest)
@@ -257,7 +260,7 @@ def _useful_gaps(
 
     Evicting any other one frees memory only where all of it fits.
     """
-    trace = problem.trace
+    trace, ticks = problem.trace, problem.platform.transfer_time
     found = []
     for number, gap in enumerate(trace.gaps):
         binding = [o for o in range(gap.before + 1, gap.after) if needed[o] > 0]
@@ -278,7 +281,8 @@ def _useful_gaps(
             size=height * unit,
             first=binding[0],
             last=binding[-1],
-            time=problem.platform.transfer_time(trace.gap_size(number)) // grid,
+            offload_time=ticks(trace.gap_size(number), Kind.OFFLOAD) // grid,
+            prefetch_time=ticks(trace.gap_size(number), Kind.PREFETCH) // grid,
             height=height,
         )
         for (number, gap, binding), height in zip(found, heights, strict=True)
@@ -368,5 +372,7 @@ def symmetric_pairs(data: IntervalData) -> Iterator[tuple[int, int]]:
     for outer, inner in pairwise(single):
         a, b = data.gaps[outer], data.gaps[inner]
         nested = a.before <= b.before and a.after >= b.after and a.writer <= b.writer
-        if a.size == b.size and nested:
+        # Sizes that were rounded up to the same one may last differently.
+        same = (a.offload_time, a.prefetch_time) == (b.offload_time, b.prefetch_time)
+        if a.size == b.size and same and nested:
             yield outer, inner

@@ -94,21 +94,21 @@ def candidate_windows(data: IntervalData, duplex: bool) -> list[Window]:
         if not point.at_end:
             for writer in sorted({data.gaps[gap].writer for gap in over}):
                 inside = tuple(
-                    (gap, position, data.gaps[gap].time)
+                    (gap, position, data.gaps[gap].offload_time)
                     for gap in over
                     if data.gaps[gap].writer >= writer
                 )
                 slack = data.durations[writer] if writer >= 0 else 0
-                done = _done_between(data, writer, o, duplex)
+                done = _done_between(data, writer, o, out=True, back=not duplex)
                 found.append(Window(writer, o, slack, left=inside, evicted=done))
         if point.at_end or data.durations[o] == 0:
             for after in sorted({data.gaps[gap].after for gap in over}):
                 inside = tuple(
-                    (gap, position, data.gaps[gap].time)
+                    (gap, position, data.gaps[gap].prefetch_time)
                     for gap in over
                     if data.gaps[gap].after <= after
                 )
-                done = _done_between(data, o, after, duplex)
+                done = _done_between(data, o, after, out=not duplex, back=True)
                 found.append(Window(o, after, data.durations[o], stays=inside, evicted=done))
     if not duplex:
         found += _windows_around(data, points)
@@ -116,16 +116,16 @@ def candidate_windows(data: IntervalData, duplex: bool) -> list[Window]:
 
 
 def _done_between(
-    data: IntervalData, opens: int, closes: int, duplex: bool
+    data: IntervalData, opens: int, closes: int, *, out: bool, back: bool
 ) -> tuple[tuple[int, int], ...]:
     """Return the gaps of which both transfers lie after the end of `opens` and before `closes`.
 
-    Tensors with one gap only: another gap's offload may have come before.
+    With the cells of the directions that count. Tensors with one gap only: another gap's offload
+    may have come before.
     """
     tensors = [gap.tensor for gap in data.gaps]
-    factor = 1 if duplex else 2
     return tuple(
-        (index, factor * gap.time)
+        (index, out * gap.offload_time + back * gap.prefetch_time)
         for index, gap in enumerate(data.gaps)
         if gap.writer >= opens and gap.after <= closes and tensors.count(gap.tensor) == 1
     )
@@ -148,13 +148,13 @@ def _windows_around(data: IntervalData, points: tuple[Instant, ...]) -> Iterator
                     continue
                 out_inside, back_inside = gap.writer >= a, gap.after <= b
                 if out_inside and back_inside:
-                    done.append((index, 2 * gap.time))
+                    done.append((index, gap.offload_time + gap.prefetch_time))
                 elif out_inside and gap.before < b:
-                    left.append((index, j, gap.time))
+                    left.append((index, j, gap.offload_time))
                 elif back_inside and gap.before < a < gap.after:
-                    stays.append((index, i, gap.time))
+                    stays.append((index, i, gap.prefetch_time))
                 elif back_inside and gap.before >= a:
-                    done.append((index, gap.time))
+                    done.append((index, gap.prefetch_time))
             # "Left by the end of b" means released one cell before that end at the latest.
             slack = 1 - data.durations[b]
             yield Window(a, b, slack, tuple(left), tuple(stays), tuple(done))

@@ -113,13 +113,15 @@ class IntervalModel:
         self.offload: dict[int, Linear] = {}
         self.latest_release = [self._presence_ends(gap)[1] for gap in data.gaps]
         for gap in data.gaps:
-            low = max(self._earliest_end(gap.writer) + gap.time, self._presence_starts(gap)[1])
-            high = max(low, data.latest[gap.after] - gap.time)
+            low = max(
+                self._earliest_end(gap.writer) + gap.offload_time, self._presence_starts(gap)[1]
+            )
+            high = max(low, data.latest[gap.after] - gap.prefetch_time)
             self.prefetch.append(model.new_int_var(low, high, f"prefetch{gap.number}"))
         for tensor, members in self.gaps_of.items():
             first = data.gaps[members[0]]
             low = self._earliest_end(first.writer)
-            high = max(low, max(self.latest_release[i] for i in members) - first.time)
+            high = max(low, max(self.latest_release[i] for i in members) - first.offload_time)
             self.offload[tensor] = model.new_int_var(low, high, f"offload{tensor}")
             if len(members) == 1:
                 self.moved[tensor] = self.evicted[members[0]]
@@ -141,9 +143,10 @@ class IntervalModel:
         model.add(release >= starts)
         model.add(release <= ends)
         model.add(release == ends).only_enforce_if(~out)
-        model.add(release >= self.offload[gap.tensor] + gap.time).only_enforce_if(out)
+        model.add(release >= self.offload[gap.tensor] + gap.offload_time).only_enforce_if(out)
         model.add(self.prefetch[index] >= release).only_enforce_if(out)
-        model.add(self.prefetch[index] + gap.time <= self.start[gap.after]).only_enforce_if(out)
+        back = self.prefetch[index] + gap.prefetch_time
+        model.add(back <= self.start[gap.after]).only_enforce_if(out)
 
     def _add_link(self) -> None:
         """One transfer at a time, or one in each direction."""
@@ -151,7 +154,7 @@ class IntervalModel:
         outward = [
             model.new_optional_fixed_size_interval_var(
                 self.offload[tensor],
-                self.data.gaps[members[0]].time,
+                self.data.gaps[members[0]].offload_time,
                 self.moved[tensor],
                 f"out{tensor}",
             )
@@ -159,7 +162,7 @@ class IntervalModel:
         ]
         inward = [
             model.new_optional_fixed_size_interval_var(
-                self.prefetch[index], gap.time, self.evicted[index], f"in{gap.number}"
+                self.prefetch[index], gap.prefetch_time, self.evicted[index], f"in{gap.number}"
             )
             for index, gap in enumerate(self.data.gaps)
         ]
@@ -171,7 +174,7 @@ class IntervalModel:
         """All offloads come before all prefetches."""
         turn = self.model.new_int_var(0, max(self.data.latest, default=0), "turn")
         for tensor, members in self.gaps_of.items():
-            end = self.offload[tensor] + self.data.gaps[members[0]].time
+            end = self.offload[tensor] + self.data.gaps[members[0]].offload_time
             self.model.add(end <= turn).only_enforce_if(self.moved[tensor])
         for prefetch, out in zip(self.prefetch, self.evicted, strict=True):
             self.model.add(prefetch >= turn).only_enforce_if(out)
@@ -284,13 +287,14 @@ class IntervalModel:
         (notes on the papers, §1, "Symmetry", argues by counting).
         """
         for outer, inner in symmetric_pairs(self.data):
-            model, time = self.model, self.data.gaps[outer].time
+            model, gap = self.model, self.data.gaps[outer]
             both = self.evicted[inner]
-            first = self.offload[self.data.gaps[outer].tensor]
+            first = self.offload[gap.tensor]
             second = self.offload[self.data.gaps[inner].tensor]
             model.add_implication(both, self.evicted[outer])
-            model.add(first + time <= second).only_enforce_if(both)
-            model.add(self.prefetch[inner] + time <= self.prefetch[outer]).only_enforce_if(both)
+            back = self.prefetch[inner] + gap.prefetch_time
+            model.add(first + gap.offload_time <= second).only_enforce_if(both)
+            model.add(back <= self.prefetch[outer]).only_enforce_if(both)
 
     def _add_window(self, window: Window) -> None:
         """Transfers that must fit between two instants do not last longer than what is between."""
@@ -314,7 +318,7 @@ class IntervalModel:
             release, prefetch = closes, prefetches.get(gap.number)
             out = prefetch is not None and gap.tensor in offloads
             if out:
-                release = max(opens, offloads[gap.tensor] + gap.time)
+                release = max(opens, offloads[gap.tensor] + gap.offload_time)
                 out = release <= closes
             values.append((self.evicted[index], out))
             values.append((self.release[index], min(release, closes)))
@@ -360,9 +364,11 @@ class IntervalModel:
                 gap = data.gaps[index]
                 if position == 0:
                     start = value(self.offload[gap.tensor])
-                    transfers.append(Transfer(Kind.OFFLOAD, gap.number, start, start + gap.time))
+                    end = start + gap.offload_time
+                    transfers.append(Transfer(Kind.OFFLOAD, gap.number, start, end))
                 start = value(self.prefetch[index])
-                transfers.append(Transfer(Kind.PREFETCH, gap.number, start, start + gap.time))
+                end = start + gap.prefetch_time
+                transfers.append(Transfer(Kind.PREFETCH, gap.number, start, end))
         starts = [value(variable) for variable in self.start]
         ends = [start + time for start, time in zip(starts, data.durations, strict=True)]
         return Schedule(starts, ends, transfers)

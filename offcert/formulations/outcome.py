@@ -155,8 +155,11 @@ def longest_makespan(problem: Problem) -> int:
     and comes back at most once a gap.
     """
     trace = problem.trace
-    lengths = [problem.platform.transfer_time(trace.gap_size(g)) for g in range(len(trace.gaps))]
-    return trace.compute_time + 2 * sum(lengths)
+    return trace.compute_time + sum(
+        problem.platform.transfer_time(trace.gap_size(gap), kind)
+        for gap in range(len(trace.gaps))
+        for kind in Kind
+    )
 
 
 def idle_demand(trace: Trace) -> list[int]:

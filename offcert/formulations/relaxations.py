@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence, Infeasibility
 
@@ -124,9 +125,9 @@ def heads_and_tails(problem: Problem, required: Sequence[int]) -> HeadsAndTails:
     have left, each byte once, one after the other over the link, and none before its writer has
     ended. So the operation cannot start before a link that serves only those tensors, in the order
     in which they become available and bit by bit, has moved that many bytes. After it has ended,
-    the same bytes must return before the operations that close their gaps: the mirror image. The
-    argument holds for every kind of transfer, any trace, both kinds of link, and for schedules in
-    which prefetches precede later offloads.
+    the same bytes must return before the operations that close their gaps: the mirror image, at the
+    rate of the other direction. The argument holds for every kind of transfer, any trace, both
+    kinds of link, and for schedules in which prefetches precede later offloads.
 
     On nested traces (chains, networks) with fractional transfers the largest head plus tail is the
     optimum: the offloading paper's Theorem 2, with its Lemma 1 repaired as in NOTES, §1.
@@ -139,7 +140,7 @@ def heads_and_tails(problem: Problem, required: Sequence[int]) -> HeadsAndTails:
         Bytes, from `required_absent`.
     """
     trace = problem.trace
-    unit = 1 / problem.platform.bandwidth  # ticks a byte
+    out, back = (1 / problem.platform.rate(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
     count = len(trace)
     heads = [Fraction(0)] * count
     for operation in range(count):
@@ -150,7 +151,7 @@ def heads_and_tails(problem: Problem, required: Sequence[int]) -> HeadsAndTails:
                 writer = trace.tensors[trace.gaps[gap].tensor].uses[0]
                 written = heads[writer] + trace.durations[writer] if writer >= 0 else Fraction(0)
                 available.append((written, trace.gap_size(gap)))
-            earliest = max(earliest, _time_to_move(available, required[operation], unit))
+            earliest = max(earliest, _time_to_move(available, required[operation], out))
         heads[operation] = Fraction(earliest)
     tails = [Fraction(0)] * count
     for operation in reversed(range(count)):
@@ -160,13 +161,16 @@ def heads_and_tails(problem: Problem, required: Sequence[int]) -> HeadsAndTails:
                 (tails[trace.gaps[gap].after], trace.gap_size(gap))
                 for gap in trace.gaps_over[operation]
             ]
-            rest = max(rest, _time_to_move(available, required[operation], unit))
+            rest = max(rest, _time_to_move(available, required[operation], back))
         tails[operation] = rest + trace.durations[operation]
     return HeadsAndTails(tuple(heads), tuple(tails))
 
 
 def _time_to_move(available: list[tuple[Fraction, int]], amount: int, unit: Fraction) -> Fraction:
-    """Return when a link has moved `amount` bytes of data that becomes available over time."""
+    """Return when a link has moved `amount` bytes of data that becomes available over time.
+
+    `unit` is what a byte takes, in ticks.
+    """
     free = Fraction(0)
     for ready, size in sorted(available):
         part = min(size, amount)
@@ -182,7 +186,7 @@ def prop3_bound(problem: Problem, subset_sum: bool = False) -> Bound:
 
     The step lasts at least as long as all operations, and at least as long as the largest amount
     that must be absent takes to leave and come back: no byte of it can do both at once, and both
-    must happen on either side of an operation.
+    must happen on either side of an operation, on a duplex link too.
 
     Parameters
     ----------
@@ -192,7 +196,7 @@ def prop3_bound(problem: Problem, subset_sum: bool = False) -> Bound:
         Round the amounts up to reachable subset sums first; only for atomic transfers.
     """
     amount = max(required_absent(problem, subset_sum))
-    move = math.ceil(2 * amount / problem.platform.bandwidth)
+    move = math.ceil(sum(amount / problem.platform.rate(kind) for kind in Kind))
     name = "prop3-subset-sum" if subset_sum else "prop3"
     return Bound(name, max(problem.trace.compute_time, move), Evidence.PROVED)
 

@@ -165,9 +165,9 @@ class Transfers:
             if gap.tensor not in self.out:
                 moved = evicted[index] if gap.single else model.binary()
                 closes = max(line.start(g.after) for g in data.gaps if g.tensor == gap.tensor)
-                length = gap.prefetch.length / line.unit
-                leg = StageLeg(gap.tensor, line.end(gap.writer), closes, length, moved)
                 item = data.offloads[gap.tensor]
+                length = item.length / line.unit
+                leg = StageLeg(gap.tensor, line.end(gap.writer), closes, length, moved)
                 self._add_amounts(leg)
                 leg.done = self._literals(leg, points, item, item.length)
                 if exact:

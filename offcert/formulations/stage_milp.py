@@ -15,7 +15,7 @@ latest if it is the start of a longer one (which sees such a prefetch).
 
 1. X and Y grow; in a stretch they grow together (simplex) or each (duplex) by at most its length. X
    is 0 until its writer has ended and Y until the gap has been opened; Y is complete when the gap
-   closes. Y is 0 until X is complete, so ``Y ≤ X``, as the lengths are equal.
+   closes. Y is 0 until X is complete, so of its length Y is at most the share that X is of its.
 2. ``left ≤ X / length`` and ``Y / length ≤ back ≤ left`` at every instant; ``back`` grows with k.
 3. While an operation runs, and so at its start and just before its end, what is absent reaches what
    must be, rounded up to a reachable sum. Absent at such an instant is a gap that spans the
@@ -179,8 +179,13 @@ class StageModel:
         """A prefetch has link time only once its tensor has left."""
         for inward in self.transfers.inward:
             outward = self.transfers.out[inward.tensor]
+            # No factor is less than 1, so that no tolerance is magnified.
+            shorter = min(inward.length, outward.length)
             for k in range(inward.opens + 1, inward.closes):
-                self.model.at_most(inward.amount(k), outward.amount(k))
+                self.model.at_most(
+                    scaled(inward.amount(k), outward.length / shorter),
+                    scaled(outward.amount(k), inward.length / shorter),
+                )
                 if k in inward.begun and k in outward.done:
                     self.model.at_most(inward.begun[k], outward.done[k])
 

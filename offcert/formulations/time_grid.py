@@ -168,7 +168,8 @@ class TimeGrid:
         ]
         for tensor, gap in first_evicted(trace, evicted).items():
             start = offloads[tensor]
-            transfers.append(Transfer(Kind.OFFLOAD, gap, start, start + lengths[gap]))
+            end = start + self.offloads[tensor].length
+            transfers.append(Transfer(Kind.OFFLOAD, gap, start, end))
         if self.grid == 1:
             return [Schedule(starts, ends, transfers).plan(trace)]
         return rough_plans(trace, starts, ends, transfers)
@@ -257,33 +258,37 @@ def _transfers(
     """
     trace = problem.trace
     windows: dict[int, tuple[int, int]] = {}
+    lengths: dict[int, int] = {}
     found = []
     for number in useful_gaps(trace, required):
         gap = trace.gaps[number]
-        length = problem.platform.transfer_time(trace.gap_size(number))
+        out, back = (
+            problem.platform.transfer_time(trace.gap_size(number), kind)
+            for kind in (Kind.OFFLOAD, Kind.PREFETCH)
+        )
         writer = trace.tensors[gap.tensor].uses[0]
         written = earliest[writer] + trace.durations[writer] if writer >= 0 else 0
         opened = earliest[gap.before] + trace.durations[gap.before] if gap.before >= 0 else 0
         binding = [o for o in range(gap.before + 1, gap.after) if required[o] > 0]
-        first = max(written + length, opened)
+        first = max(written + out, opened)
         if binding[0] > gap.before + 1:
             first = max(first, earliest[binding[0]])
-        last = latest[gap.after] - length
+        last = latest[gap.after] - back
         released = last
         if binding[-1] < gap.after - 1:
             released = min(last, latest[binding[-1]] + trace.durations[binding[-1]])
-        if first <= last and written + length <= released:
-            found.append((number, first, last, length))
+        if first <= last and written + out <= released:
+            found.append((number, first, last, back))
+            lengths[gap.tensor] = out
             low, high = windows.get(gap.tensor, (written, written))
-            windows[gap.tensor] = (low, max(high, released - length))
-    times = {trace.gaps[number].tensor: length for number, _, _, length in found}
+            windows[gap.tensor] = (low, max(high, released - out))
     offloads = {
-        tensor: Item(low // grid, high // grid, times[tensor] // grid)
+        tensor: Item(low // grid, high // grid, lengths[tensor] // grid)
         for tensor, (low, high) in windows.items()
     }
     tensors = [trace.gaps[number].tensor for number, *_ in found]
     gaps = []
-    for number, first, last, length in found:
+    for number, first, last, back in found:
         gap = trace.gaps[number]
         single = tensors.count(gap.tensor) == 1
         writer = trace.tensors[gap.tensor].uses[0]
@@ -295,7 +300,7 @@ def _transfers(
                 before=gap.before,
                 after=gap.after,
                 size=trace.gap_size(number),
-                prefetch=Item(first // grid, last // grid, length // grid),
+                prefetch=Item(first // grid, last // grid, back // grid),
                 alone=single and gap.before == writer,
                 single=single,
             )

@@ -130,10 +130,11 @@ def _anneal(
     np.random.seed(seed)
     operations = len(tables[0])
     opened, tensor, writer = tables[3:6]
+    close_first, close_member = tables[11:]
     closed = np.zeros(len(opened), dtype=np.int64)
     for operation in range(operations):
-        for place in range(tables[10][operation + 1], tables[10][operation + 2]):
-            closed[tables[11][place]] = operation
+        for place in range(close_first[operation + 1], close_first[operation + 2]):
+            closed[close_member[place]] = operation
     new_prefetch, new_gap, new_before = prefetch.copy(), gap.copy(), before.copy()
     move_start = np.empty(len(gap), dtype=np.int64)
     best_count = count

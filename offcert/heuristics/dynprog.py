@@ -10,18 +10,22 @@ is shortest; DYNPROG offloads that set atomically. The equations are used as cor
   offload ends there. With that allowed, the value is exactly the least over all sets of their
   ordered schedules' makespans; without, it can be too small, though it rarely is.
 
+The paper has one bandwidth; a link with two serves each delta at the rate of its direction.
+
 The value is a lower bound for nothing: the best schedule of Problem 2 need not be ordered.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate, pairwise
 
 from offcert.core.chain import Chain
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.core.plan import Plan
+from offcert.core.plan import Kind, Plan
+from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.heuristics.chain_view import ChainView, chain_view
 from offcert.heuristics.dynprog_states import ScaledChain, least_idle
@@ -31,7 +35,11 @@ MAX_STATES = 2_000_000
 
 
 def algorithm_1(
-    chain: Chain, memory: int, bandwidth: Fraction, max_states: int = MAX_STATES
+    chain: Chain,
+    memory: int,
+    bandwidth: Fraction,
+    max_states: int = MAX_STATES,
+    prefetch_bandwidth: Fraction | None = None,
 ) -> tuple[Fraction, tuple[int, ...]]:
     """Run Algorithm 1 without discretising anything.
 
@@ -45,6 +53,8 @@ def algorithm_1(
         Bytes per tick.
     max_states : int
         The most states that any stage may have; their number can grow exponentially.
+    prefetch_bandwidth : Fraction, optional
+        Bytes per tick from the host to the device, if not the same.
 
     Returns
     -------
@@ -58,13 +68,17 @@ def algorithm_1(
     MethodError
         If no set of activations passes Algorithm 1's memory tests, or there are too many states.
     """
-    bandwidth = Fraction(bandwidth)
-    found = least_idle(_exact(chain, memory, bandwidth), max_states)
+    out = Fraction(bandwidth)
+    back = out if prefetch_bandwidth is None else Fraction(prefetch_bandwidth)
+    # Then sizes and what the link moves in a tick, in either direction, are integers.
+    factor = math.lcm(out.denominator, back.denominator)
+    scaled = _exact(chain, memory, out * factor, back * factor, factor)
+    found = least_idle(scaled, max_states)
     if found is None:
         raise NoPlanError("Algorithm 1 found no set of activations that fits into the memory")
     idle, offloaded = found
     compute = sum(chain.forward) + sum(chain.backward)
-    return compute + Fraction(idle, bandwidth.numerator), offloaded
+    return compute + idle / (out * factor * scaled.weights[0]), offloaded
 
 
 def dynprog(problem: Problem, slots: int | None = 500, max_states: int = MAX_STATES) -> Plan:
@@ -101,9 +115,9 @@ def dynprog(problem: Problem, slots: int | None = 500, max_states: int = MAX_STA
             f"and the limit is {problem.platform.memory}"
         )
     if slots is None:
-        _, chosen = algorithm_1(
-            view.chain, problem.platform.memory, problem.platform.bandwidth, max_states
-        )
+        platform = problem.platform
+        out, back = (platform.rate(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
+        _, chosen = algorithm_1(view.chain, platform.memory, out, max_states, back)
         return ordered_plan(problem, view.gaps_of(chosen))
     return ordered_plan(problem, _discretised_gaps(problem, view, slots, max_states))
 
@@ -114,7 +128,7 @@ def _discretised_gaps(problem: Problem, view: ChainView, slots: int, max_states:
     # Optimistic: sums from x_0 on are rounded up, as the first activations usually leave.
     activation = _differences([-(-total * slots // memory) for total in accumulate(exact)])
     while True:
-        scaled = _discretised(view.chain, memory, problem.platform.bandwidth, slots, activation)
+        scaled = _discretised(view.chain, problem.platform, slots, activation)
         found = least_idle(scaled, max_states)
         if found is None:
             raise NoPlanError(
@@ -133,45 +147,59 @@ def _discretised_gaps(problem: Problem, view: ChainView, slots: int, max_states:
         activation[min(too_small, key=too_small.__getitem__)] += 1
 
 
-def _exact(chain: Chain, memory: int, bandwidth: Fraction) -> ScaledChain:
-    """Scale sizes by the bandwidth's denominator and times by its numerator."""
+def _exact(chain: Chain, memory: int, out: Fraction, back: Fraction, factor: int) -> ScaledChain:
+    """Scale sizes by `factor`; `out` and `back` are how many of those the link moves in a tick."""
 
-    def scaled(values: Sequence[int], factor: int) -> list[int]:
-        return [value * factor for value in values]
+    def scaled(values: Sequence[int], by: int | Fraction) -> list[int]:
+        return [int(value * by) for value in values]
 
     return ScaledChain(
-        memory * bandwidth.denominator,
-        scaled(chain.forward, bandwidth.numerator),
-        scaled(chain.backward, bandwidth.numerator),
-        scaled(chain.activation, bandwidth.denominator),
-        scaled(chain.gradient, bandwidth.denominator),
-        scaled(chain.forward_workspace, bandwidth.denominator),
-        scaled(chain.backward_workspace, bandwidth.denominator),
+        memory=memory * factor,
+        forward=scaled(chain.forward, out),
+        backward=scaled(chain.backward, back),
+        forward_back=scaled(chain.forward, back),
+        backward_out=scaled(chain.backward, out),
+        weights=_weights(out, back),
+        activation=scaled(chain.activation, factor),
+        gradient=scaled(chain.gradient, factor),
+        forward_workspace=scaled(chain.forward_workspace, factor),
+        backward_workspace=scaled(chain.backward_workspace, factor),
     )
 
 
+def _weights(out: Fraction, back: Fraction) -> tuple[int, int]:
+    """Return integers in the ratio of the times to move a byte out and back."""
+    ratio = back / out
+    return ratio.numerator, ratio.denominator
+
+
 def _discretised(
-    chain: Chain, memory: int, bandwidth: Fraction, slots: int, activation: Sequence[int]
+    chain: Chain, platform: Platform, slots: int, activation: Sequence[int]
 ) -> ScaledChain:
     """Round to slots of ``memory / slots``: sizes up, partial sums of ``u * beta`` down."""
+    memory = platform.memory
+    out, back = (platform.rate(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
 
     def rounded_up(values: Sequence[int]) -> list[int]:
         return [-(-value * slots // memory) for value in values]
 
-    def rounded_down(times: Sequence[int]) -> list[int]:
-        factor = bandwidth * slots / memory
+    def rounded_down(times: Sequence[int], rate: Fraction) -> list[int]:
+        factor = rate * slots / memory
         return _differences(
             [total * factor.numerator // factor.denominator for total in accumulate(times)]
         )
 
     return ScaledChain(
-        slots,
-        rounded_down(chain.forward),
-        rounded_down(chain.backward),
-        tuple(activation),
-        rounded_up(chain.gradient),
-        rounded_up(chain.forward_workspace),
-        rounded_up(chain.backward_workspace),
+        memory=slots,
+        forward=rounded_down(chain.forward, out),
+        backward=rounded_down(chain.backward, back),
+        forward_back=rounded_down(chain.forward, back),
+        backward_out=rounded_down(chain.backward, out),
+        weights=_weights(out, back),
+        activation=tuple(activation),
+        gradient=rounded_up(chain.gradient),
+        forward_workspace=rounded_up(chain.forward_workspace),
+        backward_workspace=rounded_up(chain.backward_workspace),
     )
 
 

@@ -1,22 +1,25 @@
 """The state space of Algorithm 1 of the offloading paper (§5), compiled.
 
-Everything is in one unit: bytes (or slots), and for times the bytes that the link moves meanwhile,
-so that ``beta = 1``. A state before stage ``i`` is
+Sizes are in one unit: bytes (or slots). Times are the bytes that the link moves meanwhile in the
+direction concerned, so that ``beta = 1`` in either. The paper has one rate; where there are two,
+``Delta_F`` is served at that of offloads and ``Delta_B`` at that of prefetches, and only where
+times of both meet (the idle times' sum and the turn) are they weighted. A state before stage ``i``
+is
 
 - ``kept``: ``M_F - Delta_F^+``, the bytes of ``x_i`` and of what is never offloaded before it;
 - ``front``: ``Delta_F``, the bytes still to be offloaded when ``F_{i-1}`` ends, or minus the time
   since the last offload;
 - ``back``: ``Delta_B``, the bytes of ``x_{i-1} .. x_0`` prefetched before ``B_{i-1}`` starts, or
   minus the time until the first prefetch;
-- ``idle``: the sum of the delays so far.
+- ``idle``: the sum of the delays so far, weighted.
 
 ``M_F = kept + Delta_F^+`` and ``M_B = |y_i| + kept + Delta_B^+`` (the paper's identities, which
 need the positive parts), so equations (1) to (8) involve nothing else.
 
-Two reductions keep the least idle time. ``Delta`` is clamped from below at minus the total size:
-(9) and (10) compare it with at most that many bytes. And of two states with equal ``kept``, the
-first can imitate the second by waiting until its deltas are as small, so it dominates if ``idle_1 +
-(front_1 - front_2)^+ + (back_1 - back_2)^+ <= idle_2``.
+Two reductions keep the least idle time. ``Delta`` is clamped from below at minus the time to move
+everything in the other direction: (9) and (10) compare it with at most that. And of two states with
+equal ``kept``, the first can imitate the second by waiting until its deltas are as small, so it
+dominates if ``idle_1 + (front_1 - front_2)^+ + (back_1 - back_2)^+ <= idle_2``, both weighted.
 """
 
 from __future__ import annotations
@@ -40,13 +43,17 @@ _LARGEST = 2**60
 
 @dataclass(frozen=True)
 class ScaledChain:
-    """A chain and a memory limit in a unit in which the link moves one per unit of time.
+    """A chain and a memory limit; times as what the link moves meanwhile in one direction.
 
     Attributes
     ----------
     memory : int
     forward, backward : sequence of int, length L+1
-        ``u_F * beta`` and ``u_B * beta``.
+        ``u_F`` times the rate of offloads and ``u_B`` times that of prefetches.
+    forward_back, backward_out : sequence of int, length L+1
+        ``u_F`` times the rate of prefetches and ``u_B`` times that of offloads.
+    weights : (int, int)
+        What moving one unit out and one unit back takes, in one unit of time.
     activation, gradient : sequence of int, length L+2
     forward_workspace, backward_workspace : sequence of int, length L+1
     """
@@ -54,6 +61,9 @@ class ScaledChain:
     memory: int
     forward: Sequence[int]
     backward: Sequence[int]
+    forward_back: Sequence[int]
+    backward_out: Sequence[int]
+    weights: tuple[int, int]
     activation: Sequence[int]
     gradient: Sequence[int]
     forward_workspace: Sequence[int]
@@ -66,8 +76,12 @@ class ScaledChain:
 
     def require_small(self) -> None:
         """Raise MethodError unless sums of these numbers fit into 64 bits."""
-        largest = sum(self.forward) + sum(self.backward) + self.total_size + sum(self.gradient)
+        times = (self.forward, self.backward, self.forward_back, self.backward_out)
+        largest = max(map(sum, times[::2])) + max(map(sum, times[1::2]))
+        largest += self.total_size + sum(self.gradient)
         largest += self.memory + max(*self.forward_workspace, *self.backward_workspace, 0)
+        # Clamped deltas are as large as everything in the other direction.
+        largest *= max(self.weights)
         if largest >= _LARGEST:
             raise MethodError("Algorithm 1's numbers do not fit into 60 bits on this problem")
 
@@ -97,13 +111,14 @@ def least_idle(chain: ScaledChain, max_states: int) -> tuple[int, tuple[int, ...
     chain.require_small()
     states = np.array([[chain.activation[0]], [0], [0], [0], [-1], [0]], dtype=np.int64)
     history = []  # all that backtracking needs, a tenth of the states' bytes
-    floor = -chain.total_size
+    out, back = chain.weights
+    floors = (-chain.total_size * back // out, -chain.total_size * out // back)
     last = len(chain.forward) - 1
     for stage in range(last + 1):
         numbers = _stage_numbers(chain, stage)
-        candidates = expand(states, numbers, stage < last, floor)
+        candidates = expand(states, numbers, stage < last, floors)
         order = np.lexsort(candidates[[MOVED, BACK, FRONT, IDLE, KEPT]])
-        states = np.take(candidates, undominated(candidates, order), axis=1)
+        states = np.take(candidates, undominated(candidates, order, out, back), axis=1)
         history.append((states[PARENT].astype(np.int32), states[MOVED].astype(np.bool_)))
         if states.shape[1] > max_states:
             raise MethodError(
@@ -135,32 +150,33 @@ def _stage_numbers(chain: ScaledChain, stage: int) -> Integers:
             chain.backward[stage],
             room - chain.forward_workspace[stage],
             room - chain.backward_workspace[stage] - gradients,
+            *chain.weights,
         ],
         dtype=np.int64,
     )
 
 
 @njit(cache=True)
-def expand(states: Integers, numbers: Integers, movable: bool, floor: int) -> Integers:
+def expand(states: Integers, numbers: Integers, movable: bool, floors: tuple[int, int]) -> Integers:
     """Return the successors of all states of a stage, by equations (1) to (8).
 
     Parameters
     ----------
     states : int64 array, shape (6, states)
-    numbers : int64 array, shape (6,)
-        ``|x_i|``, ``|x_{i+1}|``, ``u_F``, ``u_B`` and the memory that ``F_i`` and ``B_i`` leave to
-        everything but their outputs, gradients and workspaces.
+    numbers : int64 array, shape (8,)
+        ``|x_i|``, ``|x_{i+1}|``, ``u_F``, ``u_B``, the memory that ``F_i`` and ``B_i`` leave to
+        everything but their outputs, gradients and workspaces, and the weights.
     movable : bool
         Whether ``x_i`` may be offloaded. The last one, ``x_L``, is in use until ``F_L`` ends and
         again when ``B_L`` starts, so moving it only costs time.
-    floor : int
-        Least value of the deltas.
+    floors : (int, int)
+        Least values of the deltas.
 
     Returns
     -------
     int64 array, shape (6, successors)
     """
-    size, output, forward, backward, front_room, back_room = numbers
+    size, output, forward, backward, front_room, back_room, out_weight, back_weight = numbers
     successors = np.empty((6, 2 * states.shape[1]), dtype=np.int64)
     count = 0
     for state in range(states.shape[1]):
@@ -179,9 +195,10 @@ def expand(states: Integers, numbers: Integers, movable: bool, floor: int) -> In
                 front_after = front - front_idle - forward  # (4)
                 back_after = back - back_idle - backward  # (8)
             successors[KEPT, count] = kept_after
-            successors[FRONT, count] = max(floor, front_after)
-            successors[BACK, count] = max(floor, back_after)
-            successors[IDLE, count] = states[IDLE, state] + front_idle + back_idle
+            successors[FRONT, count] = max(floors[0], front_after)
+            successors[BACK, count] = max(floors[1], back_after)
+            waited = front_idle * out_weight + back_idle * back_weight
+            successors[IDLE, count] = states[IDLE, state] + waited
             successors[PARENT, count] = state
             successors[MOVED, count] = moved
             count += 1
@@ -190,7 +207,7 @@ def expand(states: Integers, numbers: Integers, movable: bool, floor: int) -> In
 
 
 @njit(cache=True)
-def undominated(states: Integers, order: Integers) -> Integers:
+def undominated(states: Integers, order: Integers, out: int, back: int) -> Integers:
     """Return the states that no other state with equal ``kept`` dominates.
 
     Parameters
@@ -198,6 +215,8 @@ def undominated(states: Integers, order: Integers) -> Integers:
     states : int64 array, shape (6, states)
     order : int64 array
         The states by ``kept``, ``idle``, ``front`` and ``back``: only earlier ones can dominate.
+    out, back : int
+        The weights.
     """
     chosen = np.empty(len(order), dtype=np.int64)
     count = first = 0
@@ -207,8 +226,8 @@ def undominated(states: Integers, order: Integers) -> Integers:
         dominated = False
         for place in range(first, count):
             other = chosen[place]
-            wait = max(0, states[FRONT, other] - states[FRONT, state])
-            wait += max(0, states[BACK, other] - states[BACK, state])
+            wait = out * max(0, states[FRONT, other] - states[FRONT, state])
+            wait += back * max(0, states[BACK, other] - states[BACK, state])
             if states[IDLE, other] + wait <= states[IDLE, state]:
                 dominated = True
                 break
@@ -226,6 +245,7 @@ def _turn_idle(chain: ScaledChain, states: Integers) -> Integers:
     of an ``x_j`` begin while ``F_j`` still reads it; the state does not tell.
     """
     front, back = states[FRONT], states[BACK]
+    out_weight, back_weight = chain.weights
     kept = states[KEPT] - chain.memory
     front_memory = kept + np.maximum(front, 0)
     back_memory = kept + np.maximum(back, 0) + chain.gradient[-1]
@@ -234,16 +254,18 @@ def _turn_idle(chain: ScaledChain, states: Integers) -> Integers:
             workspace + chain.gradient[j] + chain.gradient[j + 1]
             for j, workspace in enumerate(chain.backward_workspace)
         ],
-        chain.backward,
+        chain.backward_out,
         chain.activation,
     )
     back_waits = back_memory + _most_needed(
         [workspace - chain.gradient[-1] for workspace in chain.forward_workspace],
-        chain.forward,
+        chain.forward_back,
         chain.activation,
     )
-    meets = np.maximum(front + back, 0)
-    one_sided = np.where(front > 0, front_waits, np.where(back > 0, back_waits, 0))
+    meets = np.maximum(front * out_weight + back * back_weight, 0)
+    one_sided = np.where(
+        front > 0, front_waits * out_weight, np.where(back > 0, back_waits * back_weight, 0)
+    )
     return np.where((front > 0) & (back > 0), meets, np.maximum(meets, one_sided))
 
 

@@ -58,10 +58,11 @@ from offcert.heuristics.ordered_kernel import (
     INFEASIBLE,
     LINK,
     MAY_SPLIT,
+    OFFLOAD,
     OFFLOAD_END,
+    PREFETCH,
     PREFETCH_END,
     READ,
-    TRANSFER,
     WRITER_KEY,
     Integers,
     OrderedArrays,
@@ -158,12 +159,12 @@ def ordered_schedule(
     starts = _operation_starts(arrays, offloads, scratch, makespan)
     transfers = []
     for gap in offload_order:
-        length, end = int(arrays.gaps[gap, TRANSFER]), int(scratch[OFFLOAD_END, gap])
+        length, end = int(arrays.gaps[gap, OFFLOAD]), int(scratch[OFFLOAD_END, gap])
         transfers.append(Transfer(Kind.OFFLOAD, gap, end - length, end))
     for gap in prefetch_order:
         start = makespan - int(scratch[PREFETCH_END, gap])
         transfers.append(
-            Transfer(Kind.PREFETCH, gap, start, start + int(arrays.gaps[gap, TRANSFER]))
+            Transfer(Kind.PREFETCH, gap, start, start + int(arrays.gaps[gap, PREFETCH]))
         )
     durations = problem.trace.durations
     ends = [start + duration for start, duration in zip(starts, durations, strict=True)]

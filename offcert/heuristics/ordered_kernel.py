@@ -11,6 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from offcert.core.errors import MethodError
+from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 
 Integers = NDArray[np.int64]
@@ -18,8 +19,8 @@ Integers = NDArray[np.int64]
 # Columns of `OrderedArrays.keys`.
 REQUIRED, FRONT, BACK, MAY_SPLIT = 0, 1, 2, 3
 # Columns of `OrderedArrays.gaps`.
-SIZE, TRANSFER, OPENS, CLOSES, WRITER_KEY, WRITTEN, NEEDED, READ = 0, 1, 2, 3, 4, 5, 6, 7
-WRITER, BEFORE, AFTER = 8, 9, 10
+SIZE, OFFLOAD, PREFETCH, OPENS, CLOSES, WRITER_KEY, WRITTEN, NEEDED, READ = range(9)
+WRITER, BEFORE, AFTER = 9, 10, 11
 # Entries of `OrderedArrays.settings`.
 COMPUTE, DUPLEX, NESTED = 0, 1, 2
 # Rows of the scratch array.
@@ -50,12 +51,12 @@ class OrderedArrays:
     keys : int64 array, shape (keys + 2, 4)
         ``REQUIRED``: bytes that must be absent; ``FRONT``, ``BACK``: ticks of all operations before
         and after it; ``MAY_SPLIT``: whether memory is no issue between the previous key and it.
-    gaps : int64 array, shape (gaps of the trace, 11)
-        ``SIZE`` in bytes; ``TRANSFER`` in ticks; ``OPENS``, ``CLOSES``: the tensor can be absent at
-        keys in ``[OPENS, CLOSES)``; ``WRITER_KEY``: the last key not after the writer;
-        ``WRITTEN``: ticks of the operations up to the writer; ``NEEDED``, ``READ``: ticks of the
-        operations from ``after`` on, and of those after ``before``; ``WRITER``, ``BEFORE``,
-        ``AFTER``: operations.
+    gaps : int64 array, shape (gaps of the trace, 12)
+        ``SIZE`` in bytes; ``OFFLOAD``, ``PREFETCH``: ticks of a transfer; ``OPENS``, ``CLOSES``:
+        the tensor can be absent at keys in ``[OPENS, CLOSES)``; ``WRITER_KEY``: the last key not
+        after the writer; ``WRITTEN``: ticks of the operations up to the writer; ``NEEDED``,
+        ``READ``: ticks of the operations from ``after`` on, and of those after ``before``;
+        ``WRITER``, ``BEFORE``, ``AFTER``: operations.
     settings : int64 array, shape (3,)
         ``COMPUTE``: ticks of all operations; ``DUPLEX``: 0 or 1; ``NESTED``: 1 if every writer and
         ``before`` comes before every ``after``.
@@ -110,7 +111,8 @@ class OrderedArrays:
             rows.append(
                 [
                     tensor.size,
-                    problem.platform.transfer_time(tensor.size),
+                    problem.platform.transfer_time(tensor.size, Kind.OFFLOAD),
+                    problem.platform.transfer_time(tensor.size, Kind.PREFETCH),
                     bisect_right(keys, gap.before) + 1,
                     bisect_left(keys, gap.after) + 1,
                     bisect_right(keys, writer),
@@ -153,7 +155,7 @@ def _run_front(keys: Integers, gaps: Integers, order: Integers, scratch: Integer
         writer = gaps[gap, WRITER_KEY]
         if writer >= key:
             return INFEASIBLE
-        link = max(link, gaps[gap, WRITTEN] + front_idle[writer]) + gaps[gap, TRANSFER]
+        link = max(link, gaps[gap, WRITTEN] + front_idle[writer]) + gaps[gap, OFFLOAD]
         scratch[OFFLOAD_END, gap] = link
         if key >= gaps[gap, CLOSES]:
             continue
@@ -193,7 +195,7 @@ def _run_back(keys: Integers, gaps: Integers, order: Integers, scratch: Integers
         if key >= closes or gaps[gap, BEFORE] >= earliest:
             return INFEASIBLE
         earliest = min(earliest, gaps[gap, AFTER])
-        link = max(link, gaps[gap, NEEDED] + back_idle[closes]) + gaps[gap, TRANSFER]
+        link = max(link, gaps[gap, NEEDED] + back_idle[closes]) + gaps[gap, PREFETCH]
         scratch[PREFETCH_END, gap] = link
         least = link - gaps[gap, READ]
         if key >= opens:

@@ -6,6 +6,7 @@ from typing import Any
 
 from offcert.certify.certificate import Certificate
 from offcert.certify.verify import Verification
+from offcert.core.plan import Kind
 from offcert.core.problem import Problem, Units
 from offcert.core.result import SolveStatus
 from offcert.core.units import format_size, format_time
@@ -22,7 +23,8 @@ def problem_summary(problem: Problem) -> dict[str, Any]:
         "least_memory": trace.least_memory,
         "peak_memory": trace.peak_memory,
         "memory": problem.platform.memory,
-        "bandwidth": str(problem.platform.bandwidth),
+        "bandwidth": str(problem.platform.rate(Kind.OFFLOAD)),
+        "prefetch_bandwidth": str(problem.platform.rate(Kind.PREFETCH)),
     }
 
 
@@ -37,10 +39,20 @@ def describe_problem(problem: Problem) -> str:
             f"  least memory   {format_size(trace.least_memory, units)}",
             f"  peak memory    {format_size(trace.peak_memory, units)}",
             f"  memory limit   {format_size(problem.platform.memory, units)}",
-            "  moving it all  "
-            f"{format_time(2 * problem.platform.transfer_time(moved), units)} both ways",
+            f"  moving it all  {_both_ways(problem, moved)}",
         ]
     )
+
+
+def _both_ways(problem: Problem, size: int) -> str:
+    out, back = (
+        problem.platform.transfer_time(size, kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH)
+    )
+    both = f"{format_time(out + back, problem.units)} both ways"
+    if out == back:
+        return both
+    parts = [format_time(time, problem.units) for time in (out, back)]
+    return f"{both}: {parts[0]} out, {parts[1]} back"
 
 
 def certificate_summary(certificate: Certificate) -> dict[str, Any]:

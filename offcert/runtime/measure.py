@@ -31,8 +31,8 @@ class Measurement:
     trace : Trace
         Durations are medians in nanoseconds. Workspaces are the allocator's on CUDA; on the CPU,
         which does not tell, they are those of the fake tensors.
-    bandwidth : Fraction
-        Bytes per nanosecond of the slower direction of the link.
+    bandwidth, prefetch_bandwidth : Fraction
+        Bytes per nanosecond from the device to the host, and back.
     memory : int
         Bytes of the device.
     device : str
@@ -41,6 +41,7 @@ class Measurement:
 
     trace: Trace
     bandwidth: Fraction
+    prefetch_bandwidth: Fraction
     memory: int
     device: str
 
@@ -129,7 +130,7 @@ def measure(prepared: Prepared, repetitions: int = 5) -> Measurement:
         memory, name = torch.cuda.mem_get_info()[1], torch.cuda.get_device_name()
     else:
         memory, name = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "cpu"
-    return Measurement(_with(trace, durations, workspaces), _bandwidth(device), memory, name)
+    return Measurement(_with(trace, durations, workspaces), *_bandwidths(device), memory, name)
 
 
 def _with(trace: Trace, durations: Sequence[int], workspaces: Sequence[int]) -> Trace:
@@ -154,14 +155,13 @@ def _allocator_workspaces(
     ]
 
 
-def _bandwidth(device: torch.device, repetitions: int = 5) -> Fraction:
-    """Return bytes per nanosecond of the slower direction, as the runtime copies."""
+def _bandwidths(device: torch.device, repetitions: int = 5) -> tuple[Fraction, Fraction]:
+    """Return bytes per nanosecond to the host and to the device, as the runtime copies."""
     on_device = torch.zeros(_COPY_BYTES, dtype=torch.uint8, device=device)
     on_host = HostStore(_COPY_BYTES, pinned=device.type == "cuda").view(0, _COPY_BYTES)
-    slowest = max(
-        _copy_time(on_device, on_host, repetitions), _copy_time(on_host, on_device, repetitions)
-    )
-    return Fraction(_COPY_BYTES, slowest)
+    out = _copy_time(on_device, on_host, repetitions)
+    back = _copy_time(on_host, on_device, repetitions)
+    return Fraction(_COPY_BYTES, out), Fraction(_COPY_BYTES, back)
 
 
 def _copy_time(source: torch.Tensor, target: torch.Tensor, repetitions: int) -> int:

@@ -89,13 +89,14 @@ def profile(
         prepared = prepare(module, workload)
         if measure:
             measured = measure_step(prepared)
-            trace, capacity, bandwidth = measured.trace, measured.memory, measured.bandwidth
+            trace, capacity = measured.trace, measured.memory
+            bandwidth, back = measured.bandwidth, measured.prefetch_bandwidth
             device = measured.device
         else:
             assert model_of_device is not None
             trace = record(prepared, model_of_device).trace
             capacity = model_of_device.memory
-            bandwidth = Fraction(model_of_device.link_bandwidth, _NS_PER_SECOND)
+            bandwidth = back = Fraction(model_of_device.link_bandwidth, _NS_PER_SECOND)
             device = model_of_device.name
     except OffcertError:
         raise
@@ -111,5 +112,5 @@ def profile(
         "measured": measure,
         "torch": torch.__version__.partition("+")[0],
     }
-    platform = Platform(memory, bandwidth)
+    platform = Platform(memory, bandwidth, prefetch_bandwidth=back)
     return Problem(name, trace, platform, units=Units("ns", "B"), source=source)

@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import pytest
 from oracle import brute_force
-from random_instances import random_problem
+from random_instances import mixed_problem, random_problem
 
 from offcert.certify.attestation import witness
 from offcert.certify.ladder import certify
@@ -19,7 +19,7 @@ from offcert.heuristics.sequential import sequential
 
 @pytest.mark.parametrize("seed", range(40))
 def test_certify_finds_and_proves_the_optimum_of_tiny_problems(seed: int) -> None:
-    problem = random_problem(seed, 4)
+    problem = mixed_problem(seed, 4)
     certificate = certify(problem, time_limit=30, workers=1)
     optimum = brute_force(problem)
     if optimum is None:
@@ -34,7 +34,7 @@ def test_certify_finds_and_proves_the_optimum_of_tiny_problems(seed: int) -> Non
 def test_every_method_respects_the_optimum(method: str) -> None:
     ran = 0
     for seed in range(12):
-        problem = random_problem(seed, 4)
+        problem = mixed_problem(seed, 4)
         try:
             certificate = solve(problem, method, time_limit=3, workers=1)
         except MethodError:
@@ -54,7 +54,7 @@ def test_every_method_respects_the_optimum(method: str) -> None:
 @pytest.mark.parametrize("kind", [Transfers.INTERRUPTIBLE, Transfers.FRACTIONAL])
 def test_relaxed_transfers_get_only_bounds_that_hold_for_them(kind: Transfers) -> None:
     for seed in range(20):
-        atomic = random_problem(seed, 5)
+        atomic = mixed_problem(seed, 5)
         relaxed = Problem("p", atomic.network, atomic.platform, kind)
         certificate = certify(relaxed, time_limit=1, workers=1)
         methods = {bound.method for bound in certificate.result.bounds}

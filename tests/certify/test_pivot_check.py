@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 from oracle import brute_force
-from random_instances import counterexample, random_problem
+from random_instances import counterexample, random_problem, some_two_rates
 
 from offcert.certify.pivot_check import confirm
 from offcert.core.chain import Chain
@@ -28,7 +28,7 @@ def nested_problems(count: int, seed: int, largest: int) -> list[Problem]:
         except MethodError:
             continue
         problems.append(problem)
-    return problems
+    return list(some_two_rates(problems))
 
 
 def bound(problem: Problem, upper: int, pivot: int | None = None) -> PivotOutcome:
@@ -69,6 +69,14 @@ def test_no_advice_makes_a_false_bound_true(problem):
             for once in ((), everything):
                 back = 2 * optimum - front
                 assert not confirm(problem, pivot, front, back, optimum + 1, once=once)
+
+
+def test_what_is_written_during_a_slow_return_may_leave_right_after_it():
+    problem = counterexample().with_bandwidth(Fraction(2), Fraction(1, 2))
+    assert brute_force(problem) == 288
+    for pivot in range(len(problem.trace)):
+        assert confirms(problem, bound(problem, 10_000, pivot))
+        assert not confirm(problem, pivot, 288, 288, 289)
 
 
 def waiting_problem() -> tuple[Problem, PivotOutcome]:

@@ -31,7 +31,9 @@ def problem() -> Problem:
         backward_workspace=[2, 0, 0, 5, 0, 0],
         names=list("abcdef"),
     )
-    found = Problem("p", chain, Platform(10**6, Fraction(3, 2)), source={"model": "none"})
+    # With a second rate, so that changing and deleting it is tried, too.
+    platform = Platform(10**6, Fraction(3, 2), prefetch_bandwidth=Fraction(4, 3))
+    found = Problem("p", chain, platform, source={"model": "none"})
     return found.with_memory(found.memory_at(Fraction(1, 10)))
 
 

@@ -95,6 +95,20 @@ def test_memory_is_checked_to_the_byte() -> None:
     assert check(problem.with_memory(9), schedule) != []
 
 
+@pytest.mark.parametrize("link", Link)
+def test_durations_are_checked_against_the_rate_of_their_direction(link: Link) -> None:
+    problem, schedule = problem_and_schedule(link)
+    for back, faulty in ((Fraction(2), "prefetch"), (Fraction(1, 2), "prefetch")):
+        platform = replace(problem.platform, prefetch_bandwidth=back)
+        faults = check(replace(problem, platform=platform), schedule)
+        assert faults
+        assert all(fault.startswith(f"the {faulty} of") for fault in faults)
+    platform = replace(problem.platform, bandwidth=Fraction(2), prefetch_bandwidth=Fraction(1))
+    faults = check(replace(problem, platform=platform), schedule)
+    assert faults
+    assert all(fault.startswith("the offload of") for fault in faults)
+
+
 def test_a_duplex_link_still_serves_one_transfer_in_each_direction() -> None:
     problem, schedule = problem_and_schedule(Link.DUPLEX)
     assert check(problem, schedule) == []

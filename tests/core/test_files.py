@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from random_instances import random_problem
+from random_instances import mixed_problem
 
 from offcert.core.chain import Chain
 from offcert.core.documents import canonical_digest, write_json
@@ -17,6 +17,7 @@ from offcert.core.files import (
     read_problem,
     write_problem,
 )
+from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 
@@ -33,7 +34,7 @@ def trace_document() -> dict[str, Any]:
 
 def test_a_problem_survives_a_round_trip(tmp_path: Path) -> None:
     for seed in range(60):
-        problem = random_problem(seed)
+        problem = mixed_problem(seed)
         write_problem(tmp_path / "p.json", problem)
         again = read_problem(tmp_path / "p.json")
         assert again == problem
@@ -44,6 +45,40 @@ def test_the_digest_is_the_same_on_every_machine() -> None:
     assert problem_digest(problem_from_json(chain_document())) == (
         "a0a15d5615e8a23b86c40e336b37d2c2ecfb27bdd1ae25947cbe6182ea3777a1"
     )
+
+
+def test_one_rate_given_twice_is_one_rate() -> None:
+    document = chain_document()
+    assert "prefetch_bandwidth" not in document
+    twice = problem_from_json({**document, "prefetch_bandwidth": "6/4"})
+    assert problem_to_json(twice) == document
+    assert twice == problem_from_json(document)
+    assert problem_to_json(twice.with_bandwidth(Fraction(3, 2), Fraction(3, 2))) == document
+
+
+def test_a_second_rate_is_part_of_the_document_and_of_the_digest() -> None:
+    one = problem_from_json(chain_document())
+    two = problem_from_json({**chain_document(), "prefetch_bandwidth": "5/2"})
+    assert two.platform.rate(Kind.OFFLOAD) == Fraction(3, 2)
+    assert two.platform.rate(Kind.PREFETCH) == Fraction(5, 2)
+    assert problem_to_json(two)["prefetch_bandwidth"] == "5/2"
+    exchanged = two.with_bandwidth(Fraction(5, 2), Fraction(3, 2))
+    assert len({problem_digest(problem) for problem in (one, two, exchanged)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("0/1", "prefetch_bandwidth must be more than 0, not 0"),
+        ("fast", 'prefetch_bandwidth must look like "numerator/denominator", not "fast"'),
+        (3, "prefetch_bandwidth must be a string, not 3"),
+        (None, "prefetch_bandwidth must be a string, not null"),
+        ("1/1000000000000000000000", "prefetch_bandwidth 1/1000000000000000000000 is so low"),
+    ],
+)
+def test_a_wrong_second_rate_is_named(value: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        problem_from_json({**chain_document(), "prefetch_bandwidth": value})
 
 
 def test_the_digest_does_not_depend_on_the_layout() -> None:

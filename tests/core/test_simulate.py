@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_instances import random_problem
+from random_instances import mixed_problem
 
 from offcert.core.chain import Chain
 from offcert.core.check import check
@@ -63,6 +63,16 @@ def test_a_transfer_is_rounded_up_once() -> None:
     problem = Problem("p", small_trace(), Platform(10, Fraction(5, 2)))
     schedule = simulate(problem, Plan([Move(OUT, 0, 2), Move(BACK, 0, 3)]))
     assert [t.end - t.start for t in schedule.transfers] == [3, 3]
+
+
+def test_each_direction_has_its_own_rate() -> None:
+    platform = Platform(10, Fraction(3, 2), prefetch_bandwidth=Fraction(6, 7))
+    problem = Problem("p", small_trace(), platform)
+    schedule = simulate(problem, Plan([Move(OUT, 0, 2), Move(BACK, 0, 3)]))
+    # 6 bytes leave in 4 ticks, after o0, and come back in 7, after o2 and before o3.
+    assert [(t.start, t.end) for t in schedule.transfers] == [(2, 6), (8, 15)]
+    assert schedule.starts == (0, 2, 6, 15)
+    assert check(problem, schedule) == []
 
 
 def test_a_second_eviction_is_free() -> None:
@@ -125,7 +135,7 @@ def test_a_start_state_that_does_not_fit_is_no_schedule() -> None:
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(st.integers(0, 10**9))
 def test_whatever_the_simulator_accepts_the_checker_accepts(seed: int) -> None:
-    problem = random_problem(seed, 6)
+    problem = mixed_problem(seed, 6)
     rng = random.Random(seed)
     moves = list(sequential(problem).moves) if rng.random() < 0.5 else _random_moves(problem, rng)
     if moves and rng.random() < 0.7:
@@ -166,6 +176,6 @@ def test_evaluate_agrees_with_run() -> None:
 
 def test_the_sequential_plan_runs_whenever_anything_does() -> None:
     for seed in range(300):
-        problem = random_problem(seed, 7)
+        problem = mixed_problem(seed, 7)
         least = problem.with_memory(problem.trace.least_memory)
         assert check(least, simulate(least, sequential(least))) == []

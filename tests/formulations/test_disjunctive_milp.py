@@ -16,7 +16,7 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.disjunctive_milp import solve
 from tests.formulations.short_problems import multi_gap_problems, short_problem, short_problems
 from tests.oracle import brute_force
-from tests.random_instances import counterexample, random_problem
+from tests.random_instances import counterexample, mixed_problem, random_problem
 
 
 def test_agrees_with_brute_force() -> None:
@@ -42,7 +42,7 @@ def test_a_second_eviction_is_free_of_an_offload() -> None:
 
 def test_long_horizons_do_not_matter() -> None:
     for seed in range(5000, 5030):
-        problem = random_problem(seed, largest=3)
+        problem = mixed_problem(seed, largest=3)
         outcome = solve(problem, solver="scipy")
         assert outcome.objective == outcome.lower_bound == brute_force(problem), problem.name
 

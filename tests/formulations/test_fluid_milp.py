@@ -7,20 +7,28 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.chain import Chain
+from offcert.core.plan import Kind
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.fluid_milp import fluid_bound
 from offcert.formulations.relaxations import fractional_bound, required_absent
 from tests.oracle import brute_force
-from tests.random_instances import cnn_chain, counterexample, problem_on, random_problem, seeded
+from tests.random_instances import (
+    cnn_chain,
+    counterexample,
+    mixed_problem,
+    problem_on,
+    seeded,
+    two_rates,
+)
 
 
 @pytest.mark.parametrize("batch", range(3))
 def test_ladder_on_random_problems(batch: int) -> None:
     """The linear program, the program with binaries, reachable sums, the atomic optimum."""
     for seed in range(batch * 50, batch * 50 + 50):
-        problem = random_problem(seed + 5000)
+        problem = mixed_problem(seed + 5000)
         best = brute_force(problem)
         relaxed, _ = fluid_bound(problem, relax=True)
         whole, details = fluid_bound(problem)
@@ -33,7 +41,9 @@ def test_ladder_on_random_problems(batch: int) -> None:
 def test_the_linear_program_is_the_fractional_optimum_on_chains() -> None:
     for seed in range(40):
         rng = seeded(seed)
-        problem = problem_on(rng, cnn_chain(rng, rng.randint(3, 20)), "chain")
+        problem = problem_on(rng, cnn_chain(rng, rng.randint(3, 20)), f"chain-{seed}")
+        if seed % 2:
+            problem = two_rates(problem)
         bound, _ = fluid_bound(problem, relax=True)
         assert bound == fractional_bound(problem).value
 
@@ -102,7 +112,9 @@ def test_size_grows_linearly() -> None:
 def test_real_magnitudes_keep_the_bound_sound() -> None:
     for seed in range(20):
         rng = seeded(seed)
-        small = problem_on(rng, cnn_chain(rng, 4), "small")
+        small = problem_on(rng, cnn_chain(rng, 4), f"small-{seed}")
+        if seed % 2:
+            small = two_rates(small)
         chain = small.chain
         assert chain is not None
         time, size = 10**7, 10**9 + 7
@@ -112,9 +124,9 @@ def test_real_magnitudes_keep_the_bound_sound() -> None:
             [size * value for value in chain.activation],
             [size * value for value in chain.gradient],
         )
-        rate = small.platform.bandwidth * Fraction(size, time)
-        memory = small.platform.memory * size
-        problem = Problem("large", large, Platform(memory, rate, small.platform.link))
+        out, back = (small.platform.rate(kind) * Fraction(size, time) for kind in Kind)
+        platform = Platform(small.platform.memory * size, out, small.platform.link, back)
+        problem = Problem("large", large, platform)
         bound, details = fluid_bound(problem)
         best = brute_force(problem)
         assert best is not None

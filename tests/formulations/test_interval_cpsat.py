@@ -11,8 +11,8 @@ import pytest
 
 from offcert.core.chain import Chain
 from offcert.core.check import check
-from offcert.core.plan import Plan
-from offcert.core.platform import Platform
+from offcert.core.plan import Kind, Plan
+from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.core.schedule import Schedule
@@ -27,7 +27,7 @@ from offcert.formulations.interval_data import (
     prepare,
 )
 from tests.oracle import brute_force
-from tests.random_instances import cnn_chain, counterexample, problem_on, random_problem, seeded
+from tests.random_instances import cnn_chain, counterexample, mixed_problem, problem_on, seeded
 
 # 4 × 50 problems of all families, both links.
 BATCH = 50
@@ -35,7 +35,7 @@ BATCH = 50
 
 @cache
 def problem_and_optimum(seed: int) -> tuple[Problem, int]:
-    problem = random_problem(seed)
+    problem = mixed_problem(seed)
     best = brute_force(problem)
     assert best is not None
     return problem, best
@@ -44,7 +44,7 @@ def problem_and_optimum(seed: int) -> tuple[Problem, int]:
 @pytest.mark.parametrize("batch", range(4))
 def test_agrees_with_brute_force(batch: int) -> None:
     for seed in range(batch * BATCH, (batch + 1) * BATCH):
-        problem = random_problem(seed)
+        problem = mixed_problem(seed)
         outcome = solve(problem)
         assert outcome.objective == outcome.lower_bound == brute_force(problem), problem.name
         assert outcome.status is SolveStatus.OPTIMAL
@@ -56,7 +56,7 @@ def test_agrees_with_brute_force(batch: int) -> None:
 def test_energy_constraints_change_no_optimum() -> None:
     stated = 0
     for seed in range(40):
-        problem = random_problem(1000 + seed)
+        problem = mixed_problem(1000 + seed)
         with_energy = solve(problem)
         assert with_energy.objective == solve(problem, energy=False).objective, problem.name
         stated += with_energy.details["windows"]
@@ -66,7 +66,7 @@ def test_energy_constraints_change_no_optimum() -> None:
 def test_a_hint_at_the_optimum_is_feasible_in_the_model() -> None:
     """The hint bounds the makespan: a model that excluded it would prove a bound above it."""
     for seed in range(60):
-        problem = random_problem(2000 + seed)
+        problem = mixed_problem(2000 + seed)
         best = solve(problem).schedule
         again = solve(problem, hint=best)
         assert again.status is SolveStatus.OPTIMAL, problem.name
@@ -159,7 +159,7 @@ def test_scaled_problems_have_scaled_optima() -> None:
 def test_coprime_sizes_are_rounded_as_a_relaxation() -> None:
     """Sizes without a common divisor that exceed the solver's heights: bounds stay bounds."""
     for seed in range(20):
-        problem = random_problem(4000 + seed)
+        problem = mixed_problem(4000 + seed)
         trace = problem.trace
         tensors = [
             replace(tensor, size=tensor.size * 10**10 + index if tensor.size else 0)
@@ -168,15 +168,40 @@ def test_coprime_sizes_are_rounded_as_a_relaxation() -> None:
         huge = Trace(
             [replace(o, workspace=o.workspace * 10**10) for o in trace.operations], tensors
         )
-        rate = problem.platform.bandwidth * 10**10
+        out, back = (problem.platform.rate(kind) * 10**10 for kind in Kind)
         memory = max(problem.platform.memory * 10**10, huge.least_memory)
-        scaled = Problem(problem.name, huge, Platform(memory, rate, problem.platform.link))
+        platform = Platform(memory, out, problem.platform.link, back)
+        scaled = Problem(problem.name, huge, platform)
         best = brute_force(scaled)
         outcome = solve(scaled)
         assert best is not None
         assert outcome.lower_bound <= best, problem.name
         if outcome.schedule is not None:
             assert check(scaled, outcome.schedule) == []
+
+
+def test_slow_returns_take_no_time_from_fast_departures() -> None:
+    operations = [Operation("a", 1), Operation("spike", 1, 20), Operation("b", 1)]
+    trace = Trace(operations, [Tensor("x", 10, (0, 2)), Tensor("y", 10, (0, 2))])
+    problem = Problem("fast out", trace, Platform(20, Fraction(10), Link.SIMPLEX, Fraction(1)))
+    # Both leave from 1 to 3, spike runs until 4, both are back at 24.
+    assert horizon(problem) == 25
+    outcome = solve(problem)
+    assert outcome.objective == outcome.lower_bound == brute_force(problem) == 25
+
+
+def test_sizes_rounded_up_to_the_same_one_are_not_interchangeable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Either tensor makes the room; the inner one is a byte smaller and a tick faster each way."""
+    trace = Trace(
+        [Operation("w", 1), Operation("spike", 1, 8), Operation("r", 1), Operation("q", 1)],
+        [Tensor("outer", 8, (0, 3)), Tensor("inner", 7, (0, 2))],
+    )
+    problem = Problem("rounded", trace, Platform(16, Fraction(1)))
+    assert brute_force(problem) == 18
+    monkeypatch.setattr("offcert.formulations.interval_data.LARGEST_HEIGHT", 2)
+    assert solve(problem).lower_bound <= 18
 
 
 def test_the_grid_keeps_products_inside_64_bits() -> None:
@@ -206,7 +231,7 @@ def test_aligned_grids_lose_no_more_than_the_grid_they_refine(coarsest: int) -> 
     )
     problem = Problem("alike", trace, Platform(trace.least_memory, Fraction(1)))
     grid = aligned_grid(problem, coarsest)
-    times = [problem.platform.transfer_time(trace.gap_size(gap)) for gap in range(4)]
+    times = [problem.platform.transfer_time(trace.gap_size(gap), Kind.OFFLOAD) for gap in range(4)]
     assert coarsest < 2 * grid <= 2 * coarsest
     assert sum(time % grid for time in times) <= sum(time % coarsest for time in times)
 

@@ -10,6 +10,7 @@ from oracle import brute_force
 from random_instances import (
     counterexample,
     random_problem,
+    some_two_rates,
     trace_with_internals,
 )
 
@@ -44,7 +45,7 @@ def nested_problems(count: int, seed: int, largest: int) -> list[Problem]:
         except MethodError:
             continue
         problems.append(problem)
-    return problems
+    return list(some_two_rates(problems))
 
 
 def assert_exact(problem: Problem, optimum: int, upper: int, pivots: list[int] | None) -> None:
@@ -80,6 +81,15 @@ def test_interleaving_is_found_where_it_pays():
     # All offloads before all prefetches needs 254 (notes on the papers, §1.2).
     for pivot in range(14):
         assert_exact(counterexample(), 219, 10_000, [pivot])
+
+
+def test_what_is_written_during_a_slow_return_may_leave_right_after_it():
+    # x_0 takes 80 ticks to come back and 20 to leave. x_3 is written meanwhile, and no order of
+    # the two would have let it leave before.
+    problem = counterexample().with_bandwidth(Fraction(2), Fraction(1, 2))
+    assert brute_force(problem) == 288
+    for pivot in range(14):
+        assert_exact(problem, 288, 10_000, [pivot])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import brute_force
-from random_instances import random_problem
+from random_instances import mixed_problem
 
 from offcert.certify import recheck
 from offcert.certify.cover import cheapest_cover
@@ -58,7 +58,7 @@ def test_infeasible_memory_names_the_operation_and_the_bytes() -> None:
 
 @pytest.mark.parametrize("seed", range(120))
 def test_no_bound_exceeds_the_optimum_and_rounding_never_weakens(seed: int) -> None:
-    problem = random_problem(seed, 4)
+    problem = mixed_problem(seed, 4)
     optimum = brute_force(problem)
     assert (optimum is None) == (infeasibility(problem) is not None)
     if optimum is None:
@@ -72,7 +72,7 @@ def test_no_bound_exceeds_the_optimum_and_rounding_never_weakens(seed: int) -> N
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.integers(0, 10**9))
 def test_the_verifier_computes_the_same_with_other_code(seed: int) -> None:
-    problem = random_problem(seed, 8)
+    problem = mixed_problem(seed, 8)
     assert recheck.least_memory(problem)[0] == problem.trace.least_memory
     if infeasibility(problem) is not None:
         return

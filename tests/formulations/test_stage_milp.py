@@ -19,7 +19,7 @@ from offcert.formulations.relaxations import fractional_bound, required_absent
 from offcert.formulations.stage_milp import solve
 from tests.formulations.short_problems import multi_gap_problems, short_problem, short_problems
 from tests.oracle import brute_force
-from tests.random_instances import cnn_chain, counterexample, random_problem, seeded
+from tests.random_instances import cnn_chain, counterexample, mixed_problem, random_problem, seeded
 
 
 def test_exact_on_a_simplex_link_and_a_bound_on_a_duplex_one() -> None:
@@ -52,7 +52,7 @@ def test_ladder_on_random_problems() -> None:
     """Fractional and fluid bounds, with and without reachable sums, stage model, optimum."""
     above = 0
     for seed in range(7000, 7045):
-        problem = random_problem(seed)
+        problem = mixed_problem(seed)
         best = brute_force(problem)
         assert best is not None
         bound = solve(problem).lower_bound

@@ -8,7 +8,11 @@ from offcert.core.check import check
 from offcert.core.result import SolveStatus
 from offcert.formulations.outcome import ModelOutcome
 from offcert.formulations.time_indexed_cpsat import solve
-from tests.formulations.short_problems import multi_gap_problems, short_problem, short_problems
+from tests.formulations.short_problems import (
+    mixed_short_problem,
+    multi_gap_problems,
+    short_problems,
+)
 from tests.random_instances import cnn_chain, counterexample, problem_on, seeded
 
 
@@ -31,7 +35,7 @@ def test_a_second_eviction_is_free_of_an_offload() -> None:
 @pytest.mark.parametrize("grid", range(2, 8))
 def test_grid_bounds_never_exceed_the_optimum_and_plans_hold_at_full_resolution(grid: int) -> None:
     for seed in range(2000 + 25 * grid, 2025 + 25 * grid):
-        problem, best = short_problem(seed, largest=4, factor=2)
+        problem, best = mixed_short_problem(seed, largest=4, factor=2)
         outcome = solve(problem, grid=grid)
         assert outcome.lower_bound <= best, problem.name
         if outcome.schedule is not None:

@@ -9,18 +9,19 @@ import pytest
 
 from offcert.core.check import check
 from offcert.core.errors import InputError
+from offcert.core.plan import Kind
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Trace
 from offcert.formulations.time_indexed_cpsat import solve as solve_cpsat
 from offcert.formulations.time_indexed_milp import solve
-from tests.formulations.short_problems import multi_gap_problems, short_problem
+from tests.formulations.short_problems import mixed_short_problem, multi_gap_problems, short_problem
 from tests.random_instances import counterexample
 
 
 def test_agrees_with_brute_force_on_a_grid_of_one_tick() -> None:
     """CBC on every eighth problem, as it is a process of its own; HiGHS on the others."""
     for seed in range(200):
-        problem, best = short_problem(seed, largest=3, factor=9)
+        problem, best = mixed_short_problem(seed, largest=3, factor=9)
         outcome = solve(problem, grid=1, solver="scipy" if seed % 8 else "PULP_CBC_CMD")
         assert outcome.objective == outcome.lower_bound == best, problem.name
         assert outcome.status is SolveStatus.OPTIMAL
@@ -40,7 +41,7 @@ def test_grid_bounds_equal_those_of_the_other_solver_and_never_exceed_the_optimu
     grid: int,
 ) -> None:
     for seed in range(3000 + 20 * grid, 3020 + 20 * grid):
-        problem, best = short_problem(seed, largest=3, factor=3)
+        problem, best = mixed_short_problem(seed, largest=3, factor=3)
         outcome = solve(problem, grid=grid, solver="scipy")
         assert outcome.lower_bound <= best, problem.name
         assert outcome.lower_bound == solve_cpsat(problem, grid=grid).lower_bound
@@ -66,7 +67,7 @@ def test_time_limits_leave_valid_bounds(limit: float) -> None:
 
 def test_less_than_the_optimum_is_refuted() -> None:
     for seed in range(400, 415):
-        problem, best = short_problem(seed, largest=3, factor=9)
+        problem, best = mixed_short_problem(seed, largest=3, factor=9)
         outcome = solve(problem, grid=1, upper_bound=best - 1, solver="scipy")
         assert outcome.schedule is None
         assert outcome.lower_bound == best, problem.name
@@ -75,14 +76,15 @@ def test_less_than_the_optimum_is_refuted() -> None:
 def test_bytes_do_not_overwhelm_the_rows() -> None:
     """Sizes of real networks: sums that equal a requirement must not be cut off by rounding."""
     for seed in range(500, 515):
-        problem, best = short_problem(seed, largest=3, factor=9)
+        problem, best = mixed_short_problem(seed, largest=3, factor=9)
         unit = 10**9 + 7
         tensors = [replace(tensor, size=tensor.size * unit) for tensor in problem.trace.tensors]
         operations = [replace(o, workspace=o.workspace * unit) for o in problem.trace.operations]
         platform = replace(
             problem.platform,
             memory=problem.platform.memory * unit,
-            bandwidth=problem.platform.bandwidth * unit,
+            bandwidth=problem.platform.rate(Kind.OFFLOAD) * unit,
+            prefetch_bandwidth=problem.platform.rate(Kind.PREFETCH) * unit,
         )
         large = replace(problem, network=Trace(operations, tensors), platform=platform)
         assert solve(large, grid=1, solver="scipy").lower_bound == best, problem.name

@@ -48,33 +48,38 @@ def run_side(
 
 
 def ordered_value(
-    chain: Chain, memory: int, bandwidth: Fraction, chosen: Sequence[int], early: bool = False
+    chain: Chain,
+    memory: int,
+    rates: tuple[Fraction, Fraction],
+    chosen: Sequence[int],
+    early: bool = False,
 ) -> Fraction | None:
     """Return the least makespan of an ordered schedule that offloads `chosen`, or None.
 
-    With `early`, the prefetch of ``x_i`` may begin before ``F_i``, which reads it, has ended.
+    `rates` are those of offloads and of prefetches. With `early`, the prefetch of ``x_i`` may begin
+    before ``F_i``, which reads it, has ended.
     """
     trace = chain.trace()
     last = len(trace) - 1
-    needs = [Fraction(demand - memory) / bandwidth for demand in trace.demand]
-    sizes = [chain.activation[i] / bandwidth for i in chosen]
-    front = run_side(
+    excess = [Fraction(demand - memory) for demand in trace.demand]
+    out, back = rates
+    front_side = run_side(
         trace.durations,
-        needs,
-        [(size, i - 1, last - i) for size, i in zip(sizes, chosen, strict=True)],
+        [amount / out for amount in excess],
+        [(chain.activation[i] / out, i - 1, last - i) for i in chosen],
         lambda o, m: chosen[m] < o < last - chosen[m],
     )
     # Reversed operation r is last - r, so B_i is r = i: the first thing that x_i waits for.
-    back = run_side(
+    back_side = run_side(
         trace.durations[::-1],
-        needs[::-1],
-        [(size, i, -1 if early else last - i) for size, i in zip(sizes, chosen, strict=True)],
+        [amount / back for amount in excess[::-1]],
+        [(chain.activation[i] / back, i, -1 if early else last - i) for i in chosen],
         lambda r, m: chosen[m] < r < last - chosen[m],
     )
-    if front is None or back is None:
+    if front_side is None or back_side is None:
         return None
     joined = [
-        begin + duration + back[0][last - o]
-        for o, (begin, duration) in enumerate(zip(front[0], trace.durations, strict=True))
+        begin + duration + back_side[0][last - o]
+        for o, (begin, duration) in enumerate(zip(front_side[0], trace.durations, strict=True))
     ]
-    return max(front[1] + back[1], *joined)
+    return max(front_side[1] + back_side[1], *joined)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fluid import ordered_value
-from random_instances import cnn_chain, counterexample, spiky_chain, trace_with_internals
+from random_instances import cnn_chain, counterexample, spiky_chain, trace_with_internals, two_rates
 
 from offcert.core.chain import Chain
 from offcert.core.check import check
@@ -55,10 +55,12 @@ def random_chain(rng: random.Random) -> tuple[Chain, int, Fraction]:
     return chain, memory, Fraction(rng.randint(1, 4), rng.randint(1, 3))
 
 
-def best_ordered(chain: Chain, memory: int, bandwidth: Fraction, early: bool) -> Fraction:
+def best_ordered(
+    chain: Chain, memory: int, rates: tuple[Fraction, Fraction], early: bool
+) -> Fraction:
     movable = range(len(chain) - 1)
     values = [
-        ordered_value(chain, memory, bandwidth, chosen, early)
+        ordered_value(chain, memory, rates, chosen, early)
         for count in range(len(movable) + 1)
         for chosen in combinations(movable, count)
     ]
@@ -67,8 +69,26 @@ def best_ordered(chain: Chain, memory: int, bandwidth: Fraction, early: bool) ->
 
 @pytest.mark.parametrize("seed", range(150))
 def test_algorithm_1_is_the_least_over_all_sets(seed):
-    instance = random_chain(random.Random(seed))
-    makespan, chosen = algorithm_1(*instance)
+    chain, memory, rate = random_chain(random.Random(seed))
+    instance = chain, memory, (rate, rate)
+    makespan, chosen = algorithm_1(chain, memory, rate)
+    assert makespan == best_ordered(*instance, early=True)
+    assert makespan == ordered_value(*instance, chosen, early=True)
+    assert makespan <= best_ordered(*instance, early=False)
+
+
+# The last ones need the rate of the other direction at the turn, or a clamp that knows it.
+@pytest.mark.parametrize("seed", [*range(100), 276, 352, 497, 564, 642, 712, 865, 1101])
+def test_algorithm_1_with_two_rates_is_the_least_over_all_sets(seed):
+    rng = random.Random(seed)
+    chain, memory, out = random_chain(rng)
+    back = Fraction(rng.randint(1, 9), rng.randint(1, 5))
+    if rng.random() < 0.3:
+        out, back = out / 4, back * 3
+    elif rng.random() < 0.3:
+        out, back = out * 4, back / 3
+    instance = chain, memory, (out, back)
+    makespan, chosen = algorithm_1(chain, memory, out, prefetch_bandwidth=back)
     assert makespan == best_ordered(*instance, early=True)
     assert makespan == ordered_value(*instance, chosen, early=True)
     assert makespan <= best_ordered(*instance, early=False)
@@ -86,7 +106,9 @@ def bursts(rng: random.Random) -> ScaledChain:
         return [rng.choice((0, 0, rng.randint(0, 2 * largest))) for _ in range(stages)]
 
     memory = rng.randint(2 * max(sizes), sum(sizes) + 2 * max(sizes))
-    return ScaledChain(memory, times(), times(), sizes, [0] * (stages + 1), spikes(), spikes())
+    forward, backward, gradient = times(), times(), [0] * (stages + 1)
+    twice = (forward, backward, forward, backward)
+    return ScaledChain(memory, *twice, (1, 1), sizes, gradient, spikes(), spikes())
 
 
 def test_the_plain_dictionaries_find_the_same():
@@ -118,7 +140,7 @@ def test_what_is_dropped_is_dominated_and_what_stays_is_not():
         table = [[rng.randint(0, 1), rng.randint(-4, 4), rng.randint(-4, 4)] for _ in range(12)]
         table = [[*row, rng.randint(0, 6), 0, 0] for row in table]
         states = np.array(table).T.copy()
-        chosen = list(undominated(states, np.lexsort(states[[BACK, FRONT, IDLE, KEPT]])))
+        chosen = list(undominated(states, np.lexsort(states[[BACK, FRONT, IDLE, KEPT]]), 1, 1))
         for state, row in enumerate(table):
             others = [table[other] for other in chosen if other != state]
             assert any(dominates(other, row) for other in others) == (state not in chosen)
@@ -130,9 +152,9 @@ def test_what_is_dropped_is_dominated_and_what_stays_is_not():
 def test_algorithm_1_can_be_below_every_ordered_schedule():
     # What is left of erratum 7: x_0's prefetch begins while F_0 still reads x_0.
     chain = Chain([8, 0, 0], [9, 2, 3], [4, 7, 1, 8], [1, 1, 2, 3], [19, 1, 0], [2, 0, 17])
-    instance = chain, 41, Fraction(2, 3)
-    values = {early: best_ordered(*instance, early=early) for early in (True, False)}
-    assert algorithm_1(*instance)[0] == values[True] < values[False]
+    rate = Fraction(2, 3)
+    values = {early: best_ordered(chain, 41, (rate, rate), early) for early in (True, False)}
+    assert algorithm_1(chain, 41, rate)[0] == values[True] < values[False]
 
 
 def test_algorithm_1_on_the_counterexample():
@@ -168,7 +190,10 @@ def test_plans_are_valid(slots):
     for seed in range(60):
         rng = random.Random(seed)
         network = (cnn_chain, spiky_chain, trace_with_internals)[seed % 3](rng, 2 + seed % 8)
-        problem = Problem("p", network, Platform(10**6, Fraction(rng.randint(1, 3), 2)))
+        platform = Platform(10**6, Fraction(rng.randint(1, 3), 2))
+        problem = Problem(f"p-{seed}", network, platform)
+        if seed % 2:
+            problem = two_rates(problem)
         problem = problem.with_memory(problem.memory_at(Fraction(rng.randint(1, 10), 10)))
         try:
             plan = dynprog(problem, slots=slots)

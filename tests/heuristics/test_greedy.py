@@ -4,7 +4,7 @@ import random
 from fractions import Fraction
 
 import pytest
-from random_instances import cnn_chain, random_problem, spiky_chain, trace_with_internals
+from random_instances import cnn_chain, mixed_problem, spiky_chain, trace_with_internals
 
 from offcert.core.chain import Chain
 from offcert.core.check import check
@@ -68,7 +68,7 @@ def test_tensors_with_several_gaps_are_refused():
 
 def test_it_never_crashes_on_random_problems():
     for seed in range(200):
-        problem = random_problem(seed)
+        problem = mixed_problem(seed)
         try:
             plan = greedy(problem)
         except MethodError:

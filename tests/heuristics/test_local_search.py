@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import pytest
 from oracle import brute_force
-from random_instances import random_problem
+from random_instances import mixed_problem, random_problem
 
 from offcert.core.chain import Chain
 from offcert.core.check import check
@@ -29,7 +29,7 @@ def test_local_search_finds_the_interleaved_optimum_of_the_counterexample() -> N
 def test_local_search_is_optimal_on_nearly_all_tiny_instances() -> None:
     met = tried = 0
     for seed in range(60):
-        problem = random_problem(seed, 4)
+        problem = mixed_problem(seed, 4)
         if infeasibility(problem) is not None:
             continue
         optimum = brute_force(problem)

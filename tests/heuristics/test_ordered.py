@@ -8,7 +8,7 @@ from itertools import combinations, permutations
 
 import pytest
 from oracle import brute_force
-from random_instances import counterexample, random_problem
+from random_instances import counterexample, mixed_problem, random_problem, two_rates
 
 from offcert.core.chain import Chain
 from offcert.core.check import check
@@ -54,7 +54,7 @@ def test_schedules_are_valid_and_the_simulator_does_not_worsen_them():
     found = shorter_on_simplex = 0
     for seed in range(1500):
         rng = random.Random(seed)
-        problem = random_problem(seed, largest=7)
+        problem = mixed_problem(seed, largest=7)
         orders = random_orders(problem, rng)
         try:
             schedule = ordered_schedule(problem, *orders)
@@ -78,6 +78,8 @@ def applicable_problems(count: int) -> Iterator[Problem]:
         problem = random_problem(seed, largest=5)
         gaps = problem.trace.gaps
         if len({gap.tensor for gap in gaps}) == len(gaps) <= 4:
+            if count % 2:
+                problem = two_rates(problem)
             yield replace(problem, platform=replace(problem.platform, link=Link.SIMPLEX))
             count -= 1
         if count == 0:

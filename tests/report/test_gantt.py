@@ -2,7 +2,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from random_instances import random_problem
+from random_instances import mixed_problem, random_problem
 
 from offcert.certify.certificate import Certificate
 from offcert.certify.methods import solve
@@ -28,7 +28,7 @@ def test_the_memory_curve_of_a_hand_computed_schedule() -> None:
 
 def test_the_curve_never_exceeds_the_limit_and_ends_empty() -> None:
     for seed in range(80):
-        problem = random_problem(seed, 6)
+        problem = mixed_problem(seed, 6)
         problem = problem.with_memory(problem.trace.least_memory)
         if 0 in problem.trace.durations:
             continue

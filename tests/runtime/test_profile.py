@@ -5,8 +5,11 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
+from offcert.core.plan import Kind
+from offcert.runtime import measure
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.profile import profile
+from offcert.runtime.store import HostStore
 from offcert.runtime.workload import Workload, load_model
 
 
@@ -110,7 +113,25 @@ def test_measured_durations_are_those_of_the_device_at_hand_and_sizes_the_same()
     assert measured.source["hardware"] not in HARDWARE
     assert all(operation.duration > 0 for operation in measured.trace.operations)
     assert measured.trace.durations != modelled.trace.durations
-    assert measured.platform.bandwidth > 0
+    assert all(measured.platform.rate(kind) > 0 for kind in Kind)
+
+
+def test_each_direction_of_the_link_is_timed_on_its_own(monkeypatch):
+    stores = []
+
+    class Recorded(HostStore):
+        def view(self, offset, size):
+            stores.append(super().view(offset, size))
+            return stores[-1]
+
+    def copy_time(source, target, repetitions):
+        assert (source is stores[0]) != (target is stores[0])
+        return 2**20 if target is stores[0] else 2**21
+
+    monkeypatch.setattr(measure, "HostStore", Recorded)
+    monkeypatch.setattr(measure, "_copy_time", copy_time)
+    platform = profile("gpt-tiny", "2x16", measure=True).platform
+    assert (platform.rate(Kind.OFFLOAD), platform.rate(Kind.PREFETCH)) == (64, 32)
 
 
 @pytest.mark.parametrize(

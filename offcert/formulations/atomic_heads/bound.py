@@ -65,8 +65,8 @@ class _Pivot:
     def __init__(self, problem: Problem, required: list[int], pivot: int) -> None:
         self.pivot = pivot
         self.sides = (
-            SideSearch(problem, front(problem, required, pivot)),
-            SideSearch(problem, back(problem, required, pivot)),
+            SideSearch(front(problem, required, pivot)),
+            SideSearch(back(problem, required, pivot)),
         )
 
     @property

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offcert.core.problem import Problem
 from offcert.formulations.atomic_heads import kernel
 from offcert.formulations.atomic_heads.kernel import Ints, Tables
-from offcert.formulations.atomic_heads.side import Item, Side, link_rate
+from offcert.formulations.atomic_heads.side import Item, Side
 
 # Bits of the key's second word; the sign stays free.
 _BITS = 62
@@ -55,11 +54,10 @@ class SideSearch:
         Whether `bound` is attained (up to the rounding of sizes to units).
     """
 
-    def __init__(self, problem: Problem, side: Side) -> None:
+    def __init__(self, side: Side) -> None:
         self.side = side
         self.unit = max(1, -(-max(side.required) // _FINEST))
         self.classes = sorted(side.classes().items())
-        self.rate = link_rate(problem, sum(item.size for item in side.items))
         self.bound = side.floor[0]
         self.counted: tuple[int, ...] = ()
         self.labels = 0
@@ -155,7 +153,7 @@ class SideSearch:
             amount=_array([len(items) for _, items in self.classes]),
             shift=_array([shift.get(size, 0) for size in sizes]),
             mask=_array([mask.get(size, 0) for size in sizes]),
-            rate=_array(self.rate),
+            rate=_array(side.rate),
             unit=unit,
         )
 

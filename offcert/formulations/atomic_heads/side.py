@@ -20,10 +20,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.trace import Trace
 
@@ -67,12 +69,15 @@ class Side:
         In the order in which they become ready.
     floor : list of int, length K+1
         ``floor[j]`` plus the idle time before operation ``j`` bounds the end of the side.
+    rate : (int, int)
+        Bytes and ticks of the link in this side's direction, at least as fast as it is.
     """
 
     prefix: list[int]
     required: list[int]
     items: list[Item]
     floor: list[int]
+    rate: tuple[int, int]
 
     def classes(self) -> dict[int, list[Item]]:
         """Return the items by size, each list in the order of readiness."""
@@ -101,14 +106,16 @@ def front(problem: Problem, required: Sequence[int], pivot: int) -> Side:
         Item(
             gap,
             trace.gap_size(gap),
-            problem.platform.transfer_time(trace.gap_size(gap)),
+            problem.platform.transfer_time(trace.gap_size(gap), Kind.OFFLOAD),
             trace.tensors[tensor].uses[0],
             tuple(absent[tensor]),
         )
         for tensor, gap in over.items()
     ]
     columns = [*range(pivot), pivot]
-    return _side(problem, required, columns, items, lambda gap: trace.gaps[gap].tensor in over)
+    return _side(
+        problem, Kind.OFFLOAD, required, columns, items, lambda gap: trace.gaps[gap].tensor in over
+    )
 
 
 def back(problem: Problem, required: Sequence[int], pivot: int) -> Side:
@@ -122,13 +129,13 @@ def back(problem: Problem, required: Sequence[int], pivot: int) -> Side:
         Item(
             gap,
             trace.gap_size(gap),
-            problem.platform.transfer_time(trace.gap_size(gap)),
+            problem.platform.transfer_time(trace.gap_size(gap), Kind.PREFETCH),
             last - trace.gaps[gap].after,
             tuple(absent[gap]),
         )
         for gap in sorted(over)
     ]
-    return _side(problem, required, [*columns, pivot], items, over.__contains__)
+    return _side(problem, Kind.PREFETCH, required, [*columns, pivot], items, over.__contains__)
 
 
 def _absences(
@@ -144,6 +151,7 @@ def _absences(
 
 def _side(
     problem: Problem,
+    kind: Kind,
     required: Sequence[int],
     columns: Sequence[int],
     items: list[Item],
@@ -159,14 +167,13 @@ def _side(
         others = sum(trace.gap_size(gap) for gap in trace.gaps_over[operation] if not counts(gap))
         needs.append(max(0, required[operation] - others))
     items = sorted(items, key=lambda item: (item.ready, item.size, item.gap))
-    rate = link_rate(problem, sum(item.size for item in items) + max(needs))
-    return Side(prefix, needs, items, _floor(prefix, needs, items, rate))
+    rate = _rate(problem.platform.rate(kind), sum(item.size for item in items) + max(needs))
+    return Side(prefix, needs, items, _floor(prefix, needs, items, rate), rate)
 
 
-def link_rate(problem: Problem, most: int) -> tuple[int, int]:
+def _rate(bandwidth: Fraction, most: int) -> tuple[int, int]:
     """Return bytes and ticks of the bandwidth, rounded up if `most` bytes overflowed otherwise."""
-    numerator = problem.platform.bandwidth.numerator
-    denominator = problem.platform.bandwidth.denominator
+    numerator, denominator = bandwidth.numerator, bandwidth.denominator
     while denominator and most * denominator >= 2**61:
         # Fewer ticks for the same bytes: a faster link.
         numerator, denominator = -(-numerator // 2), denominator // 2

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from offcert.core.plan import Kind
 from offcert.formulations.pivot import pool as store
 from offcert.formulations.pivot.model import Nested, Side
 from offcert.formulations.pivot.pool import Ints, Pool, SideArrays
@@ -49,7 +50,8 @@ def side_arrays(
         idle_required=_array(side.idle_required),
         floor=_array(side.floor),
         size=_array([members[0].size for members in data.classes]),
-        time=_array([members[0].time for members in data.classes]),
+        time_out=_times(data, side.out),
+        time_back=_times(data, side.back),
         here=_array(side.count),
         eligible=_array(side.eligible),
         available=_table(side.available),
@@ -69,11 +71,17 @@ def side_arrays(
         way_rank=_array([r for _, _, r in way]),
         way_head=_array(heads),
         least_head=_array([min(heads, default=0)]),
-        rate=_rate(data.problem.platform.bandwidth),
+        rate_out=_rate(data.problem.platform.rate(side.out)),
+        rate_back=_rate(data.problem.platform.rate(side.back)),
         word=word,
         shift=shift,
         tracked=_array([int(c in tracked) for c in range(len(data.classes))]),
     )
+
+
+def _times(data: Nested, kind: Kind) -> Ints:
+    ticks = data.problem.platform.transfer_time
+    return _array([ticks(members[0].size, kind) for members in data.classes])
 
 
 def _array(values: Sequence[int]) -> Ints:

@@ -97,7 +97,9 @@ def join_straddling(
         while partner >= 0:
             if other_pool.k[partner] == other_last:
                 begins = max(other_pool.t[partner], other_pool.s[partner] + ready)
-                length = max(end + _end(other, other_pool, partner), begin + side.time[c] + begins)
+                length = max(
+                    end + _end(other, other_pool, partner), begin + side.time_back[c] + begins
+                )
                 if length < best and _compatible(mask, other_pool, partner):
                     best = length
                     found = (row, int(partner))

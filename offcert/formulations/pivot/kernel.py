@@ -110,21 +110,22 @@ def _settle(side: SideArrays, m: Ints, t: int, s: int, k: int) -> tuple[int, int
             absent += _change(side, m, j)
         if side.required[j] - absent > missing:
             missing = side.required[j] - absent
-            extra = _ticks(side.rate, missing)
+            extra = _ticks(side.rate_out, missing)
             fv = max(fv, t + extra - prefix[j] + side.floor[j])
     excess = 0
     for c in range(m.size):
         if m[c] > side.eligible[c]:
-            excess += (m[c] - side.eligible[c]) * side.time[c]
+            excess += (m[c] - side.eligible[c]) * side.time_back[c]
     fv = max(fv, t + excess)
     way = 0
     tail = 0
     for e in range(side.way_class.size):
         c = side.way_class[e]
         if side.way_rank[e] < m[c]:
-            way += side.time[c]
+            way += side.time_back[c]
             tail = max(tail, way + side.way_head[e])
-    ft = t + excess + extra + max(tail, way + extra + side.least_head[0])
+    way += _ticks(side.rate_back, missing)
+    ft = t + excess + extra + max(tail, way + side.least_head[0])
     return s, k, fv, ft
 
 
@@ -144,7 +145,7 @@ def _expand_out(
     # Only what became available after the last return started may leave right after it.
     since = -1
     if action < 0 and m[-action - 1] < side.eligible[-action - 1]:
-        since = t - side.time[-action - 1]
+        since = t - side.time_back[-action - 1]
     for c in range(m.size):
         r = m[c]
         if r >= side.here[c] or side.available[c, r] >= k:
@@ -154,7 +155,7 @@ def _expand_out(
         ready = s + side.prefix[side.available[c, r] + 1]
         if ready <= since:
             continue
-        end = max(t, ready) + side.time[c]
+        end = max(t, ready) + side.time_out[c]
         closes = side.closes[c, r]
         if closes <= k and end >= s + side.prefix[closes]:
             continue
@@ -188,7 +189,7 @@ def _enter_return(
     waits = begin >= s + side.prefix[k]
     if waits and _weight(side.size, m, side.between, k) < side.idle_required[k]:
         return
-    end = begin + side.time[c]
+    end = begin + side.time_back[c]
     s2, k2, fv, ft = _settle(side, m, end, s, k)
     enter(pool, key, mask, end, s2, k2, fv, ft, label, -c - 1, limits)
 

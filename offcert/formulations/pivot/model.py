@@ -36,6 +36,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from offcert.core.errors import MethodError
+from offcert.core.plan import Kind
 from offcert.core.problem import Problem, Transfers
 from offcert.formulations.relaxations import required_absent
 
@@ -50,8 +51,8 @@ class Item:
         Its only gap (index into ``trace.gaps``).
     writer, before, after : int
         The operations ``a``, ``p`` and ``q``; -1 stands for the start.
-    size, time : int
-        Bytes, and ticks of one transfer.
+    size : int
+        Bytes.
     """
 
     gap: int
@@ -59,7 +60,6 @@ class Item:
     before: int
     after: int
     size: int
-    time: int
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,8 @@ class Side:
 
     Attributes
     ----------
+    out, back : Kind
+        Directions of a transfer out and of a transfer back, in true time.
     operations : int
         Number of operations, ``K``; column ``K`` of what is indexed by operation is the pivot.
     prefix : list of int, length K+1
@@ -112,6 +114,8 @@ class Side:
         ``floor[j]`` plus the idle time before operation ``j`` is a lower bound on the side's end.
     """
 
+    out: Kind
+    back: Kind
     operations: int
     prefix: list[int]
     required: list[int]
@@ -148,8 +152,7 @@ def nested(problem: Problem) -> Nested:
         if gap.tensor in seen:
             raise MethodError(f"the pivot program needs one gap per tensor; {tensor.name} has more")
         seen.add(gap.tensor)
-        time = problem.platform.transfer_time(tensor.size)
-        items.append(Item(index, tensor.uses[0], gap.before, gap.after, tensor.size, time))
+        items.append(Item(index, tensor.uses[0], gap.before, gap.after, tensor.size))
     items.sort(key=lambda item: (item.before, -item.after, item.writer))
     for outer, inner in pairwise(items):
         if inner.after > outer.after:
@@ -203,6 +206,8 @@ def front_side(data: Nested, pivot: int) -> Side:
     """
     durations = data.problem.trace.durations[:pivot]
     side = Side(
+        out=Kind.OFFLOAD,
+        back=Kind.PREFETCH,
         operations=pivot,
         prefix=_prefix(durations),
         required=list(data.required[: pivot + 1]),
@@ -233,6 +238,8 @@ def back_side(data: Nested, pivot: int) -> Side:
     required = list(data.required[pivot:][::-1])
     idle = list(data.idle_required[pivot:][::-1])
     side = Side(
+        out=Kind.PREFETCH,
+        back=Kind.OFFLOAD,
         operations=len(durations),
         prefix=_prefix(durations),
         # What is out at the cut must satisfy the pivot; nothing is idle before the first operation.
@@ -294,6 +301,6 @@ def _floor(data: Nested, side: Side) -> list[int]:
         for j in range(start + 1, last + 1):
             late = side.required[j] - early[j][start]
             if late > 0:
-                best = max(best, prefix[start + 1] + ticks(late) - prefix[j] + floor[j])
+                best = max(best, prefix[start + 1] + ticks(late, side.out) - prefix[j] + floor[j])
         floor[start] = best
     return floor

@@ -27,8 +27,8 @@ class SideArrays(NamedTuple):
     """A side (``model.Side``) as arrays; ``events`` is what changes from one operation to the next.
 
     ``way_*`` lists the tensors that may be out at the cut, the last that the other side's link can
-    take first, with the time from which it can; ``rate`` holds numerator and denominator of the
-    bandwidth, or of an upper bound on it.
+    take first, with the time from which it can; ``rate_*`` hold numerator and denominator of the
+    link's rate in that direction, or of an upper bound on it.
     """
 
     prefix: Ints
@@ -36,7 +36,8 @@ class SideArrays(NamedTuple):
     idle_required: Ints
     floor: Ints
     size: Ints
-    time: Ints
+    time_out: Ints
+    time_back: Ints
     here: Ints
     eligible: Ints
     available: Ints
@@ -56,7 +57,8 @@ class SideArrays(NamedTuple):
     way_rank: Ints
     way_head: Ints
     least_head: Ints
-    rate: Ints
+    rate_out: Ints
+    rate_back: Ints
     word: Ints
     shift: Ints
     tracked: Ints

@@ -25,7 +25,9 @@ def replay(data: Nested, side: Side, pool: Pool, label: int) -> tuple[list[Leg],
         if action != 0:
             c = abs(action) - 1
             counts[c] += action > 0
-            legs.append((action > 0, c, counts[c] - 1, free - data.classes[c][0].time, free))
+            kind = side.out if action > 0 else side.back
+            took = data.problem.platform.transfer_time(data.classes[c][0].size, kind)
+            legs.append((action > 0, c, counts[c] - 1, free - took, free))
             counts[c] -= action < 0
         # What was taken back runs later; what is new waited for this transfer.
         kept = min(len(ends), run)
@@ -63,10 +65,12 @@ def schedule_from(
         rank = sum(1 if leg[0] else -1 for leg in side_legs if leg[1] == c) - 1
         item = items[c][rank]
         if straddling == 1:
-            transfers.append(Transfer(Kind.PREFETCH, item.gap, begin, begin + item.time))
+            took = data.problem.platform.transfer_time(item.size, Kind.PREFETCH)
+            transfers.append(Transfer(Kind.PREFETCH, item.gap, begin, begin + took))
         else:
-            start = length - begin - item.time
-            transfers.append(Transfer(Kind.OFFLOAD, item.gap, start, start + item.time))
+            took = data.problem.platform.transfer_time(item.size, Kind.OFFLOAD)
+            start = length - begin - took
+            transfers.append(Transfer(Kind.OFFLOAD, item.gap, start, start + took))
     ends += [
         length - end + duration
         for end, duration in zip(
