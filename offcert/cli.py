@@ -10,8 +10,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from offcert import __version__
@@ -114,6 +114,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         "--prefetch-bandwidth",
         help="from host to device, if not the same as the other way",
     )
+    parser.add_argument("--transfers", help="atomic, interruptible or fractional; default: file's")
     parser.add_argument("--time-limit", type=_seconds, default=60.0, metavar="S")
     parser.add_argument("--workers", type=_count, default=2, metavar="N")
     parser.add_argument("--target-gap", type=_gap, default=0.0, metavar="G")
@@ -208,11 +209,15 @@ def _profile(options: argparse.Namespace) -> int:
 
 
 def _read_problem(options: argparse.Namespace) -> Problem:
+    from dataclasses import replace
+
     from offcert.core.files import read_problem
     from offcert.core.plan import Kind
     from offcert.core.units import parse_bandwidth, parse_memory
 
     problem = read_problem(options.problem)
+    if options.transfers is not None:
+        problem = replace(problem, transfers=options.transfers)
     if options.bandwidth is not None:
         problem = problem.with_bandwidth(parse_bandwidth(options.bandwidth, problem.units))
     if options.prefetch_bandwidth is not None:
@@ -242,18 +247,37 @@ def _search(options: argparse.Namespace, search: Callable[..., Certificate]) -> 
     from offcert.report.text import certificate_summary, describe_certificate
 
     problem = _read_problem(options)
-    certificate = search(
-        problem,
-        time_limit=options.time_limit,
-        workers=options.workers,
-        target_gap=options.target_gap,
-        seed=options.seed,
-        progress=_show_progress if sys.stderr.isatty() else None,
-    )
+    with _native_output_to_stderr():
+        certificate = search(
+            problem,
+            time_limit=options.time_limit,
+            workers=options.workers,
+            target_gap=options.target_gap,
+            seed=options.seed,
+            progress=_show_progress if sys.stderr.isatty() else None,
+        )
     if options.output is not None:
         certificate.write(options.output)
     _print(options, certificate_summary(certificate), describe_certificate(certificate))
     return 0
+
+
+@contextmanager
+def _native_output_to_stderr() -> Iterator[None]:
+    """Keep what solvers print (HiGHS does at times) apart from what this command says."""
+    import ctypes
+
+    sys.stdout.flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        # What C has buffered would appear later, in the wrong place.
+        with suppress(OSError, AttributeError, TypeError):
+            ctypes.CDLL(None).fflush(None)
+        os.dup2(saved, 1)
+        os.close(saved)
 
 
 def _show_progress(progress: Progress) -> None:
@@ -280,21 +304,28 @@ def _verify(options: argparse.Namespace) -> int:
 def _train(options: argparse.Namespace) -> int:
     from offcert.certify.verify import verify_file
     from offcert.core.errors import InputError
+    from offcert.core.fluid_schedule import FluidSchedule
     from offcert.report.text import describe_training
 
     verification = verify_file(options.certificate)
     if not verification.valid:
         raise InputError(f"{options.certificate} does not verify: {verification.faults[0]}")
     certificate = verification.certificate
-    if certificate.result.schedule is None:
+    schedule = certificate.result.schedule
+    if schedule is None:
         status = certificate.result.status
         raise InputError(f"{options.certificate} is {status}: it holds no schedule to train with")
+    if isinstance(schedule, FluidSchedule):
+        raise InputError(
+            f"{options.certificate} moves tensors in pieces, but training moves them whole; "
+            "--transfers atomic certifies such a plan"
+        )
     from offcert.runtime.train import train
 
     with redirect_stdout(sys.stderr):
         report = train(
             certificate.problem,
-            certificate.result.schedule,
+            schedule,
             steps=options.steps,
             seed=options.seed,
             progress=_show_steps if sys.stderr.isatty() else None,

@@ -156,6 +156,7 @@ def _add_partition(commands: Any, command: Command, show: Print) -> None:
 def _partition(options: argparse.Namespace, show: Print) -> int:
     from offcert.certify.certificate import read_certificate
     from offcert.core.errors import InputError
+    from offcert.core.fluid_schedule import FluidSchedule
     from offcert.instances.three_partition import triples_of
     from offcert.instances.two_partition import TwoPartition, half_of
 
@@ -167,6 +168,8 @@ def _partition(options: argparse.Namespace, show: Print) -> int:
     if (problem.source or {}).get("generator") == TwoPartition.kind:
         part = half_of(problem, schedule)
         sets = [part, tuple(index for index in range(len(values)) if index not in part)]
+    elif isinstance(schedule, FluidSchedule):
+        raise InputError(f"{options.certificate} holds a schedule whose transfers pause")
     else:
         sets = list(triples_of(problem, schedule))
     lines = [" + ".join(str(values[index]) for index in members) for members in sets]

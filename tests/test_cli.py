@@ -1,6 +1,8 @@
 """The commands, called as the console script calls them."""
 
 import json
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -293,3 +295,39 @@ def test_a_network_that_cannot_be_traced_gets_one_sentence(
     assert "cannot be traced" in errors
     assert errors.count("\n") == 1
     assert not output.exists()
+
+
+def test_transfers_in_pieces_are_solved_verified_drawn_and_not_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain = Chain([3, 6, 2], [6, 9, 5], [9, 14, 8, 3], [9, 14, 8, 3])
+    problem = Problem("p", chain, Platform(0, Fraction(7, 3)))
+    source, path = tmp_path / "problem.json", str(tmp_path / "certificate.json")
+    write_problem(source, problem.with_memory(problem.trace.least_memory))
+    arguments = ["solve", str(source), "--method", "fluid-exact", "-o", path, "--transfers"]
+    found = run_json(capsys, *arguments, "interruptible")
+    assert found["objective"] == found["lower_bound"]
+    assert main([*arguments, "liquid"]) == 2
+    assert "transfers must be" in capsys.readouterr().err
+    assert "pieces" in json.loads(Path(path).read_text())["schedule"]
+    assert run_json(capsys, "verify", path)["valid"]
+    assert main(["plot", path, "-o", str(tmp_path / "plan.svg")]) == 0
+    capsys.readouterr()
+    assert main(["train", path]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert "moves tensors in pieces" in message
+
+
+def test_what_a_solver_prints_does_not_mix_with_the_result(problem_file: Path) -> None:
+    code = (
+        "import ctypes, sys\n"
+        "from offcert.certify import methods\n"
+        "from offcert.cli import main\n"
+        "def shout(search, effort): ctypes.CDLL(None).puts(b'noise')\n"
+        "methods.METHODS['loud'] = methods.Method(shout, 'prints')\n"
+        f"sys.exit(main(['solve', {str(problem_file)!r}, '--method', 'loud', '--json']))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(run.stdout)["lower_bound"] > 0
+    assert run.stderr == "noise\n"

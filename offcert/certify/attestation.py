@@ -12,6 +12,7 @@ SOLVERS = ("CP-SAT", "HiGHS", "CBC")
 FORMULATIONS = (
     "fluid-milp",
     "fluid-lp",
+    "fluid-exact",
     "stage-milp",
     "time-indexed-cpsat",
     "time-indexed-milp",

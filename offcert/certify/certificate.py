@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import offcert
+from offcert.certify.schedule_json import schedule_from_json, schedule_to_json
 from offcert.core.documents import Fields, canonical_digest, read_json, require_format, write_json
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest, problem_from_json, problem_to_json
-from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence, Infeasibility, Result, SolveStatus
-from offcert.core.schedule import Schedule, Transfer
-from offcert.core.trace import Trace
 
 CERTIFICATE_FORMAT = "offcert-certificate"
 CERTIFICATE_VERSION = 1
@@ -69,7 +67,9 @@ class Certificate:
                 }
                 for bound in result.bounds
             ],
-            "schedule": _schedule_to_json(result.schedule, self.problem.trace),
+            "schedule": None
+            if result.schedule is None
+            else schedule_to_json(result.schedule, self.problem.trace),
             "infeasibility": _infeasibility_to_json(result.infeasibility),
             "method": self.method,
             "settings": dict(self.settings),
@@ -114,7 +114,7 @@ def certificate_from_json(document: Any) -> Certificate:
     infeasibility = fields.optional("infeasibility", (dict, type(None)))
     result = Result(
         status=_member(SolveStatus, fields.get("status", str), "status"),
-        schedule=None if schedule is None else _schedule_from_json(schedule, problem.trace),
+        schedule=None if schedule is None else schedule_from_json(schedule, problem.trace),
         bounds=bounds,
         infeasibility=None if infeasibility is None else _infeasibility_from_json(infeasibility),
     )
@@ -171,65 +171,6 @@ def _bound_from_json(item: Fields) -> Bound:
     )
     item.finish()
     return bound
-
-
-def _schedule_to_json(schedule: Schedule | None, trace: Trace) -> dict[str, Any] | None:
-    if schedule is None:
-        return None
-    transfers = []
-    for transfer in schedule.transfers:
-        gap = trace.gaps[transfer.gap]
-        transfers.append(
-            {
-                "kind": str(transfer.kind),
-                "tensor": gap.tensor,
-                "name": trace.tensors[gap.tensor].name,
-                "gap": [gap.before, gap.after],
-                "start": transfer.start,
-                "end": transfer.end,
-            }
-        )
-    rows = zip(trace.operations, schedule.starts, schedule.ends, strict=True)
-    operations = [{"name": o.name, "start": start, "end": end} for o, start, end in rows]
-    return {"operations": operations, "transfers": transfers}
-
-
-def _schedule_from_json(value: Any, trace: Trace) -> Schedule:
-    fields = Fields(value, "schedule")
-    starts, ends = [], []
-    for item in fields.each("operations"):
-        item.get("name", str)
-        starts.append(item.integer("start"))
-        ends.append(item.integer("end"))
-        item.finish()
-    transfers = [_transfer_from_json(item, trace) for item in fields.each("transfers")]
-    fields.finish()
-    if len(starts) != len(trace):
-        raise InputError(
-            f"schedule.operations must have {len(trace)} entries, as the problem has operations, "
-            f"not {len(starts)}"
-        )
-    return Schedule(starts, ends, transfers)
-
-
-def _transfer_from_json(item: Fields, trace: Trace) -> Transfer:
-    tensor = item.integer("tensor", 0)
-    ends = item.integers("gap")
-    numbers = {(gap.tensor, gap.before, gap.after): n for n, gap in enumerate(trace.gaps)}
-    key = (tensor, *ends)
-    if key not in numbers:
-        raise InputError(
-            f"{item.path('gap')} must be a gap of tensor {tensor} in the problem, not {list(ends)}"
-        )
-    item.get("name", str)
-    transfer = Transfer(
-        _member(Kind, item.get("kind", str), item.path("kind")),
-        numbers[key],
-        item.integer("start"),
-        item.integer("end"),
-    )
-    item.finish()
-    return transfer
 
 
 def _infeasibility_to_json(value: Infeasibility | None) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from offcert.certify.steps import (
     Effort,
     climb_combinatorial,
     climb_fluid,
+    climb_fluid_exact,
     climb_interval,
     climb_pivot,
     climb_stage,
@@ -30,12 +31,14 @@ class _Rung:
     run: Callable[[Search, Effort], None]
     share: float
     atomic_only: bool = False
+    relaxed_only: bool = False
 
 
 # Cheap and solver-free first. Each rung is skipped once bound and schedule meet.
 _LADDER = (
     _Rung(climb_combinatorial, 1.0),
     _Rung(descend_heuristics, 1.0),
+    _Rung(climb_fluid_exact, 0.6, relaxed_only=True),
     _Rung(descend_local_search, 0.06),
     _Rung(climb_pivot, 0.4, atomic_only=True),
     _Rung(climb_fluid, 0.1),
@@ -88,7 +91,8 @@ def certify(
         for rung in _LADDER:
             if search.done:
                 break
-            if rung.atomic_only and problem.transfers is not Transfers.ATOMIC:
+            atomic = problem.transfers is Transfers.ATOMIC
+            if rung.relaxed_only if atomic else rung.atomic_only:
                 continue
             # A method that does not apply to this network leaves its place to the next one.
             with suppress(MethodError):

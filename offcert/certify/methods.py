@@ -12,12 +12,14 @@ from offcert.certify.steps import (
     climb_combinatorial,
     climb_disjunctive,
     climb_fluid,
+    climb_fluid_exact,
     climb_fluid_lp,
     climb_interval,
     climb_pivot,
     climb_stage,
     climb_time_indexed_cpsat,
     climb_time_indexed_milp,
+    descend_fluid_ordered,
     descend_local_search,
 )
 from offcert.core.errors import InputError, NoPlanError
@@ -39,11 +41,14 @@ class Method:
         One line for the list of methods.
     atomic_only : bool
         Whether what it claims holds for atomic transfers only.
+    relaxed_only : bool
+        Whether what it finds are schedules that atomic transfers do not allow.
     """
 
     run: Callable[[Search, Effort], None]
     summary: str
     atomic_only: bool = False
+    relaxed_only: bool = False
 
 
 def _plan_method(function: Callable[[Problem], Plan]) -> Callable[[Search, Effort], None]:
@@ -96,6 +101,14 @@ METHODS = {
     "local-search": Method(_from_scratch(descend_local_search), "annealing over sets and orders"),
     "fluid-milp": Method(climb_fluid, "aggregated interruptible relaxation: a bound"),
     "fluid-lp": Method(climb_fluid_lp, "its linear relaxation: a bound"),
+    "fluid-exact": Method(
+        climb_fluid_exact, "interruptible or fractional transfers: exact; a bound for atomic ones"
+    ),
+    "fluid-ordered": Method(
+        descend_fluid_ordered,
+        "the same with all offloads before all prefetches: a schedule",
+        relaxed_only=True,
+    ),
     "pivot": Method(_from_scratch(climb_pivot), "pivot dynamic program: exact, no solver", True),
     "stage-milp": Method(_from_scratch(climb_stage), "who is absent when, without times", True),
     "time-indexed-cpsat": Method(
@@ -146,6 +159,8 @@ def solve(
     chosen = METHODS[method]
     if chosen.atomic_only and problem.transfers is not Transfers.ATOMIC:
         raise InputError(f"method {method} needs atomic transfers, not {problem.transfers}")
+    if chosen.relaxed_only and problem.transfers is Transfers.ATOMIC:
+        raise InputError(f"method {method} needs interruptible or fractional transfers, not atomic")
     search = Search(problem, time_limit, target_gap, progress)
     settings: dict[str, object] = {
         "time_limit": time_limit,

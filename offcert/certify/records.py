@@ -13,6 +13,7 @@ from offcert.certify.verify import Verification, verify
 from offcert.core.check import check
 from offcert.core.errors import InputError, PlanError
 from offcert.core.files import problem_digest
+from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Plan
 from offcert.core.result import Bound, Evidence
 from offcert.core.simulate import simulate
@@ -103,6 +104,8 @@ def _plan_and_value(certificate: Certificate) -> tuple[int, Plan | None]:
     """
     problem, schedule = certificate.problem, certificate.result.schedule
     assert schedule is not None
+    if isinstance(schedule, FluidSchedule):
+        return schedule.makespan, None
     try:
         plan = schedule.plan(problem.trace)
         simulated = simulate(problem, plan)

@@ -12,7 +12,9 @@ from typing import Any
 from offcert.certify.attestation import witness
 from offcert.certify.certificate import Certificate, current_versions
 from offcert.core.check import check
+from offcert.core.check_fluid import check_fluid
 from offcert.core.errors import OffcertError, PlanError
+from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence, Infeasibility, Result, SolveStatus
 from offcert.core.schedule import Schedule
@@ -44,7 +46,10 @@ class UnsoundError(OffcertError):
 
 
 class Search:
-    """Collects schedules and bounds; every schedule passes the checker before it counts.
+    """Collects schedules and bounds; every schedule passes a checker before it counts.
+
+    ``schedule`` is the best one of whole transfers, ``fluid`` the best one in pieces; what steps
+    want to be said beside the result they put into ``remarks`` (JSON values).
 
     Parameters
     ----------
@@ -68,6 +73,8 @@ class Search:
         self.problem = problem
         self.target_gap = Fraction(target_gap)
         self.schedule: Schedule | None = None
+        self.fluid: FluidSchedule | None = None
+        self.remarks: dict[str, Any] = {}
         self.bounds: list[Bound] = []
         self.refuted: list[Bound] = []
         self.infeasibility: Infeasibility | None = None
@@ -88,9 +95,16 @@ class Search:
         return max(0.0, self._deadline - time.monotonic())
 
     @property
+    def best(self) -> Schedule | FluidSchedule | None:
+        """The shortest schedule; one of whole transfers if there are two."""
+        if self.schedule is None or self.fluid is None:
+            return self.schedule or self.fluid
+        return self.fluid if self.fluid.makespan < self.schedule.makespan else self.schedule
+
+    @property
     def objective(self) -> int | None:
         """Makespan of the best schedule, in ticks."""
-        return None if self.schedule is None else self.schedule.makespan
+        return None if self.best is None else self.best.makespan
 
     @property
     def lower_bound(self) -> int:
@@ -144,6 +158,24 @@ class Search:
         self._tell()
         return True
 
+    def offer_fluid(self, schedule: FluidSchedule) -> bool:
+        """Take a schedule whose transfers are in pieces if it is better.
+
+        Raises
+        ------
+        UnsoundError
+            If it is not a schedule of the problem, or beats a proved lower bound.
+        """
+        if self.objective is not None and schedule.makespan >= self.objective:
+            return False
+        faults = check_fluid(self.problem, schedule)
+        if faults:
+            raise UnsoundError(f"{self._step} returned an invalid schedule: {faults[0]}")
+        self.fluid = schedule
+        self._require_consistent()
+        self._tell()
+        return True
+
     def add(self, bound: Bound) -> None:
         """Record a lower bound.
 
@@ -160,11 +192,10 @@ class Search:
             self._tell()
 
     def certificate(self, method: str, settings: Mapping[str, Any]) -> Certificate:
-        """Return what is known now, what made it, and what solvers claimed wrongly meanwhile."""
+        """Return what is known now, what made it and what it remarked, and what was refuted."""
         refuted = {"refuted": self.refutations()} if self.refuted else {}
-        return Certificate(
-            self.problem, self.result(), method, {**settings, **refuted}, current_versions()
-        )
+        said = {**settings, **self.remarks, **refuted}
+        return Certificate(self.problem, self.result(), method, said, current_versions())
 
     def refutations(self) -> dict[str, int]:
         """Return what solvers claimed and schedules refuted, by method."""
@@ -181,7 +212,7 @@ class Search:
         else:
             status = SolveStatus.FEASIBLE
         bounds = tuple(_cross_attested(self.bounds))
-        return Result(status, self.schedule, bounds, self.seconds, self.infeasibility)
+        return Result(status, self.best, bounds, self.seconds, self.infeasibility)
 
     def _require_consistent(self) -> None:
         if self.objective is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from offcert.certify.pivot_check import within_reach
 from offcert.certify.search import Search
-from offcert.core.errors import MethodError, PlanError
+from offcert.core.errors import MethodError, NoPlanError, PlanError
 from offcert.core.problem import Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.core.simulate import simulate
@@ -136,9 +136,15 @@ def climb_pivot(search: Search, effort: Effort) -> None:
 
 
 def climb_fluid(search: Search, effort: Effort) -> None:
-    """Solve the aggregated interruptible relaxation, with whole tensors where they move whole."""
+    """Solve the aggregated interruptible relaxation, with whole tensors where they move whole.
+
+    Fractional transfers get its linear relaxation: binaries would bound too much.
+    """
     from offcert.formulations.fluid_milp import fluid_bound
 
+    if search.problem.transfers is Transfers.FRACTIONAL:
+        climb_fluid_lp(search, effort)
+        return
     search.begin("fluid MILP")
     atomic = search.problem.transfers is Transfers.ATOMIC
     required = required_absent(search.problem, subset_sum=True) if atomic else None
@@ -153,6 +159,33 @@ def climb_fluid_lp(search: Search, effort: Effort) -> None:
     search.begin("fluid LP")
     value, details = fluid_bound(search.problem, time_limit=effort.seconds, relax=True)
     _add_attested(search, "fluid-lp", "HiGHS", value, details)
+
+
+def climb_fluid_exact(search: Search, effort: Effort) -> None:
+    """Solve Problem 2 or the fractional problem exactly; a bound alone if transfers are atomic."""
+    from offcert.formulations.fluid_exact import solve_fluid
+
+    search.begin("exact fluid MILP")
+    atomic = search.problem.transfers is Transfers.ATOMIC
+    required = required_absent(search.problem, subset_sum=True) if atomic else None
+    outcome = solve_fluid(search.problem, time_limit=effort.seconds, required=required)
+    if outcome.schedule is not None:
+        search.offer_fluid(outcome.schedule)
+    _add_attested(search, "fluid-exact", "HiGHS", outcome.bound, outcome.details)
+
+
+def descend_fluid_ordered(search: Search, effort: Effort) -> None:
+    """Find the best ordered schedule; what bounds it bounds no other, so it is a remark only."""
+    from offcert.formulations.fluid_exact import solve_fluid
+
+    search.begin("ordered fluid MILP")
+    outcome = solve_fluid(search.problem, ordered=True, time_limit=effort.seconds)
+    if outcome.details.get("infeasible"):
+        raise NoPlanError("the solver found no schedule with all offloads before all prefetches")
+    search.remarks["ordered_lower_bound"] = outcome.bound
+    if outcome.schedule is not None:
+        search.remarks["ordered_objective"] = outcome.schedule.makespan
+        search.offer_fluid(outcome.schedule)
 
 
 def climb_stage(search: Search, effort: Effort) -> None:

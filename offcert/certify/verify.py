@@ -15,9 +15,11 @@ from offcert.certify.attestation import witness
 from offcert.certify.certificate import Certificate, certificate_from_json
 from offcert.certify.recheck import least_memory, recheck
 from offcert.core.check import check
+from offcert.core.check_fluid import check_fluid
 from offcert.core.documents import canonical_digest, read_json
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.core.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,11 @@ def _show(value: Any) -> str:
 def _check_schedule(verification: Verification) -> None:
     schedule = verification.certificate.result.schedule
     if schedule is not None:
-        found = check(verification.certificate.problem, schedule)
+        problem = verification.certificate.problem
+        if isinstance(schedule, Schedule):
+            found = check(problem, schedule)
+        else:
+            found = check_fluid(problem, schedule)
         verification.faults += [f"schedule: {fault}" for fault in found]
 
 

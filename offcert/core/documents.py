@@ -238,9 +238,9 @@ def require_format(fields: Fields, name: str, version: int) -> None:
         raise InputError(f"version {number} of {name} is not known; this program reads {version}")
 
 
-def parse_rational(text: str, field: str) -> Fraction:
+def parse_rational(text: str, field: str, pattern: re.Pattern[str] = RATIONAL) -> Fraction:
     """Return the rational written as ``"numerator/denominator"`` or ``"numerator"``."""
-    match = RATIONAL.fullmatch(text)
+    match = pattern.fullmatch(text)
     if match is None:
         raise InputError(f'{field} must look like "numerator/denominator", not {show(text)}')
     denominator = int(match[2] or 1)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
+from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.schedule import Schedule
 
 
@@ -75,8 +76,8 @@ class Result:
     ----------
     status : SolveStatus
         What is known.
-    schedule : Schedule or None
-        The best schedule found.
+    schedule : Schedule, FluidSchedule or None
+        The best schedule found; its transfers are in pieces only if the problem allows that.
     bounds : tuple of Bound
         Every lower bound established on the way.
     runtime : float
@@ -86,7 +87,7 @@ class Result:
     """
 
     status: SolveStatus
-    schedule: Schedule | None
+    schedule: Schedule | FluidSchedule | None
     bounds: tuple[Bound, ...] = ()
     runtime: float = 0.0
     infeasibility: Infeasibility | None = None

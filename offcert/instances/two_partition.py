@@ -18,7 +18,9 @@ from typing import Any, ClassVar
 
 from offcert.core.chain import Chain
 from offcert.core.check import check
+from offcert.core.check_fluid import check_fluid
 from offcert.core.errors import InputError
+from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
@@ -158,7 +160,7 @@ def schedule_of_half(values: Sequence[int], part: Sequence[int]) -> Schedule:
     return Schedule(starts, ends, transfers)
 
 
-def half_of(problem: Problem, schedule: Schedule) -> tuple[int, ...]:
+def half_of(problem: Problem, schedule: Schedule | FluidSchedule) -> tuple[int, ...]:
     """Turn a schedule of length 2V back into a half: the indices of the values that it moves.
 
     Raises
@@ -174,7 +176,10 @@ def half_of(problem: Problem, schedule: Schedule) -> tuple[int, ...]:
         raise InputError(
             f"only a schedule of length {2 * half} holds a half, not one of {schedule.makespan}"
         )
-    faults = check(problem, schedule)
+    if isinstance(schedule, FluidSchedule):
+        faults = check_fluid(problem, schedule)
+    else:
+        faults = check(problem, schedule)
     if faults:
         raise InputError(f"the schedule is not valid: {faults[0]}")
     part = tuple(sorted(problem.trace.gaps[gap].tensor for gap in schedule.evicted))

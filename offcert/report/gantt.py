@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from offcert.certify.certificate import Certificate
 from offcert.core.documents import write_atomically
 from offcert.core.errors import InputError
+from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
+from offcert.report.fluid_curve import fluid_memory_curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,8 +58,9 @@ def save_gantt(certificate: Certificate, path: str | Path) -> None:
         plt.close(figure)
 
 
-def plot_gantt(problem: Problem, schedule: Schedule, ax: Axes) -> None:
+def plot_gantt(problem: Problem, schedule: Schedule | FluidSchedule, ax: Axes) -> None:
     """Draw the operations on the device and the transfers on the link, against time."""
+    moves = schedule.transfers if isinstance(schedule, Schedule) else schedule.pieces
     scale = _time_scale(problem)
     middle = len(schedule.starts) // 2
     for half, (begin, end) in {"forward": (0, middle), "backward": (middle, None)}.items():
@@ -71,9 +74,9 @@ def plot_gantt(problem: Problem, schedule: Schedule, ax: Axes) -> None:
     for kind in Kind:
         row = 0.1 if problem.platform.duplex and kind is Kind.PREFETCH else 1.1
         bars = [
-            (t.start / scale, (t.end - t.start) / scale)
-            for t in schedule.transfers
-            if t.kind is kind
+            (float(move.start) / scale, float(move.end - move.start) / scale)
+            for move in moves
+            if move.kind is kind
         ]
         ax.broken_barh(bars, (row, 0.8), color=_COLOURS[kind], label=kind, ec="white", lw=0.3)
     if problem.platform.duplex:
@@ -83,15 +86,21 @@ def plot_gantt(problem: Problem, schedule: Schedule, ax: Axes) -> None:
     ax.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
 
 
-def plot_memory(problem: Problem, schedule: Schedule, ax: Axes) -> None:
+def plot_memory(problem: Problem, schedule: Schedule | FluidSchedule, ax: Axes) -> None:
     """Draw the bytes on the device against time, and the limit."""
     scale = _time_scale(problem)
     unit, label = _size_scale(problem)
-    times, held = memory_curve(problem, schedule)
-    ax.step([time / scale for time in times], [size / unit for size in held], where="post")
-    ax.fill_between(
-        [time / scale for time in times], [size / unit for size in held], step="post", alpha=0.2
-    )
+    if isinstance(schedule, Schedule):
+        steps, whole = memory_curve(problem, schedule)
+        times, held = [t / scale for t in steps], [size / unit for size in whole]
+        ax.step(times, held, where="post")
+        ax.fill_between(times, held, step="post", alpha=0.2)
+    else:
+        points = fluid_memory_curve(problem, schedule)
+        times = [float(time) / scale for time, _ in points]
+        held = [float(size) / unit for _, size in points]
+        ax.plot(times, held)
+        ax.fill_between(times, held, alpha=0.2)
     limit = problem.platform.memory / unit
     ax.axhline(limit, color="#aa3377", linestyle="--", label="limit")
     ax.set_ylabel(f"memory ({label})")

@@ -11,6 +11,7 @@ from typing import Any
 from offcert.certify.certificate import Certificate, read_certificate
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
+from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.units import format_size, format_time
 
 
@@ -53,6 +54,8 @@ def _plan_lines(certificate: Certificate) -> list[str]:
         return [f"No plan: {result.status}."]
     moved = {trace.gaps[gap].tensor for gap in result.schedule.evicted}
     size = sum(trace.tensors[tensor].size for tensor in moved)
+    if isinstance(result.schedule, FluidSchedule):
+        size = round(result.schedule.offloaded_size)
     return [
         f"- memory: {format_size(trace.peak_memory, units)} without a plan, "
         f"{format_size(problem.platform.memory, units)} allowed",

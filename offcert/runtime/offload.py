@@ -12,6 +12,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from offcert.core.errors import InputError, PlanError
+from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Plan
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
@@ -89,7 +90,7 @@ class StepReport:
 
 def offload(
     model: nn.Module,
-    plan: Plan | Schedule,
+    plan: Plan | Schedule | FluidSchedule,
     problem: Problem,
     *,
     directory: str | None = None,
@@ -125,7 +126,8 @@ def offload(
     Raises
     ------
     InputError
-        If the network is not the problem's: its trace on fake tensors differs.
+        If the network is not the problem's: its trace on fake tensors differs; or if the plan is a
+        schedule that moves tensors in pieces.
     PlanError
         If the plan does not make sense, or exceeds the problem's memory.
     """

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from offcert.core.errors import PlanError
+from offcert.core.errors import InputError, PlanError
+from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Kind, Plan
 from offcert.core.schedule import Schedule
 from offcert.core.trace import Trace
@@ -43,7 +44,7 @@ class Prediction:
         return max(self.peaks)
 
 
-def predict(trace: Trace, plan: Plan | Schedule) -> Prediction:
+def predict(trace: Trace, plan: Plan | Schedule | FluidSchedule) -> Prediction:
     """Return what is on the device when, if `plan` is followed.
 
     Parameters
@@ -51,14 +52,21 @@ def predict(trace: Trace, plan: Plan | Schedule) -> Prediction:
     trace : Trace
         What is executed.
     plan : Plan or Schedule
-        Of a schedule only the decisions count, not the times.
+        Of a schedule only the decisions count, not the times. One in pieces is refused.
 
     Raises
     ------
+    InputError
+        If the plan is a schedule that moves tensors in pieces.
     PlanError
         If the plan does not make sense on the trace: a transfer outside of its gap, or a tensor
         that comes back before it has left.
     """
+    if isinstance(plan, FluidSchedule):
+        raise InputError(
+            f"the schedule moves tensors in {len(plan.pieces)} pieces, but training moves them "
+            "whole: it needs a schedule for atomic transfers"
+        )
     if isinstance(plan, Schedule):
         plan = plan.plan(trace)
     plan.require_consistent(trace)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
+from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Plan
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
@@ -148,7 +149,7 @@ class TrainReport:
 
 def train(
     problem: Problem,
-    schedule: Schedule | Plan,
+    schedule: Schedule | FluidSchedule | Plan,
     *,
     steps: int = 3,
     seed: int = 0,
@@ -185,7 +186,8 @@ def train(
     Raises
     ------
     InputError
-        If the network cannot be rebuilt or is not the one that was planned.
+        If the network cannot be rebuilt or is not the one that was planned, or the schedule moves
+        tensors in pieces.
     PlanError
         If the plan does not make sense or exceeds the memory.
     """

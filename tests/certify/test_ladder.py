@@ -1,3 +1,4 @@
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -35,6 +36,8 @@ def test_every_method_respects_the_optimum(method: str) -> None:
     ran = 0
     for seed in range(12):
         problem = mixed_problem(seed, 4)
+        if METHODS[method].relaxed_only:
+            problem = replace(problem, transfers=Transfers.INTERRUPTIBLE)
         try:
             certificate = solve(problem, method, time_limit=3, workers=1)
         except MethodError:
@@ -46,7 +49,8 @@ def test_every_method_respects_the_optimum(method: str) -> None:
             continue
         result = certificate.result
         assert result.lower_bound <= optimum
-        assert result.objective is None or result.objective >= optimum
+        if problem.transfers is Transfers.ATOMIC:
+            assert result.objective is None or result.objective >= optimum
         assert verify(certificate.to_json()).faults == []
     assert ran >= 3
 
@@ -56,14 +60,29 @@ def test_relaxed_transfers_get_only_bounds_that_hold_for_them(kind: Transfers) -
     for seed in range(20):
         atomic = mixed_problem(seed, 5)
         relaxed = Problem("p", atomic.network, atomic.platform, kind)
-        certificate = certify(relaxed, time_limit=1, workers=1)
+        certificate = certify(relaxed, time_limit=20, workers=1)
         methods = {bound.method for bound in certificate.result.bounds}
-        assert methods <= {"prop3", "fractional", "fluid-milp"}
+        aggregated = "fluid-lp" if kind is Transfers.FRACTIONAL else "fluid-milp"
+        assert methods <= {"prop3", "fractional", aggregated, "fluid-exact"}
+        assert "refuted" not in certificate.settings
+        assert certificate.result.status is SolveStatus.OPTIMAL
         if certificate.result.objective is not None:
             optimum = brute_force(atomic)
             assert optimum is not None
             assert certificate.result.lower_bound <= optimum
         assert verify(certificate.to_json()).faults == []
+
+
+def test_what_whole_tensors_need_bounds_no_fractional_schedule() -> None:
+    too_much = 0
+    for seed in range(20):
+        problem = replace(random_problem(seed, 5), transfers=Transfers.FRACTIONAL)
+        optimum = solve(problem, "fluid-exact", time_limit=20).result.objective
+        assert optimum is not None
+        assert solve(problem, "fluid-milp", time_limit=20).result.lower_bound <= optimum
+        whole = solve(replace(problem, transfers=Transfers.INTERRUPTIBLE), "fluid-milp")
+        too_much += whole.result.lower_bound > optimum
+    assert too_much >= 2
 
 
 def test_the_target_gap_ends_the_search() -> None:

@@ -1,6 +1,7 @@
 import pytest
 
-from offcert.core.errors import PlanError
+from offcert.core.errors import InputError, PlanError
+from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.trace import Operation, Tensor, Trace
@@ -65,3 +66,8 @@ def test_a_schedule_predicts_what_its_decisions_predict():
 def test_a_plan_that_makes_no_sense_is_refused(moves):
     with pytest.raises(PlanError):
         predict(TRACE, Plan(moves))
+
+
+def test_a_schedule_in_pieces_is_refused():
+    with pytest.raises(InputError, match="in 0 pieces, but training moves them whole"):
+        predict(TRACE, FluidSchedule((0, 10), (10, 20), ()))

@@ -1,0 +1,59 @@
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+from random_instances import random_problem
+
+from offcert.certify.methods import solve
+from offcert.core.check_fluid import check_fluid
+from offcert.core.fluid_schedule import FluidSchedule, Piece
+from offcert.core.plan import Kind
+from offcert.core.platform import Platform
+from offcert.core.problem import Problem, Transfers
+from offcert.core.trace import Operation, Tensor, Trace
+from offcert.report.fluid_curve import fluid_memory_curve
+from offcert.report.gantt import save_gantt
+
+
+def test_the_curve_of_a_hand_computed_schedule() -> None:
+    operations = [Operation("f", 1), Operation("turn", 1, 5), Operation("b", 1)]
+    network = Trace(operations, [Tensor("x", 10, (0, 2))])
+    problem = Problem("p", network, Platform(10, Fraction(1)), Transfers.FRACTIONAL)
+    pieces = [
+        Piece(Kind.OFFLOAD, 0, Fraction(1), Fraction(6), Fraction(5)),
+        Piece(Kind.PREFETCH, 0, Fraction(7), Fraction(12), Fraction(5)),
+    ]
+    schedule = FluidSchedule((0, 6, 12), (1, 7, 13), pieces)
+    assert check_fluid(problem, schedule) == []
+    corners = [(0, 10), (1, 10), (1, 10), (6, 5), (6, 10), (7, 10), (7, 5), (12, 10), (12, 10)]
+    assert fluid_memory_curve(problem, schedule) == [*corners, (13, 10), (13, 0)]
+
+
+def test_the_curve_and_the_checker_agree_on_the_fullest_moment() -> None:
+    """The curve's peak fits, and one byte less than it does not."""
+    seen = 0
+    for seed in range(60):
+        kind = (Transfers.INTERRUPTIBLE, Transfers.FRACTIONAL)[seed % 2]
+        problem = replace(random_problem(seed + 50, 4), transfers=kind)
+        schedule = solve(problem, "fluid-exact").result.schedule
+        assert isinstance(schedule, FluidSchedule)
+        curve = fluid_memory_curve(problem, schedule)
+        assert [time for time, _ in curve] == sorted(time for time, _ in curve)
+        peak = max(size for _, size in curve)
+        assert peak <= problem.platform.memory
+        assert curve[-1] == (schedule.makespan, 0)
+        # An operation of no duration does not show, but the checker sees it.
+        if 0 not in problem.trace.durations:
+            whole = -(-peak // 1)
+            assert check_fluid(problem.with_memory(whole), schedule) == []
+            assert check_fluid(problem.with_memory(whole - 1), schedule) != []
+            seen += 1
+    assert seen > 20
+
+
+def test_a_schedule_in_pieces_is_drawn(tmp_path: Path) -> None:
+    problem = replace(random_problem(5), transfers=Transfers.INTERRUPTIBLE)
+    certificate = solve(problem, "fluid-exact")
+    assert isinstance(certificate.result.schedule, FluidSchedule)
+    save_gantt(certificate, tmp_path / "plan.svg")
+    assert "</svg>" in (tmp_path / "plan.svg").read_text()
