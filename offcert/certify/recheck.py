@@ -11,6 +11,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from offcert.certify.cover import cheapest_cover
+from offcert.certify.fluid_proof import examine
 from offcert.certify.pivot_check import confirm
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
@@ -32,6 +33,8 @@ def recheck(bound: Bound, problem: Problem) -> str | None:
     """
     if bound.method == "pivot":
         return _recheck_pivot(bound, problem)
+    if bound.method in ("fluid-lp", "fluid-milp"):
+        return _recheck_fluid(bound, problem)
     value = recompute(bound.method, problem)
     if value is None:
         return f"no proof is known for a bound of this kind with {problem.transfers} transfers"
@@ -54,6 +57,24 @@ def _recheck_pivot(bound: Bound, problem: Problem) -> str | None:
     if confirm(problem, pivot, *limits, bound.value, once=once):
         return None
     return f"the search it names does not establish {bound.value}"
+
+
+def _recheck_fluid(bound: Bound, problem: Problem) -> str | None:
+    fields = Fields(dict(bound.details), "details")
+    try:
+        whole, proof = fields.get("whole", bool), fields.get("proof", str)
+        fields.finish()
+    except InputError as error:
+        return str(error)
+    branching = bound.method == "fluid-milp"
+    if whole and problem.transfers is not Transfers.ATOMIC:
+        return f"details.whole must be false with {problem.transfers} transfers"
+    if branching and problem.transfers is Transfers.FRACTIONAL:
+        return "no proof of this kind is known with fractional transfers"
+    if least_memory(problem)[0] > problem.platform.memory:
+        return "no schedule exists, so there is no bound"
+    needs = _whole_tensors(problem) if whole else _needs(problem)
+    return examine(proof, bound.value, problem, needs, branching=branching)
 
 
 def recompute(method: str, problem: Problem) -> int | None:

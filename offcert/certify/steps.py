@@ -136,29 +136,29 @@ def climb_pivot(search: Search, effort: Effort) -> None:
 
 
 def climb_fluid(search: Search, effort: Effort) -> None:
-    """Solve the aggregated interruptible relaxation, with whole tensors where they move whole.
+    """Bound by the aggregated interruptible relaxation, proved where that takes not too long.
 
     Fractional transfers get its linear relaxation: binaries would bound too much.
     """
-    from offcert.formulations.fluid_milp import fluid_bound
+    from offcert.certify.fluid_climb import climb_milp
 
     if search.problem.transfers is Transfers.FRACTIONAL:
         climb_fluid_lp(search, effort)
         return
     search.begin("fluid MILP")
-    atomic = search.problem.transfers is Transfers.ATOMIC
-    required = required_absent(search.problem, subset_sum=True) if atomic else None
-    value, details = fluid_bound(search.problem, time_limit=effort.seconds, required=required)
-    _add_attested(search, "fluid-milp", "HiGHS", value, details)
+    climb_milp(
+        search,
+        effort.seconds,
+        lambda value, details: _add_attested(search, "fluid-milp", "HiGHS", value, details),
+    )
 
 
 def climb_fluid_lp(search: Search, effort: Effort) -> None:
-    """Solve the linear relaxation of the fluid model: on nested traces, the fractional optimum."""
-    from offcert.formulations.fluid_milp import fluid_bound
+    """Prove the linear relaxation of the fluid model: on nested traces, the fractional optimum."""
+    from offcert.certify.fluid_climb import climb_lp
 
     search.begin("fluid LP")
-    value, details = fluid_bound(search.problem, time_limit=effort.seconds, relax=True)
-    _add_attested(search, "fluid-lp", "HiGHS", value, details)
+    climb_lp(search, effort.seconds)
 
 
 def climb_fluid_exact(search: Search, effort: Effort) -> None:

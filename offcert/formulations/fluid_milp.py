@@ -29,6 +29,10 @@ prefetches have moved by time t.
    - Y(t)``, where ``P_o`` is the size of all evicted gaps that opened *before* o: what has been
    transferred is not released while the operation that opens its gap runs.
 
+Transfers that pause, and tensors that move in part, release and take their memory byte by byte: the
+argument holds for every byte by itself, and its sum over bytes is the same set of rows. Where they
+move in part, ``e_g`` is the share of bytes that are evicted, so there are no binaries.
+
 These rows, stated at the start and at the end of every operation, are all there is: the schedule's
 idle times satisfy them, so their minimum is a bound. Nothing above needs one gap a tensor or nested
 gaps; only there, however, does dropping integrality give the fractional optimum.
@@ -49,7 +53,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.problem import Problem, Transfers
 from offcert.formulations.relaxations import infeasibility, required_absent
 
 # HiGHS meets rows and integrality to 1e-6. No unit of time or data is worth more than two of idle
@@ -106,8 +110,16 @@ def _times(terms: Sequence[tuple[int, float]], factor: float) -> list[tuple[int,
     return [(column, value * factor) for column, value in terms]
 
 
-class _Fluid:
-    """Columns and rows for one problem."""
+class FluidProgram:
+    """Columns and rows for one problem.
+
+    Attributes
+    ----------
+    memory_rows : list of list of int
+        For each operation, the numbers of its rows available, due, opened, end and start.
+    first_gap : int
+        The column that says whether gap 0 is evicted; those of the other gaps follow.
+    """
 
     def __init__(self, problem: Problem, required: Sequence[int]) -> None:
         self.trace = problem.trace
@@ -129,6 +141,7 @@ class _Fluid:
                 columns += 1
         self.columns = columns
         self.rows = _Rows()
+        self.memory_rows: list[list[int]] = []
         for o in range(self.count):
             self._add_link(o)
             self._add_memory(o)
@@ -168,6 +181,7 @@ class _Fluid:
         x_end, y_end = self._column(o, _X_END), self._column(o, _Y_END)
         available, opened = self._column(o, _AVAILABLE), self._column(o, _OPENED)
         again = self._column(o, _AGAIN)
+        self.memory_rows.append([len(self.rows.low) + row for row in range(5)])
         add = self.rows.add
         add([(x_end, 1.0), (available, -1.0)], -math.inf, 0.0)
         add([(self._column(o, _Y_START), 1.0), (self._column(o, _DUE), -1.0)], 0.0, math.inf)
@@ -221,19 +235,27 @@ class _Fluid:
             if len(terms) > 1:
                 self.rows.add(terms, -math.inf, 1.0)
 
-    def solve(self, time_limit: float, relax: bool) -> Any:
-        """Run HiGHS; the objective is the idle time, in scaled units."""
+    def cost(self) -> NDArray[np.float64]:
+        """Return the coefficients of the idle time, in scaled units."""
         cost = np.zeros(self.columns)
         cost[_IDLE : self.first_gap : _PER_OPERATION] = 1.0
-        upper: NDArray[np.float64] = np.full(self.columns, np.inf)
+        return cost
+
+    def upper_bounds(self) -> NDArray[np.float64]:
+        """Return the largest value of each column."""
+        upper = np.full(self.columns, np.inf)
         upper[self.first_gap :] = 1.0
+        return upper
+
+    def solve(self, time_limit: float, relax: bool) -> Any:
+        """Run HiGHS; the objective is the idle time, in scaled units."""
         integrality = np.zeros(self.columns, dtype=np.int64)
         if not relax:
             integrality[self.first_gap :] = 1
         return milp(
-            cost,
+            self.cost(),
             integrality=integrality,
-            bounds=Bounds(np.zeros(self.columns), upper),
+            bounds=Bounds(np.zeros(self.columns), self.upper_bounds()),
             constraints=self.rows.constraint(self.columns),
             options={"time_limit": time_limit, "mip_rel_gap": 0.0},
         )
@@ -273,7 +295,7 @@ def fluid_bound(
         Seconds. When it runs out the bound proved until then is returned.
     relax : bool
         Whether a gap may be evicted in part: a linear program, no stronger, the fractional optimum
-        on traces whose tensors have one gap each, nested.
+        on traces whose tensors have one gap each, nested. Fractional transfers need it.
     required : sequence of int, optional
         Bytes that must be absent during each operation. By default what exceeds the memory, which
         is valid for interruptible transfers too; rounded up to reachable sums
@@ -290,14 +312,16 @@ def fluid_bound(
     Raises
     ------
     ValueError
-        If the problem is infeasible.
+        If the problem is infeasible, or binaries are asked for where tensors may move in part.
     """
+    if problem.transfers is Transfers.FRACTIONAL and not relax:
+        raise ValueError("fractional transfers are bounded by the linear program only")
     began = time.monotonic()
     lacking = infeasibility(problem)
     if lacking is not None:
         raise ValueError(f"{lacking.name} lacks {lacking.lacking} bytes, so there is no bound")
     trace = problem.trace
-    fluid = _Fluid(problem, required_absent(problem) if required is None else required)
+    fluid = FluidProgram(problem, required_absent(problem) if required is None else required)
     answer = fluid.solve(time_limit, relax)
     margin = RELATIVE_MARGIN * fluid.scaled.unit * len(trace)
     idle = 0.0

@@ -132,7 +132,7 @@ def tick_optimum(problem: Problem, horizon: int, *, fractional: bool = False) ->
 
 
 def ordered_optimum(
-    chain: Chain, memory: int, bandwidth: Fraction, early: bool = False
+    chain: Chain, memory: int, rates: tuple[Fraction, Fraction], early: bool = False
 ) -> int | None:
     """Return the least makespan, rounded up, over all sets, each leaving and returning in order.
 
@@ -140,7 +140,7 @@ def ordered_optimum(
     """
     candidates = [i for i in range(len(chain)) if chain.activation[i] > 0]
     values = [
-        ordered_value(chain, memory, bandwidth, chosen, early)
+        ordered_value(chain, memory, rates, chosen, early)
         for count in range(len(candidates) + 1)
         for chosen in combinations(candidates, count)
     ]

@@ -25,6 +25,7 @@ from tests.oracle import brute_force
 from tests.random_instances import (
     cnn_chain,
     counterexample,
+    mixed_problem,
     problem_on,
     random_problem,
     seeded,
@@ -58,7 +59,7 @@ def test_ladder_on_random_problems(batch: int) -> None:
     """Prop. 3, fractional, interruptible, atomic; the aggregated bounds below the exact ones."""
     strict = 0
     for seed in range(batch * 50, batch * 50 + 50):
-        problem = random_problem(seed + 9000, 4)
+        problem = mixed_problem(seed + 9000, 4)
         atomic = brute_force(problem)
         assert atomic is not None
         parts, whole = optimum(problem, PARTS), optimum(problem, WHOLE)
@@ -96,12 +97,12 @@ def test_ordered_schedules_of_chains_lie_between_two_that_try_all_sets(batch: in
         rng = seeded(seed)
         network = (cnn_chain, spiky_chain)[seed % 2](rng, rng.randint(2, 4))
         problem = replace(problem_on(rng, network, "chain"), transfers=WHOLE)
-        platform = replace(problem.platform, link=Link.SIMPLEX)
-        problem = replace(problem, platform=platform)
+        problem = replace(problem, platform=replace(problem.platform, link=Link.SIMPLEX))
+        platform = problem.platform
+        rates = platform.rate(Kind.OFFLOAD), platform.rate(Kind.PREFETCH)
         outcome = solve_fluid(problem, ordered=True, whole_ticks=False)
         best, best_early = (
-            ordered_optimum(network, platform.memory, platform.bandwidth, early)
-            for early in (False, True)
+            ordered_optimum(network, platform.memory, rates, early) for early in (False, True)
         )
         assert best is not None
         assert best_early is not None
@@ -186,7 +187,7 @@ def test_where_no_ordered_schedule_exists_the_outcome_says_so() -> None:
 
 def test_bounds_for_atomic_transfers_hold_and_make_no_schedule() -> None:
     for seed in range(30):
-        problem = random_problem(seed + 700, 4)
+        problem = mixed_problem(seed + 700, 4)
         best = brute_force(problem)
         assert best is not None
         rounded = solve_fluid(problem, required=required_absent(problem, subset_sum=True))

@@ -9,7 +9,7 @@ import pytest
 from offcert.core.chain import Chain
 from offcert.core.plan import Kind
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
+from offcert.core.problem import Problem, Transfers
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.fluid_milp import fluid_bound
 from offcert.formulations.relaxations import fractional_bound, required_absent
@@ -145,3 +145,13 @@ def test_infeasible_memory_has_no_bound() -> None:
     problem = counterexample()
     with pytest.raises(ValueError, match="lacks 1 bytes"):
         fluid_bound(problem.with_memory(problem.trace.least_memory - 1))
+
+
+def test_binaries_are_refused_where_tensors_may_move_in_part() -> None:
+    """Half a tensor would do: whole ones would claim 22 where 13 is possible."""
+    operations = [Operation("f", 1), Operation("turn", 1, 5), Operation("b", 1)]
+    trace = Trace(operations, [Tensor("x", 10, (0, 2))])
+    problem = Problem("part", trace, Platform(10, Fraction(1)), Transfers.FRACTIONAL)
+    assert fluid_bound(problem, relax=True)[0] == 13
+    with pytest.raises(ValueError, match="fractional transfers"):
+        fluid_bound(problem)

@@ -1,0 +1,112 @@
+"""Bounds from the fluid relaxation, as a search takes them: proved where that is affordable."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from offcert.certify.fluid_document import KINDS, pack
+from offcert.certify.search import Search
+from offcert.core.problem import Problem, Transfers
+from offcert.core.result import Bound, Evidence
+from offcert.formulations.fluid_dual import Multipliers
+from offcert.formulations.fluid_milp import fluid_bound
+from offcert.formulations.fluid_tree import Branch, FluidProof, Leaf, prove
+from offcert.formulations.relaxations import required_absent
+
+# HiGHS may take this share of the time, to tell whether a tree can pay.
+_SOLVER_SHARE = 0.5
+# A tree that needs much longer than HiGHS, in seconds or in multiples of its time, would not pay.
+_TREE_SECONDS = 10.0
+_TREE_TIMES = 20.0
+
+
+def proved(problem: Problem, method: str, proof: FluidProof, whole: bool) -> Bound:
+    """Return a proof as a bound, with what `recheck` needs."""
+    details = {"whole": whole, "proof": pack(document(problem, proof))}
+    return Bound(method, proof.value, Evidence.PROVED, details)
+
+
+def document(problem: Problem, proof: FluidProof) -> dict[str, Any]:
+    """Return a proof as the JSON value that `fluid_document` describes."""
+
+    def node(item: Branch | Leaf) -> int | list[int]:
+        if isinstance(item, Branch):
+            gap = problem.trace.gaps[item.gap]
+            return [gap.tensor, gap.before, gap.after]
+        return item.multipliers if item.impossible < 0 else [item.impossible]
+
+    return {
+        "multipliers": [_multipliers(item) for item in proof.multipliers],
+        "tree": [node(item) for item in proof.tree],
+    }
+
+
+def _multipliers(item: Multipliers) -> dict[str, Any]:
+    rows = {
+        kind: [[operation, weight] for operation, weight in enumerate(row) if weight]
+        for kind, row in zip(KINDS, item.weights, strict=True)
+    }
+    return {"over": item.over, **rows}
+
+
+def climb_lp(search: Search, seconds: float) -> None:
+    """Prove the bound of the linear program, which holds for every kind of transfers."""
+    proof = prove(search.problem, branching=False, time_limit=seconds)
+    search.add(proved(search.problem, "fluid-lp", proof, whole=False))
+    if proof.interrupted:
+        raise KeyboardInterrupt
+
+
+def climb_milp(
+    search: Search, seconds: float, attest: Callable[[int, Mapping[str, Any]], None]
+) -> None:
+    """Prove the linear program's bound, ask HiGHS what branching can add, and prove that too.
+
+    Parameters
+    ----------
+    search : Search
+        Told of every bound that is proved.
+    seconds : float
+        Time limit.
+    attest : callable
+        Told of HiGHS's claim and its details if no proof reaches it.
+    """
+    problem, began = search.problem, time.monotonic()
+    whole = problem.transfers is Transfers.ATOMIC
+    fractional = problem.transfers is Transfers.FRACTIONAL
+    # A tensor that may move in part leaves nothing to branch on.
+    method = "fluid-lp" if fractional else "fluid-milp"
+    root = prove(problem, whole=whole, branching=False, time_limit=seconds)
+    if fractional or root.interrupted or _suffices(search, root.value):
+        search.add(proved(problem, method, root, whole))
+        if root.interrupted:
+            raise KeyboardInterrupt
+        return
+    required = required_absent(problem, whole)
+    left = seconds - (time.monotonic() - began)
+    asked = time.monotonic()
+    try:
+        claim, details = fluid_bound(problem, time_limit=_SOLVER_SHARE * left, required=required)
+    except KeyboardInterrupt:
+        search.add(proved(problem, method, root, whole))
+        raise
+    taken = time.monotonic() - asked
+    proof = root
+    if claim > max(root.value, search.proved_bound):
+        target = claim if search.objective is None else min(claim, search.objective)
+        left = min(seconds - (time.monotonic() - began), max(_TREE_SECONDS, _TREE_TIMES * taken))
+        proof = prove(problem, whole=whole, target=target, time_limit=left)
+    if proof.value >= claim or proof.value > search.proved_bound:
+        search.add(proved(problem, method, proof, whole))
+    if proof.value < claim:
+        attest(claim, details)
+    if proof.interrupted:
+        raise KeyboardInterrupt
+
+
+def _suffices(search: Search, value: int) -> bool:
+    """Whether the target gap is reached with this lower bound."""
+    objective = search.objective
+    return objective is not None and objective - value <= search.target_gap * objective
