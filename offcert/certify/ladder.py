@@ -13,11 +13,13 @@ from offcert.certify.steps import (
     climb_combinatorial,
     climb_fluid,
     climb_fluid_exact,
+    climb_heads,
     climb_interval,
     climb_pivot,
     climb_stage,
     descend_heuristics,
     descend_local_search,
+    descend_set_search,
 )
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem, Transfers
@@ -39,7 +41,11 @@ _LADDER = (
     _Rung(climb_combinatorial, 1.0),
     _Rung(descend_heuristics, 1.0),
     _Rung(climb_fluid_exact, 0.6, relaxed_only=True),
+    _Rung(descend_set_search, 0.03),
+    _Rung(climb_heads, 0.03, atomic_only=True),
     _Rung(descend_local_search, 0.06),
+    _Rung(descend_set_search, 0.06),
+    _Rung(climb_heads, 0.1, atomic_only=True),
     _Rung(climb_pivot, 0.4, atomic_only=True),
     _Rung(climb_fluid, 0.1),
     _Rung(descend_local_search, 0.1),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -129,6 +130,15 @@ class Search:
         """Whether the target is reached or the time is over."""
         met = self.objective is not None and self.objective <= self.goal
         return met or self.remaining <= 0 or self.infeasibility is not None
+
+    @contextmanager
+    def untimed(self) -> Iterator[None]:
+        """Stop the clock meanwhile: compiling is not searching."""
+        began = time.monotonic()
+        yield
+        spent = time.monotonic() - began
+        self._begin += spent
+        self._deadline += spent
 
     def begin(self, step: str) -> None:
         """Say what runs next."""

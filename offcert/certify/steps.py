@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from offcert.certify.pivot_check import within_reach
 from offcert.certify.search import Search
+from offcert.certify.warm import warm_heads, warm_local_search, warm_pivot, warm_set_search
 from offcert.core.errors import MethodError, NoPlanError, PlanError
 from offcert.core.problem import Transfers
 from offcert.core.result import Bound, Evidence
@@ -91,6 +93,8 @@ def descend_local_search(search: Search, effort: Effort) -> None:
 
     search.begin("local search")
     assert search.schedule is not None
+    with search.untimed():
+        warm_local_search()
     local_search(
         search.problem,
         time_limit=effort.seconds,
@@ -104,11 +108,55 @@ def descend_local_search(search: Search, effort: Effort) -> None:
     )
 
 
+def descend_set_search(search: Search, effort: Effort) -> None:
+    """Anneal over how many tensors of each size leave."""
+    from offcert.heuristics.set_search import set_search
+
+    search.begin("set search")
+    with search.untimed():
+        warm_set_search()
+    set_search(
+        search.problem,
+        time_limit=effort.seconds,
+        seed=effort.seed + 1000 * len(search.bounds),
+        target=search.goal,
+        on_improvement=search.offer,
+    )
+
+
+def climb_heads(search: Search, effort: Effort) -> None:
+    """Add heads and tails with whole tensors, and offer ordered schedules of their sets."""
+    from offcert.formulations.atomic_heads.bound import heads_bound
+    from offcert.heuristics.ordered import ordered_plan
+
+    search.begin("atomic heads and tails")
+    with search.untimed():
+        warm_heads()
+    assert search.objective is not None
+    outcome = heads_bound(search.problem, upper_bound=search.objective, time_limit=effort.seconds)
+    for gaps in outcome.sets:
+        with suppress(MethodError, PlanError):
+            search.offer(simulate(search.problem, ordered_plan(search.problem, gaps)))
+    if outcome.lower_bound > search.proved_bound:
+        details = {
+            "pivot": outcome.pivot,
+            "head": outcome.head,
+            "tail": outcome.tail,
+            "head_counted": list(outcome.counted[0]),
+            "tail_counted": list(outcome.counted[1]),
+            "head_unit": outcome.units[0],
+            "tail_unit": outcome.units[1],
+        }
+        search.add(Bound("atomic-heads", outcome.lower_bound, Evidence.PROVED, details))
+
+
 def climb_pivot(search: Search, effort: Effort) -> None:
     """Run the pivot dynamic program; it applies to nested traces and simplex links only."""
     from offcert.formulations.pivot.bound import pivot_bound
 
     search.begin("pivot program")
+    with search.untimed():
+        warm_pivot()
     assert search.objective is not None
     outcome = pivot_bound(
         search.problem,

@@ -112,8 +112,8 @@ class SideSearch:
             else:
                 gaps.append(items[used[c]].gap)
             used[c] += 1
-        worst = max(range(len(wrong)), key=wrong.__getitem__)
-        if wrong[worst] == 0:
+        worst = max(range(len(wrong)), key=wrong.__getitem__, default=-1)
+        if worst < 0 or wrong[worst] == 0:
             self.way, self.exact = Way(tuple(gaps)), True
             return False
         bits = sum(self._bits(size) for size in self._next)

@@ -191,7 +191,7 @@ def _floor(
     count = len(prefix) - 1
     times, needs = np.array(prefix), np.array(required)
     absent = np.array([[*item.absent, True] for item in items], dtype=bool)
-    absent = absent.reshape(len(items), -1)[:, : count + 1]
+    absent = absent.reshape(len(items), count + 1)
     sizes = np.array([item.size for item in items], dtype=np.int64)
     early = sizes @ absent.astype(np.int64)
     floor = np.zeros(count + 1, dtype=np.int64)

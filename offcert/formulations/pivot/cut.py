@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from offcert.core.schedule import Schedule
+from offcert.formulations.atomic_heads.search import SideSearch
+from offcert.formulations.atomic_heads.side import back, front
 from offcert.formulations.pivot import arrays, kernel
 from offcert.formulations.pivot import pool as store
 from offcert.formulations.pivot.join import join
@@ -17,6 +19,8 @@ from offcert.formulations.pivot.rebuild import schedule_from
 STRIDE = 20_000
 # The first round raises the target by this fraction of what is open, each later one by twice more.
 FIRST_STEP = 64
+# Of a search for the head or the tail of a pivot.
+_LABELS_OF_HEADS = 2_000
 
 
 class OutOfTimeError(Exception):
@@ -25,6 +29,17 @@ class OutOfTimeError(Exception):
 
 class OutOfLabelsError(Exception):
     """A search has grown to the size it is allowed."""
+
+
+def _least_ends(data: Nested, pivot: int) -> tuple[int, int]:
+    """Return bounds on the ends of both sides that take next to no time: a head and a tail."""
+    required = list(data.required)
+    ends = []
+    for side in (front, back):
+        search = SideSearch(side(data.problem, required, pivot))
+        search.improve(int(store.NEVER) // 4, _LABELS_OF_HEADS, lambda: None)
+        ends.append(search.bound)
+    return ends[0], ends[1]
 
 
 class Cut:
@@ -43,6 +58,7 @@ class Cut:
         self.proven = 0
         self.step = 0
         unlimited = np.full(4, store.NEVER)
+        heads = _least_ends(data, pivot)
         for i in (0, 1):
             kernel.start(self.arrays[i], self.pools[i], unlimited)
             pool = self.pools[i]
@@ -52,6 +68,7 @@ class Cut:
             pool.counters[store.HEAP] = 0
             pool.counters[store.DEFERRED] = 1
             pool.deferred[0] = 0
+            self.minimum[i] = max(self.minimum[i], heads[i])
         self.proven = max(self.proven, sum(self.minimum))
 
     @property

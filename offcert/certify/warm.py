@@ -1,0 +1,50 @@
+"""Compiling, or loading what was compiled before, outside the clock: limits are about searching."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+
+from offcert.core.platform import Platform
+from offcert.core.problem import Problem
+from offcert.core.trace import Operation, Tensor, Trace
+
+
+def _tiny() -> Problem:
+    """Return a problem in which one tensor has to leave and return."""
+    tensors = [Tensor("v", 1, (0, 2)), Tensor("w", 1, (1,), evictable=False)]
+    trace = Trace([Operation(name, 1) for name in "abc"], tensors)
+    return Problem("tiny", trace, Platform(1, Fraction(1)))
+
+
+@cache
+def warm_local_search() -> None:
+    """Compile the simulator and annealing over claim sequences."""
+    from offcert.heuristics.local_search import local_search
+
+    local_search(_tiny(), time_limit=0.0)
+
+
+@cache
+def warm_set_search() -> None:
+    """Compile annealing over sets."""
+    from offcert.heuristics.set_search import set_search
+
+    set_search(_tiny(), time_limit=0.0, on_improvement=lambda schedule: None)
+
+
+@cache
+def warm_heads() -> None:
+    """Compile the search for heads and tails."""
+    from offcert.formulations.atomic_heads.bound import heads_bound
+
+    heads_bound(_tiny(), upper_bound=10, time_limit=1.0)
+
+
+@cache
+def warm_pivot() -> None:
+    """Compile the pivot dynamic program."""
+    from offcert.formulations.pivot.bound import pivot_bound
+
+    warm_heads()
+    pivot_bound(_tiny(), upper_bound=10, time_limit=1.0, max_labels=100)
