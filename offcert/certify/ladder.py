@@ -46,10 +46,14 @@ _LADDER = (
     _Rung(descend_local_search, 0.06),
     _Rung(descend_set_search, 0.06),
     _Rung(climb_heads, 0.1, atomic_only=True),
-    _Rung(climb_pivot, 0.4, atomic_only=True),
-    _Rung(climb_fluid, 0.1),
+    # Where sizes repeat, as in networks, the pivot program is quick; where they do not, the
+    # interval model finds the schedules that offload in idle times after the turn.
+    _Rung(climb_pivot, 0.2, atomic_only=True),
+    _Rung(climb_interval, 0.35, atomic_only=True),
     _Rung(descend_local_search, 0.1),
-    _Rung(climb_stage, 0.4, atomic_only=True),
+    _Rung(climb_fluid, 0.1),
+    _Rung(climb_pivot, 0.3, atomic_only=True),
+    _Rung(climb_stage, 0.3, atomic_only=True),
     _Rung(climb_interval, 1.0, atomic_only=True),
 )
 

@@ -213,10 +213,14 @@ def _neighbour(
         gap[index], gap[index + 1] = gap[index + 1], gap[index]
         return count
     is_prefetch, chosen, slot = prefetch[index], gap[index], before[index]
-    reach = 3 if kind < 0.87 else 12
-    slot += np.random.randint(-reach, reach + 1)
     earliest = opened[chosen] if is_prefetch else writer[chosen]
-    slot = max(earliest + 1, min(closed[chosen], slot))
+    if kind < 0.95:
+        reach = 3 if kind < 0.83 else 12
+        slot += np.random.randint(-reach, reach + 1)
+        slot = max(earliest + 1, min(closed[chosen], slot))
+    else:
+        # Anywhere: the link may be idle far away, around the turn for instance.
+        slot = np.random.randint(earliest + 1, closed[chosen] + 1)
     _remove(prefetch, gap, before, index, count)
     return _place(prefetch, gap, before, count - 1, is_prefetch, chosen, slot)
 
@@ -255,6 +259,8 @@ def _toggle(
         _remove(prefetch, gap, before, offload, count - 1)
         return count - 2
     leave = min(closed[chosen], opened[chosen] + 1 + np.random.randint(3))
+    if np.random.random() < 0.2:
+        leave = np.random.randint(opened[chosen] + 1, closed[chosen] + 1)
     back = max(leave, closed[chosen] - np.random.randint(3))
     if offload >= 0:
         gap[offload] = min(chosen, first)
