@@ -49,7 +49,7 @@ class SetAnnealer:
     Raises
     ------
     MethodError
-        If evicting everything gives no ordered schedule to start from.
+        If nothing can be evicted, or evicting everything gives no ordered schedule to start from.
     """
 
     def __init__(self, problem: Problem, seed: int) -> None:
@@ -67,8 +67,8 @@ class SetAnnealer:
         self._counts = self._sizes.copy()
         self.best = self._counts.copy()
         self.makespan = self._value = self._arrays.makespan(*orders)
-        if self.makespan == INFEASIBLE:
-            raise MethodError("no ordered schedule evicts everything")
+        if not place or self.makespan == INFEASIBLE:
+            raise MethodError("there is no ordered schedule that evicts everything to start from")
 
     def restart(self) -> None:
         """Continue from the best set."""
