@@ -14,6 +14,7 @@ from offcert.certify.steps import (
     climb_fluid,
     climb_fluid_exact,
     climb_fluid_lp,
+    climb_heads,
     climb_interval,
     climb_pivot,
     climb_stage,
@@ -109,6 +110,7 @@ METHODS = {
         "the same with all offloads before all prefetches: a schedule",
         relaxed_only=True,
     ),
+    "heads": Method(climb_heads, "heads and tails with whole tensors: a bound, any link", True),
     "pivot": Method(_from_scratch(climb_pivot), "pivot dynamic program: exact, no solver", True),
     "stage-milp": Method(_from_scratch(climb_stage), "who is absent when, without times", True),
     "time-indexed-cpsat": Method(

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from offcert.certify.cover import cheapest_cover
 from offcert.certify.fluid_proof import examine
+from offcert.certify.heads_check import confirm_heads
 from offcert.certify.pivot_check import confirm
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
@@ -19,6 +20,9 @@ from offcert.core.plan import Kind
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound
 from offcert.core.trace import Tensor
+
+# Bounds whose proof is a search, which may take long.
+SEARCHED = ("pivot", "atomic-heads")
 
 
 def recheck(bound: Bound, problem: Problem) -> str | None:
@@ -35,6 +39,8 @@ def recheck(bound: Bound, problem: Problem) -> str | None:
         return _recheck_pivot(bound, problem)
     if bound.method in ("fluid-lp", "fluid-milp"):
         return _recheck_fluid(bound, problem)
+    if bound.method == "atomic-heads":
+        return _recheck_heads(bound, problem)
     value = recompute(bound.method, problem)
     if value is None:
         return f"no proof is known for a bound of this kind with {problem.transfers} transfers"
@@ -75,6 +81,21 @@ def _recheck_fluid(bound: Bound, problem: Problem) -> str | None:
         return "no schedule exists, so there is no bound"
     needs = _whole_tensors(problem) if whole else _needs(problem)
     return examine(proof, bound.value, problem, needs, branching=branching)
+
+
+def _recheck_heads(bound: Bound, problem: Problem) -> str | None:
+    fields = Fields(dict(bound.details), "details")
+    try:
+        pivot = fields.integer("pivot", 0)
+        times = fields.integer("head", 0), fields.integer("tail", 0)
+        counted = fields.integers("head_counted", 1), fields.integers("tail_counted", 1)
+        units = fields.integer("head_unit", 1), fields.integer("tail_unit", 1)
+        fields.finish()
+    except InputError as error:
+        return str(error)
+    if confirm_heads(problem, pivot, *times, bound.value, counted=counted, units=units):
+        return None
+    return f"the search it names does not establish {bound.value}"
 
 
 def recompute(method: str, problem: Problem) -> int | None:

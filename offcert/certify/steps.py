@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from offcert.certify import heads_check
 from offcert.certify.pivot_check import within_reach
 from offcert.certify.search import Search
 from offcert.certify.warm import warm_heads, warm_local_search, warm_pivot, warm_set_search
@@ -14,6 +15,7 @@ from offcert.core.errors import MethodError, NoPlanError, PlanError
 from offcert.core.problem import Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.core.simulate import simulate
+from offcert.core.trace import LARGEST_TOTAL
 from offcert.formulations.relaxations import fractional_bound, prop3_bound, required_absent
 
 if TYPE_CHECKING:
@@ -125,29 +127,48 @@ def descend_set_search(search: Search, effort: Effort) -> None:
 
 
 def climb_heads(search: Search, effort: Effort) -> None:
-    """Add heads and tails with whole tensors, and offer ordered schedules of their sets."""
+    """Search for the best head and tail with whole tensors; it applies to every trace and link.
+
+    The sets of tensors that they move may improve a plan.
+    """
     from offcert.formulations.atomic_heads.bound import heads_bound
     from offcert.heuristics.ordered import ordered_plan
 
     search.begin("atomic heads and tails")
     with search.untimed():
         warm_heads()
-    assert search.objective is not None
-    outcome = heads_bound(search.problem, upper_bound=search.objective, time_limit=effort.seconds)
-    for gaps in outcome.sets:
+    outcome = heads_bound(
+        search.problem,
+        upper_bound=LARGEST_TOTAL if search.objective is None else search.objective,
+        time_limit=effort.seconds,
+    )
+    for gaps in outcome.sets if search.schedule is not None else ():
         with suppress(MethodError, PlanError):
             search.offer(simulate(search.problem, ordered_plan(search.problem, gaps)))
-    if outcome.lower_bound > search.proved_bound:
-        details = {
-            "pivot": outcome.pivot,
-            "head": outcome.head,
-            "tail": outcome.tail,
-            "head_counted": list(outcome.counted[0]),
-            "tail_counted": list(outcome.counted[1]),
-            "head_unit": outcome.units[0],
-            "tail_unit": outcome.units[1],
-        }
-        search.add(Bound("atomic-heads", outcome.lower_bound, Evidence.PROVED, details))
+    if outcome.lower_bound <= search.proved_bound:
+        return
+    (head_counted, tail_counted), (head_unit, tail_unit) = outcome.counted, outcome.units
+    details = {
+        "pivot": outcome.pivot,
+        "head": outcome.head,
+        "tail": outcome.tail,
+        "head_counted": list(head_counted),
+        "tail_counted": list(tail_counted),
+        "head_unit": head_unit,
+        "tail_unit": tail_unit,
+    }
+    confirmable = outcome.labels <= _MOST_CONFIRMED_LABELS and heads_check.within_reach(
+        search.problem,
+        outcome.pivot,
+        outcome.head,
+        outcome.tail,
+        counted=outcome.counted,
+        units=outcome.units,
+    )
+    if not confirmable:
+        details["solver"] = "offcert"
+    evidence = Evidence.PROVED if confirmable else Evidence.ATTESTED
+    search.add(Bound("atomic-heads", outcome.lower_bound, evidence, details))
 
 
 def climb_pivot(search: Search, effort: Effort) -> None:

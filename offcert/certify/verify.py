@@ -13,7 +13,7 @@ from typing import Any
 
 from offcert.certify.attestation import witness
 from offcert.certify.certificate import Certificate, certificate_from_json
-from offcert.certify.recheck import least_memory, recheck
+from offcert.certify.recheck import SEARCHED, least_memory, recheck
 from offcert.core.check import check
 from offcert.core.check_fluid import check_fluid
 from offcert.core.documents import canonical_digest, read_json
@@ -179,7 +179,7 @@ def _check_bound(verification: Verification, index: int, bound: Bound, intact: b
         verification.faults.append(
             f"{place}: the bound {bound.value} exceeds the objective {objective}"
         )
-    if bound.evidence is Evidence.PROVED and bound.method == "pivot" and not intact:
+    if bound.evidence is Evidence.PROVED and bound.method in SEARCHED and not intact:
         finding = "not computed again, because the document is not what it was"
     elif bound.evidence is Evidence.PROVED:
         fault = recheck(bound, verification.certificate.problem)

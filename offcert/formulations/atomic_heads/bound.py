@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from offcert.core.problem import Problem
+from offcert.core.trace import LARGEST_TOTAL
 from offcert.formulations.atomic_heads.search import SideSearch
 from offcert.formulations.atomic_heads.side import back, front
 from offcert.formulations.relaxations import required_absent
@@ -85,12 +86,13 @@ class _Pivot:
     def outcome(self, upper: int) -> HeadsOutcome:
         head, tail = self.sides
         bound = min(upper, self.bound)
+        # No more than what is claimed need be established again.
+        tail_bound = min(bound, tail.bound)
         return HeadsOutcome(
             bound,
             self.pivot,
-            # No more than what is claimed need be established again.
-            bound - tail.bound,
-            tail.bound,
+            bound - tail_bound,
+            tail_bound,
             (head.counted, tail.counted),
             (head.unit, tail.unit),
             head.labels + tail.labels,
@@ -118,6 +120,8 @@ def heads_bound(
     max_labels : int
         Of one search; about 80 bytes each.
     """
+    # Moving everything by itself takes less, and times up to here can be added in 64 bits.
+    upper_bound = min(upper_bound, LARGEST_TOTAL)
     required = required_absent(problem, subset_sum=True)
     if max(required, default=0) == 0:
         return HeadsOutcome(problem.trace.compute_time, -1, 0, 0, ((), ()), (1, 1), 0, ())

@@ -10,6 +10,11 @@ again. Fewer counted classes are a relaxation with far fewer labels.
 not yet run the time to move what is missing. Labels with the least ``f`` come first and of those
 the one that has moved most, so a search whose bound is tight runs straight to an end. The first
 complete label ends the search: its ``f`` is the least end.
+
+``f`` speaks of real sequences, in which no tensor leaves twice; along others it can exceed what the
+relaxation attains. That is harmless because of the order: what stands for a real sequence that ends
+at ``E`` has ``f <= E``, so before it is complete no label beyond ``E`` is expanded, and one that
+takes its place, being no worse in anything, has ``f <= E`` too.
 """
 
 from __future__ import annotations
@@ -34,12 +39,11 @@ class Tables(NamedTuple):
     ``size`` is rounded up to whole units; ``ready[c, r]`` is when the r-th item of a class is
     ready; ``amount`` the number of items; ``shift`` and ``mask`` the place of a class in the key's
     second word (mask 0: not counted); ``most[k]`` all bytes ready after ``k`` operations;
-    ``cap[j]`` what can be absent during operation ``j``; ``rate`` bytes and ticks.
+    ``rate`` bytes and ticks.
     """
 
     prefix: Ints
     required: Ints
-    cap: Ints
     floor: Ints
     most: Ints
     size: Ints
@@ -172,7 +176,7 @@ def _settle(side: Tables, w: int, t: int, s: int, k: int) -> tuple[int, int, int
     """Run what can be run; return idle time, operations run, and the bound on the end."""
     last = side.prefix.size - 1
     started = False
-    while k < last and min(w, side.cap[k]) >= side.required[k]:
+    while k < last and w >= side.required[k]:
         if not started:
             s = max(s, t - side.prefix[k])
             started = True

@@ -22,7 +22,10 @@ _FIRST_CAPACITY = 1 << 12
 
 @dataclass(frozen=True)
 class Way:
-    """A sequence of transfers that ends a side as early as is possible.
+    """A sequence of transfers that ends a side as early as the search allows.
+
+    It may end before the bound: of the tensors that an operation uses, what they weigh counts once
+    they have left, while the bound also knows who can be absent when.
 
     Attributes
     ----------
@@ -37,8 +40,8 @@ class SideSearch:
     """Raises the bound on the end of one side, round by round.
 
     Every round solves a relaxation in which the tensors of some classes may leave several times,
-    and counts one more class in the next (decremental state-space relaxation). When no tensor left
-    twice, the answer is the side's least end.
+    and counts one more class in the next (decremental state-space relaxation), until no tensor
+    leaves twice.
 
     Attributes
     ----------
@@ -49,9 +52,10 @@ class SideSearch:
     labels : int
         Stored to establish `bound`.
     way : Way or None
-        An optimal sequence of transfers, once `exact`.
+        The sequence of transfers to that end, once `exact`.
     exact : bool
-        Whether `bound` is attained (up to the rounding of sizes to units).
+        Whether no tensor leaves twice in the least end found, so that counting more classes proves
+        nothing more.
     """
 
     def __init__(self, side: Side) -> None:
@@ -100,14 +104,14 @@ class SideSearch:
         path = []
         label = int(labels.counters[kernel.FINAL])
         while labels.parent[label] >= 0:
-            path.append((int(labels.action[label]), int(labels.k[labels.parent[label]])))
+            path.append((int(labels.action[label]), int(labels.parent[label])))
             label = int(labels.parent[label])
         used = [0] * len(self.classes)
         wrong = [0] * len(self.classes)
         gaps = []
-        for c, run in reversed(path):
+        for c, label in reversed(path):
             items = self.classes[c][1]
-            if used[c] >= len(items) or items[used[c]].ready >= run:
+            if used[c] >= len(items) or self._too_early(c, items[used[c]], labels, label):
                 wrong[c] += 1
             else:
                 gaps.append(items[used[c]].gap)
@@ -123,6 +127,17 @@ class SideSearch:
         self._next.append(size)
         return True
 
+    def _too_early(self, c: int, item: Item, labels: kernel.Labels, label: int) -> bool:
+        """Whether a class that is not counted left after `label` when `item` was not ready yet."""
+        size, items = self.classes[c]
+        if size in self._next:
+            return False
+        if item.ready >= labels.k[label]:
+            return True
+        idle, prefix = int(labels.s[label]), self.side.prefix
+        begun = max(int(labels.t[label]), idle + prefix[items[0].ready + 1])
+        return idle + prefix[item.ready + 1] > begun
+
     def _bits(self, size: int) -> int:
         return len(self.side.classes()[size]).bit_length()
 
@@ -131,11 +146,8 @@ class SideSearch:
         count = len(side.prefix) - 1
         rounded = {size: -(-size // unit) * unit for size, _ in self.classes}
         most = np.zeros(count + 1, np.int64)
-        cap = np.zeros(count + 1, np.int64)
-        cap[count] = 2**62
         for item in side.items:
             most[item.ready + 1 :] += rounded[item.size]
-            cap[:count] += rounded[item.size] * np.array(item.absent, np.int64)
         shift, mask, place = {}, {}, 0
         for size in self._next:
             shift[size], mask[size] = place, (1 << self._bits(size)) - 1
@@ -144,7 +156,6 @@ class SideSearch:
         return Tables(
             prefix=_array(side.prefix),
             required=_array(side.required),
-            cap=cap,
             floor=_array(side.floor),
             most=most,
             size=_array([rounded[size] for size in sizes]),

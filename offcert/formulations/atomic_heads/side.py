@@ -8,6 +8,8 @@ pivot, in classes of equal size. How the problem is relaxed to it:
 
 - Tensors that cannot be absent during the pivot take no time on the link and are absent whenever
   they may be (`required` is lowered by them).
+- The others count from the end of their transfer on, even while an operation uses them: their bytes
+  stand in for those of tensors that may be absent then.
 - What has left stays out. In a schedule that brings something back before the pivot, drop that
   prefetch: no operation starts later for it. Nothing else is assumed about the order of things, so
   prefetches before later offloads, several gaps a tensor and both kinds of link are covered. On the
@@ -167,17 +169,21 @@ def _side(
         others = sum(trace.gap_size(gap) for gap in trace.gaps_over[operation] if not counts(gap))
         needs.append(max(0, required[operation] - others))
     items = sorted(items, key=lambda item: (item.ready, item.size, item.gap))
-    rate = _rate(problem.platform.rate(kind), sum(item.size for item in items) + max(needs))
+    rate = link_rate(problem.platform.rate(kind), sum(item.size for item in items) + max(needs))
     return Side(prefix, needs, items, _floor(prefix, needs, items, rate), rate)
 
 
-def _rate(bandwidth: Fraction, most: int) -> tuple[int, int]:
-    """Return bytes and ticks of the bandwidth, rounded up if `most` bytes overflowed otherwise."""
+def link_rate(bandwidth: Fraction, most: int) -> tuple[int, int]:
+    """Return bytes and ticks of the bandwidth, such that ``most * ticks`` fits into 61 bits.
+
+    A bandwidth that would not fit is rounded up.
+    """
     numerator, denominator = bandwidth.numerator, bandwidth.denominator
     while denominator and most * denominator >= 2**61:
         # Fewer ticks for the same bytes: a faster link.
         numerator, denominator = -(-numerator // 2), denominator // 2
-    return numerator, denominator
+    # Whatever is below 2**61 takes one tick on either side of this limit.
+    return min(numerator, 2**62), denominator
 
 
 def _floor(

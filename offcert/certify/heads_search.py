@@ -1,0 +1,238 @@
+"""The search behind `heads_check`: whether one side of an operation can end within a limit.
+
+Every transfer adds at least one unit to what has moved, so the labels are worked off by that
+amount, least first: all labels with one amount are known before the first of them is expanded. No
+queue by promise, no parents, no table of keys: it shares nothing with the program whose result it
+confirms.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+# One side as arrays; `J` operations, `C` sizes, at most `R` tensors of one size.
+Tables = namedtuple(
+    "Tables",
+    [
+        "clock",  # (J+1,) end of each operation if nothing waits; clock[j] is the start of j
+        "need",  # (J+1,) bytes absent during each operation; the last is the cut
+        "floor",  # (J+1,) how early the side can end if nothing has waited before
+        "at_hand",  # (J+1,) units of all tensors that can move once so many operations have begun
+        "units",  # (C,) what one transfer moves
+        "times",  # (C,) ticks of one transfer
+        "ready",  # (C, R) operation that must have ended before the r-th leaves, increasing
+        "amount",  # (C,) tensors
+        "radix",  # (C,) weight in the number that tells how many have left; 0 if that is not told
+        "rate",  # (2,) bandwidth as numerator and denominator
+        "unit",  # bytes
+    ],
+)
+
+TOO_LATE, IN_TIME, TOO_LARGE = range(3)
+NONE = -1
+UNKNOWN = -(2**62)
+# Columns of a label: how many have left of each size told apart, when the link is free, ticks
+# waited, and the next label with as many units moved.
+CODE, FREE, WAITED, NEXT = range(4)
+# Rows of labels ever used, the first of those free again, and where the latest was put.
+STORED, SPARE, LATEST = range(3)
+
+
+@numba.njit(cache=True)
+def floors(
+    clock: IntArray,
+    need: IntArray,
+    sizes: IntArray,
+    ready: IntArray,
+    absent: NDArray[np.bool_],
+    rate: IntArray,
+) -> IntArray:
+    """Return, for each operation, how early the side can end if nothing has waited before it.
+
+    Whatever `need` asks of tensors that are not ready before operation `a` must pass the link
+    between the end of `a` and the operation that needs it.
+
+    Parameters
+    ----------
+    clock, need, rate : int64 arrays
+        As in `Tables`.
+    sizes, ready : int64 array, shape (I,)
+        Bytes of each tensor, and the operation that must have ended before it leaves.
+    absent : bool array, shape (I, J+1)
+        During which operations it can be absent.
+    """
+    last = len(clock) - 1
+    floor = np.empty(last + 1, dtype=np.int64)
+    floor[last] = clock[last]
+    later = np.zeros(last + 1, dtype=np.int64)
+    everything = np.zeros(last + 1, dtype=np.int64)
+    for i in range(len(sizes)):
+        for j in range(last + 1):
+            if absent[i, j]:
+                everything[j] += sizes[i]
+    order = np.argsort(-ready)
+    place = 0
+    for a in range(last - 1, -1, -1):
+        while place < len(order) and ready[order[place]] >= a:
+            for j in range(last + 1):
+                if absent[order[place], j]:
+                    later[j] += sizes[order[place]]
+            place += 1
+        floor[a] = floor[a + 1]
+        for j in range(a + 1, last + 1):
+            lacking = need[j] - (everything[j] - later[j])
+            if lacking > 0:
+                ticks = -(-lacking * rate[1] // rate[0])
+                floor[a] = max(floor[a], clock[a + 1] + ticks - clock[j] + floor[j])
+    return floor
+
+
+@numba.njit(cache=True)
+def _still(tables: Tables, moved: int) -> int:
+    """Return the least time from when the link is free to the end, with so many bytes moved."""
+    still = 0
+    for j in range(len(tables.clock)):
+        lacking = tables.need[j] - moved
+        if lacking > 0:
+            ticks = -(-lacking * tables.rate[1] // tables.rate[0])
+            still = max(still, ticks - tables.clock[j] + tables.floor[j])
+    return still
+
+
+@numba.njit(cache=True)
+def _listed(labels: IntArray, first: int) -> IntArray:
+    """Return the labels of the list that begins with `first`."""
+    count, label = 0, first
+    while label != NONE:
+        count, label = count + 1, labels[label, NEXT]
+    listed = np.empty(count, dtype=np.int64)
+    label = first
+    for index in range(count):
+        listed[index] = label
+        label = labels[label, NEXT]
+    return listed
+
+
+@numba.njit(cache=True)
+def _undominated(labels: IntArray, listed: IntArray) -> IntArray:
+    """Return the labels that no other with the same code is as good as."""
+    for column in (WAITED, FREE, CODE):
+        listed = listed[np.argsort(labels[listed, column], kind="mergesort")]
+    count = 0
+    for label in listed:
+        # The labels of one code are in order of `FREE`, so to be kept each must have waited less.
+        known = listed[max(0, count - 1)]
+        same = count > 0 and labels[known, CODE] == labels[label, CODE]
+        if not same or labels[known, WAITED] > labels[label, WAITED]:
+            listed[count] = label
+            count += 1
+    return listed[:count]
+
+
+@numba.njit(cache=True)
+def _store(labels: IntArray, used: IntArray, first: int, child: tuple[int, int, int]) -> IntArray:
+    """Put a label before `first`, where there is room; its place is left in ``used[LATEST]``."""
+    if used[SPARE] != NONE:
+        new = used[SPARE]
+        used[SPARE] = labels[new, NEXT]
+    else:
+        if used[STORED] == len(labels):
+            labels = np.concatenate((labels, np.zeros_like(labels)))
+        new = used[STORED]
+        used[STORED] += 1
+    labels[new, CODE], labels[new, FREE], labels[new, WAITED] = child
+    labels[new, NEXT] = first
+    used[LATEST] = new
+    return labels
+
+
+@numba.njit(cache=True)
+def _run(tables: Tables, moved: int, run: int) -> int:
+    """Return how many operations can run with so many bytes moved, `run` of which can for sure."""
+    while run < len(tables.clock) - 1 and tables.need[run] <= moved:
+        run += 1
+    return run
+
+
+@numba.njit(cache=True)
+def _child(tables: Tables, label: IntArray, level: int, run: int, c: int) -> tuple[int, int, int]:
+    """Return code, time at which the link is free and ticks waited after a transfer of size `c`.
+
+    The second is `NONE` if there is nothing to transfer.
+    """
+    code, free, waited = label[CODE], label[FREE], label[WAITED]
+    rank = 0
+    if tables.radix[c] > 0:
+        rank = code // tables.radix[c] % (tables.amount[c] + 1)
+        if rank == tables.amount[c]:
+            return code, NONE, waited
+    ready = tables.ready[c, rank]
+    reached = level + tables.units[c]
+    if ready >= run or reached > tables.at_hand[run]:
+        return code, NONE, waited
+    free = max(free, waited + tables.clock[ready + 1]) + tables.times[c]
+    if _run(tables, reached * tables.unit, run) > run:
+        waited = max(waited, free - tables.clock[run])
+    return code + tables.radix[c], free, waited
+
+
+@numba.njit(cache=True)
+def search(tables: Tables, limit: int, max_labels: int) -> int:
+    """Return whether the side can end by `limit`: `IN_TIME`, `TOO_LATE`, or `TOO_LARGE` to say.
+
+    Parameters
+    ----------
+    tables : Tables
+        Of the side; the search is a relaxation, in which a size with radix 0 never runs out.
+    limit : int
+        Ticks of the side's clock.
+    max_labels : int
+        How many labels to expand, and to hold at a time, at most.
+    """
+    levels = -(-tables.need.max() // tables.unit)
+    if max(tables.floor[0], _still(tables, 0)) > limit:
+        return TOO_LATE
+    if levels == 0:
+        return IN_TIME
+    still = np.full(levels, UNKNOWN, dtype=np.int64)
+    first = np.full(levels, NONE, dtype=np.int64)
+    first[0] = 0
+    labels = np.zeros((1024, 4), dtype=np.int64)
+    labels[0, NEXT] = NONE
+    used = np.array([1, NONE, NONE])
+    expanded = run = 0
+    for level in range(levels):
+        if first[level] == NONE:
+            continue
+        run = _run(tables, level * tables.unit, run)
+        listed = _listed(labels, first[level])
+        for label in _undominated(labels, listed):
+            expanded += 1
+            for c in range(len(tables.units)):
+                child = _child(tables, labels[label], level, run, c)
+                reached = level + tables.units[c]
+                if child[1] == NONE or child[1] > limit:
+                    continue
+                on = _run(tables, reached * tables.unit, run)
+                if child[2] + tables.floor[on] > limit:
+                    continue
+                if reached >= levels:
+                    # All operations have run, so the floor was the end.
+                    return IN_TIME
+                if still[reached] == UNKNOWN:
+                    still[reached] = _still(tables, reached * tables.unit)
+                if child[1] + still[reached] <= limit:
+                    labels = _store(labels, used, first[reached], child)
+                    first[reached] = used[LATEST]
+            if expanded > max_labels or used[STORED] > max_labels:
+                return TOO_LARGE
+        for label in listed:
+            labels[label, NEXT] = used[SPARE]
+            used[SPARE] = label
+    return TOO_LATE
