@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def recipes() -> Iterator[Recipe]:
     yield from chains()
     yield from traces()
     yield from reductions()
+    yield from adversarial()
 
 
 def networks() -> Iterator[Recipe]:
@@ -144,6 +146,68 @@ def reductions() -> Iterator[Recipe]:
                 yield generated(name, f"{kind}-{transfers}", kind, 0, count=count, **knobs)
 
 
+# Who shall look bad, and what makes the search differ from the default. Chosen so that each takes
+# a few minutes at most. On chains fluid-lp is fractional; what is exact cannot look bad; searches
+# against local-search, and against ordered with atomic transfers, have found nothing so far.
+ADVERSARIAL: dict[str, dict[str, Any]] = {
+    "greedy": {"seed": 6},
+    "sequential": {},
+    "dynprog": {},
+    "dynprog-exact": {},
+    "ordered-interruptible": {
+        "against": "ordered",
+        "transfers": "interruptible",
+        "most": 7,
+        "largest": 30,
+    },
+    "ordered-interruptible-small": {
+        "against": "ordered",
+        "transfers": "interruptible",
+        "largest": 5,
+        "steps": 1000,
+    },
+    "prop3": {"steps": 600, "seed": 1},
+    "prop3-subset-sum": {},
+    "fractional": {},
+    "fractional-subset-sum": {},
+    "atomic-heads": {},
+    "fluid-milp": {},
+    "fluid-milp-interruptible": {"against": "fluid-milp", "transfers": "interruptible"},
+    "stage-milp": {"steps": 600},
+}
+
+
+def adversarial() -> Iterator[Recipe]:
+    """Yield the worst problems that searches found, for methods and for bounds."""
+    for name, knobs in ADVERSARIAL.items():
+        settings = {"against": name} | knobs
+        text = ", ".join(f"{key} {value}" for key, value in settings.items())
+        yield Recipe(
+            f"adversarial-{name}",
+            "adversarial",
+            f"search for the worst problem, minimised: {text}",
+            partial(search, settings),
+        )
+
+
+def search(knobs: dict[str, Any]) -> Problem:
+    """Return what a search finds, by the seed among its knobs or seed 0."""
+    from offcert.certify.adversarial.chains import AdversarialChains
+
+    seed = knobs.get("seed", 0)
+    return AdversarialChains(**{k: v for k, v in knobs.items() if k != "seed"}).problem(seed)
+
+
+def record_optimum(library: Library, name: str) -> None:
+    """Certify a find of a search, which is small, and record what comes of it."""
+    from offcert.certify.adversarial.chains import certified
+
+    problem = library.load(name)
+    found = (problem.source or {}).get("generator") == "adversarial"
+    if found and library.record(name).status is not SolveStatus.OPTIMAL:
+        add(library, certified(problem).to_json())
+
+
 def build(recipe: Recipe, old: Family | None) -> Family:
     """Return a family, with the old one's records where the problem is the same."""
     problem = replace(recipe.make(), name=recipe.name)
@@ -199,6 +263,7 @@ def main() -> None:
             library.write(family)
         for entry in family.entries:
             record_construction(library, entry.name)
+            record_optimum(library, entry.name)
         problems += len(family.entries)
         known += sum(library.record(entry.name) != Record() for entry in family.entries)
         if old is not None:

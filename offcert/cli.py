@@ -10,12 +10,13 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from offcert import __version__
 from offcert.cli_instances import add_instance_commands
+from offcert.cli_output import native_output_to_stderr
 
 if TYPE_CHECKING:
     from offcert.certify.certificate import Certificate
@@ -247,7 +248,7 @@ def _search(options: argparse.Namespace, search: Callable[..., Certificate]) -> 
     from offcert.report.text import certificate_summary, describe_certificate
 
     problem = _read_problem(options)
-    with _native_output_to_stderr():
+    with native_output_to_stderr():
         certificate = search(
             problem,
             time_limit=options.time_limit,
@@ -260,24 +261,6 @@ def _search(options: argparse.Namespace, search: Callable[..., Certificate]) -> 
         certificate.write(options.output)
     _print(options, certificate_summary(certificate), describe_certificate(certificate))
     return 0
-
-
-@contextmanager
-def _native_output_to_stderr() -> Iterator[None]:
-    """Keep what solvers print (HiGHS does at times) apart from what this command says."""
-    import ctypes
-
-    sys.stdout.flush()
-    saved = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        # What C has buffered would appear later, in the wrong place.
-        with suppress(OSError, AttributeError, TypeError):
-            ctypes.CDLL(None).fflush(None)
-        os.dup2(saved, 1)
-        os.close(saved)
 
 
 def _show_progress(progress: Progress) -> None:

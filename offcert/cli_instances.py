@@ -9,6 +9,8 @@ from dataclasses import fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from offcert.cli_adversarial import add_adversarial_command
+
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
     from offcert.instances.library import Entry, Family, Library
@@ -58,6 +60,7 @@ def _add_generate(commands: Any, command: Command, show: Print) -> None:
         parser.add_argument(
             "-o", dest="target_file", metavar="PROBLEM", default=_STDOUT, help="- (default): stdout"
         )
+    add_adversarial_command(kinds, command, show)
 
 
 def _add_knob(parser: argparse.ArgumentParser, item: Any) -> None:

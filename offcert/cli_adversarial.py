@@ -1,0 +1,183 @@
+"""The command `generate adversarial`: a search for the problem on which a method does worst."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from offcert.cli_output import native_output_to_stderr
+
+if TYPE_CHECKING:
+    from offcert.certify.adversarial.hunt import Hunt, HuntProgress
+    from offcert.certify.certificate import Certificate
+    from offcert.core.problem import Problem
+
+_STDOUT = "-"
+_EXIT_NOTHING = 1
+_DEFAULT_SECONDS = 60.0
+_CERTIFY_SECONDS = 60.0
+# Knobs of `AdversarialChains`, which knows their defaults; importing it would load solvers.
+_NUMBERS = {
+    "stages": "fewest stages; minimising goes no further",
+    "most": "most stages to search with",
+    "largest": "largest duration or size",
+    "shortest": "shortest duration",
+    "tolerance": "per cent of (ratio - 1) that simpler numbers may cost",
+}
+
+
+def add_adversarial_command(kinds: Any, command: Callable[..., Any], show: Any) -> None:
+    """Add the command to those of ``offcert generate``; parameters as `add_instance_commands`."""
+    summary = "search for the problem on which a method or a bound does worst"
+    parser = command(kinds, "adversarial", summary, lambda options: _run(options, show))
+    parser.add_argument("--against", required=True, metavar="NAME", help="method or bound; ?: list")
+    parser.add_argument("--by", metavar="NAME", help="what it is measured by (optimum)")
+    parser.add_argument("--transfers", metavar="KIND", help="atomic (default), interruptible, …")
+    for name, text in _NUMBERS.items():
+        parser.add_argument(f"--{name}", type=_integer, metavar="N", help=text)
+    parser.add_argument("--seed", type=_integer, default=0, metavar="N", help="(%(default)s)")
+    parser.add_argument(
+        "--steps", type=_integer, metavar="N", help="end after so many problems: repeatable"
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=_seconds,
+        metavar="S",
+        help=f"end after so long ({_DEFAULT_SECONDS:g} if no --steps are given)",
+    )
+    parser.add_argument(
+        "-o", dest="target_file", metavar="PROBLEM", default=_STDOUT, help="- (default): stdout"
+    )
+    parser.add_argument("--certificate", metavar="FILE", help="of the optimum of what is found")
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be an integer, not {text}") from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, not {text}") from None
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, not {text}")
+    return value
+
+
+def _run(options: argparse.Namespace, show: Any) -> int:
+    from offcert.certify.adversarial.chains import AdversarialChains, certified
+    from offcert.core.documents import require_writable
+    from offcert.core.files import problem_to_json, write_problem
+
+    for path in (options.target_file, options.certificate):
+        if path not in (None, _STDOUT):
+            require_writable(path)
+    names = ("against", "by", "transfers", "steps", *_NUMBERS)
+    knobs = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    chains = AdversarialChains(**knobs)
+    limit = options.time_limit
+    if limit is None and options.steps is None:
+        limit = _DEFAULT_SECONDS
+    progress = _show_progress if sys.stderr.isatty() else None
+    certificate = None
+    with native_output_to_stderr():
+        hunt, problem = chains.hunt(
+            options.seed, steps=options.steps, time_limit=limit, progress=progress
+        )
+        if problem is not None:
+            certificate = certified(problem, time_limit=_CERTIFY_SECONDS)
+    if problem is None or certificate is None:
+        text = f"{hunt.steps} problems tried, and {chains.against} and {chains.by} never differed"
+        if options.target_file == _STDOUT and not options.json:
+            print(f"offcert: {text}{_no_plan_text(hunt)}", file=sys.stderr)
+        else:
+            show(options, _summary(hunt, None, None), text + _no_plan_text(hunt))
+        return _EXIT_NOTHING
+    if options.certificate is not None:
+        certificate.write(options.certificate)
+    if options.target_file == _STDOUT:
+        json.dump(problem_to_json(problem), sys.stdout, indent=1)
+        print()
+        return 0
+    write_problem(options.target_file, problem)
+    show(options, _summary(hunt, problem, certificate), _text(hunt, problem, certificate))
+    return 0
+
+
+def _summary(
+    hunt: Hunt, problem: Problem | None, certificate: Certificate | None
+) -> dict[str, Any]:
+    from offcert.core.files import problem_to_json
+
+    summary: dict[str, Any] = {
+        "found": problem is not None,
+        "steps": hunt.steps,
+        "seconds": round(hunt.seconds, 3),
+        "minimised": hunt.minimised,
+        "interrupted": hunt.interrupted,
+        "no_plans": hunt.no_plans,
+    }
+    if hunt.no_plan is not None:
+        transfers = hunt.terms.transfers
+        summary["no_plan"] = problem_to_json(hunt.no_plan.problem(transfers, "no-plan"))
+    find = hunt.simplest or hunt.best
+    if problem is None or find is None or certificate is None:
+        return summary
+    result = certificate.result
+    return summary | {
+        "name": problem.name,
+        "stages": find.numbers.stages,
+        "against": hunt.terms.contest.against,
+        "by": hunt.terms.contest.by,
+        "over": find.score.over,
+        "under": find.score.under,
+        "ratio": float(find.score.ratio),
+        "worst_ratio": float(hunt.ratio),
+        "optimum": result.objective,
+        "lower_bound": result.lower_bound,
+        "status": str(result.status),
+    }
+
+
+def _text(hunt: Hunt, problem: Problem, certificate: Certificate) -> str:
+    find, contest = hunt.simplest or hunt.best, hunt.terms.contest
+    assert find is not None
+    first, second = (contest.by, contest.against)[:: 1 if contest.is_bound else -1]
+    ended = "minimised" if hunt.minimised else "not minimised to the end"
+    result = certificate.result
+    lines = [
+        f"{problem.name}: {first} is {float(find.score.ratio):.4g} times {second}",
+        f"  values         {find.score.over} and {find.score.under}",
+        f"  numbers        {find.numbers}",
+        f"  optimum        {result.objective}, bound {result.lower_bound}, {result.status}",
+        f"  search         {hunt.steps} problems in {hunt.seconds:.1f} s, worst ratio "
+        f"{float(hunt.ratio):.4g}, {ended}",
+    ]
+    return "\n".join(lines) + _no_plan_text(hunt)
+
+
+def _no_plan_text(hunt: Hunt) -> str:
+    if hunt.no_plan is None:
+        return ""
+    return (
+        f"\n  no plan        by {hunt.terms.contest.against} on {hunt.no_plans} problems, "
+        f"for example {hunt.no_plan}"
+    )
+
+
+def _show_progress(progress: HuntProgress) -> None:
+    find = progress.find
+    known = "nothing yet"
+    if find is not None:
+        known = f"ratio {float(find.score.ratio):.4f}, {find.numbers.stages} stages"
+    print(
+        f"{progress.seconds:7.1f} s  {progress.phase}  {progress.steps} problems  {known}",
+        file=sys.stderr,
+    )
