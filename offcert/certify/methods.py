@@ -78,6 +78,37 @@ def _dynprog(problem: Problem) -> Plan:
     return dynprog(problem)
 
 
+def _vdnn(problem: Problem) -> Plan:
+    from offcert.heuristics.vdnn import vdnn
+
+    return vdnn(problem)
+
+
+def _vdnn_all(problem: Problem) -> Plan:
+    from offcert.heuristics.vdnn_policy import vdnn_policy
+
+    return vdnn_policy(problem, "all")
+
+
+def _vdnn_conv(problem: Problem) -> Plan:
+    from offcert.heuristics.vdnn_policy import vdnn_policy
+
+    return vdnn_policy(problem, "conv")
+
+
+def _tflms(problem: Problem) -> Plan:
+    from offcert.heuristics.tflms import tflms
+
+    return tflms(problem)
+
+
+def _descend_autoswap(search: Search, effort: Effort) -> None:
+    from offcert.heuristics.autoswap import autoswap
+
+    search.begin("autoswap")
+    search.offer(simulate(search.problem, autoswap(search.problem, seed=effort.seed)))
+
+
 def _from_scratch(
     run: Callable[[Search, Effort], None],
 ) -> Callable[[Search, Effort], None]:
@@ -99,6 +130,11 @@ METHODS = {
     "sequential": Method(_plan_method(_sequential), "evict just before an operation needs room"),
     "greedy": Method(_plan_method(_greedy), "GREEDY of the offloading paper, §4.2"),
     "dynprog": Method(_plan_method(_dynprog), "DYNPROG of the offloading paper, §5.3"),
+    "vdnn": Method(_plan_method(_vdnn), "VDNN as the offloading paper defines it, §6.1"),
+    "vdnn-all": Method(_plan_method(_vdnn_all), "the original vDNN, offloading every layer"),
+    "vdnn-conv": Method(_plan_method(_vdnn_conv), "the original vDNN, offloading convolutions"),
+    "autoswap": Method(_descend_autoswap, "AUTOSWAP: priority scores, weights by optimisation"),
+    "tflms": Method(_plan_method(_tflms), "TFLMS, the best of its two parameters"),
     "local-search": Method(_from_scratch(descend_local_search), "annealing over sets and orders"),
     "fluid-milp": Method(climb_fluid, "aggregated interruptible relaxation: a bound"),
     "fluid-lp": Method(climb_fluid_lp, "its linear relaxation: a bound"),

@@ -10,11 +10,13 @@ from offcert.certify.ladder import certify
 from offcert.certify.methods import METHODS, solve
 from offcert.certify.search import Progress, Search, UnsoundError
 from offcert.certify.verify import verify
+from offcert.core.chain import Chain
 from offcert.core.errors import InputError, MethodError
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
+from offcert.core.trace import Trace
 from offcert.heuristics.sequential import sequential
 
 
@@ -31,6 +33,30 @@ def test_certify_finds_and_proves_the_optimum_of_tiny_problems(seed: int) -> Non
     assert verify(certificate.to_json()).faults == []
 
 
+def with_convolutions(problem: Problem) -> Problem:
+    """Return the problem with names that call every other operation a convolution."""
+    trace = problem.trace
+    names = [("conv", "pool")[o % 2] + str(o) for o in range(len(trace))]
+    if (chain := problem.chain) is not None:
+        return replace(
+            problem,
+            network=Chain(
+                chain.forward,
+                chain.backward,
+                chain.activation,
+                chain.gradient,
+                chain.forward_workspace,
+                chain.backward_workspace,
+                names[: len(chain)],
+            ),
+        )
+    operations = [
+        replace(operation, name=name)
+        for operation, name in zip(trace.operations, names, strict=True)
+    ]
+    return replace(problem, network=Trace(operations, trace.tensors))
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_respects_the_optimum(method: str) -> None:
     ran = 0
@@ -38,6 +64,8 @@ def test_every_method_respects_the_optimum(method: str) -> None:
         problem = mixed_problem(seed, 4)
         if METHODS[method].relaxed_only:
             problem = replace(problem, transfers=Transfers.INTERRUPTIBLE)
+        if method == "vdnn-conv":
+            problem = with_convolutions(problem)
         try:
             certificate = solve(problem, method, time_limit=3, workers=1)
         except MethodError:

@@ -46,7 +46,7 @@ def serial_schedule(problem: Problem) -> Schedule:
 
     def move(kind: Kind, number: int) -> None:
         nonlocal now
-        end = now + problem.platform.transfer_time(trace.gap_size(number))
+        end = now + problem.platform.transfer_time(trace.gap_size(number), kind)
         transfers.append(Transfer(kind, number, now, end))
         now = end
 
