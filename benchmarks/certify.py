@@ -42,11 +42,13 @@ FORMAT = "offcert-library-run"
 PRELOADED = (
     "offcert.certify.ladder",
     "offcert.certify.verify",
+    "offcert.formulations.atomic_heads.bound",
     "offcert.formulations.fluid_milp",
     "offcert.formulations.interval_cpsat",
     "offcert.formulations.pivot.bound",
     "offcert.formulations.stage_milp",
     "offcert.heuristics.local_search",
+    "offcert.heuristics.set_search",
 )
 # A problem may take this many times its limit, and this many seconds more, to end and be verified.
 PATIENCE = 3
