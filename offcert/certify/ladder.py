@@ -37,25 +37,46 @@ class _Rung:
 
 
 # Cheap and solver-free first. Each rung is skipped once bound and schedule meet.
-_LADDER = (
+_FIRST = (
     _Rung(climb_combinatorial, 1.0),
     _Rung(descend_heuristics, 1.0),
     _Rung(climb_fluid_exact, 0.6, relaxed_only=True),
     _Rung(descend_set_search, 0.03),
+)
+# Where sizes repeat, as in networks, the pivot program is quick.
+_REPEATED_SIZES = (
+    _Rung(descend_local_search, 0.06),
+    _Rung(climb_pivot, 0.5, atomic_only=True),
+    _Rung(descend_set_search, 0.06),
+    _Rung(climb_heads, 0.06, atomic_only=True),
+    _Rung(descend_local_search, 0.1),
+    _Rung(climb_fluid, 0.1),
+    _Rung(climb_pivot, 0.5, atomic_only=True),
+)
+# Where they do not, heads and tails are close to the optimum, and the interval model finds the
+# schedules that offload in idle times after the turn.
+_DISTINCT_SIZES = (
     _Rung(climb_heads, 0.03, atomic_only=True),
     _Rung(descend_local_search, 0.06),
     _Rung(descend_set_search, 0.06),
     _Rung(climb_heads, 0.1, atomic_only=True),
-    # Where sizes repeat, as in networks, the pivot program is quick; where they do not, the
-    # interval model finds the schedules that offload in idle times after the turn.
     _Rung(climb_pivot, 0.2, atomic_only=True),
     _Rung(climb_interval, 0.35, atomic_only=True),
     _Rung(descend_local_search, 0.1),
     _Rung(climb_fluid, 0.1),
     _Rung(climb_pivot, 0.3, atomic_only=True),
+)
+_LAST = (
     _Rung(climb_stage, 0.3, atomic_only=True),
     _Rung(climb_interval, 1.0, atomic_only=True),
 )
+
+
+def _ladder(problem: Problem) -> tuple[_Rung, ...]:
+    """Return the rungs in the order that suits the problem."""
+    sizes = [problem.trace.gap_size(gap) for gap in range(len(problem.trace.gaps))]
+    repeated = 4 * len(set(sizes)) <= 3 * len(sizes)
+    return (*_FIRST, *(_REPEATED_SIZES if repeated else _DISTINCT_SIZES), *_LAST)
 
 
 def certify(
@@ -98,7 +119,7 @@ def certify(
     }
     search.infeasibility = infeasibility(problem)
     try:
-        for rung in _LADDER:
+        for rung in _ladder(problem):
             if search.done:
                 break
             atomic = problem.transfers is Transfers.ATOMIC
