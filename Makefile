@@ -53,7 +53,7 @@ check: $(STAMP)
 
 test: check
 	@echo "== tests"
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 clean:
 	rm -rf .venv out

@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-# One worker runs them all, so that the commands run once.
-pytestmark = pytest.mark.xdist_group("readme")
-
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
@@ -57,10 +54,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
-@pytest.fixture(scope="module")
-def after_the_commands(checkout: Path) -> Path:
-    """The copy, after every command but the tests themselves has run in it."""
-    lines = [line for line in shell_lines() if line != "make test"]
+def run_the_commands(checkout: Path) -> None:
+    """Run every command but the tests themselves."""
     environment = {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(checkout),
@@ -68,7 +63,9 @@ def after_the_commands(checkout: Path) -> Path:
         # This tree, wherever the environment's own installation points.
         "PYTHONPATH": str(checkout),
     }
-    for line in lines:
+    for line in shell_lines():
+        if line == "make test":
+            continue
         run = subprocess.run(
             line,
             shell=True,
@@ -79,18 +76,21 @@ def after_the_commands(checkout: Path) -> Path:
             check=False,
         )
         assert run.returncode == 0, f"{line}\n{run.stdout}\n{run.stderr}"
-    return checkout
 
 
-def test_every_command_runs(after_the_commands: Path) -> None:
-    left = {path.name for path in (after_the_commands / "out").iterdir()}
+# One test, because what follows needs what the commands left, and two workers would run them twice.
+def test_every_command_runs_and_then_the_python(checkout: Path) -> None:
+    run_the_commands(checkout)
+    left = {path.name for path in (checkout / "out").iterdir()}
     assert {"certificate.json", "plan.png", "report.md", "training.json"} <= left
+    a_second_demo_does_no_work_twice(checkout)
+    the_python_runs(checkout)
 
 
-def test_a_second_demo_does_no_work_twice(after_the_commands: Path) -> None:
+def a_second_demo_does_no_work_twice(checkout: Path) -> None:
     pending = subprocess.run(
         ["make", "--dry-run", "demo"],
-        cwd=after_the_commands,
+        cwd=checkout,
         capture_output=True,
         text=True,
         check=True,
@@ -99,12 +99,12 @@ def test_a_second_demo_does_no_work_twice(after_the_commands: Path) -> None:
     assert "bin/" not in pending
 
 
-def test_the_python_of_the_readme_runs(after_the_commands: Path) -> None:
+def the_python_runs(checkout: Path) -> None:
     code = "\n".join(blocks("python"))
     assert code
     run = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=after_the_commands,
+        cwd=checkout,
         capture_output=True,
         text=True,
         check=False,
