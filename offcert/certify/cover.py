@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from functools import lru_cache
 
 # Subset sums are told apart up to this many units; part of the bounds' definition.
 FINEST = 1 << 22
@@ -17,8 +18,12 @@ def cheapest_cover(sizes: list[int], need: int) -> int:
     `n` sizes is taken for up to ``n * (unit - 1)`` less than it is, and the answer is no more than
     the truth.
     """
-    if need == 0:
-        return 0
+    return 0 if need == 0 else _cover(tuple(sorted(sizes)), need)
+
+
+# Every bound of a certificate asks for the same covers, a long trace for thousands of them.
+@lru_cache(maxsize=1 << 14)
+def _cover(sizes: tuple[int, ...], need: int) -> int:
     total, divisor = sum(sizes), math.gcd(*sizes)
     coarse = total > FINEST * divisor
     unit = -(-total // FINEST) if coarse else divisor

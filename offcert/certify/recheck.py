@@ -211,10 +211,10 @@ def _moved_by(ready: list[tuple[Fraction, int]], need: int, rate: Fraction) -> F
     # Trying every such moment and taking the latest finish needs no simulation.
     if need == 0:
         return Fraction(0)
-    times = sorted({time for time, _ in ready})
-    finish = Fraction(0)
-    for time in times:
-        before = sum(size for available, size in ready if available < time)
-        if before < need:
+    finish, before, previous = Fraction(0), 0, None
+    for time, size in sorted(ready):
+        if time != previous and before < need:
             finish = max(finish, time + (need - before) / rate)
+        previous = time
+        before += size
     return finish

@@ -88,7 +88,7 @@ def required_absent(problem: Problem, subset_sum: bool = False) -> list[int]:
     ]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1 << 14)
 def least_subset_sum(sizes: tuple[int, ...], amount: int) -> int:
     """Return a lower bound on the least sum of a subset of `sizes` that is at least `amount`.
 
