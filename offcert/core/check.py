@@ -10,11 +10,13 @@ its limit always if it is right after each of those events.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
+from offcert.core.trace import Trace
 
 _START = -1
 
@@ -35,6 +37,23 @@ def check(problem: Problem, schedule: Schedule) -> list[str]:
         One sentence a violation; empty if the schedule is valid.
     """
     return _Checker(problem, schedule).run()
+
+
+def operation_faults(trace: Trace, starts: Sequence[int], ends: Sequence[int]) -> list[str]:
+    """Return every reason why the operations cannot run, one after the other, at these times."""
+    faults = []
+    free = 0
+    for index, (operation, start, end) in enumerate(
+        zip(trace.operations, starts, ends, strict=True)
+    ):
+        label = f"operation {index} ({operation.name})"
+        if start < free:
+            before = "the schedule begins" if index == 0 else f"operation {index - 1} ends"
+            faults.append(f"{label} starts at {start}, before {before} at {free}")
+        if end - start != operation.duration:
+            faults.append(f"{label} lasts {end - start} ticks instead of {operation.duration}")
+        free = max(free, end)
+    return faults
 
 
 class _Checker:
@@ -78,18 +97,7 @@ class _Checker:
                 self.faults.append(f"{self._label(transfer)} has times that are no integers")
 
     def _check_operations(self) -> None:
-        free = 0
-        rows = zip(self.trace.operations, self.schedule.starts, self.schedule.ends, strict=True)
-        for index, (operation, start, end) in enumerate(rows):
-            label = f"operation {index} ({operation.name})"
-            if start < free:
-                before = "the schedule begins" if index == 0 else f"operation {index - 1} ends"
-                self.faults.append(f"{label} starts at {start}, before {before} at {free}")
-            if end - start != operation.duration:
-                self.faults.append(
-                    f"{label} lasts {end - start} ticks instead of {operation.duration}"
-                )
-            free = max(free, end)
+        self.faults += operation_faults(self.trace, self.schedule.starts, self.schedule.ends)
 
     def _collect_transfers(self) -> None:
         for transfer in self.schedule.transfers:

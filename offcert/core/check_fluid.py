@@ -14,6 +14,7 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import pairwise
 
+from offcert.core.check import operation_faults
 from offcert.core.fluid_schedule import FluidSchedule, Piece
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem, Transfers
@@ -98,18 +99,7 @@ class _FluidChecker:
                 self.returning.setdefault(piece.gap, []).append(piece)
 
     def _check_operations(self) -> None:
-        free = 0
-        rows = zip(self.trace.operations, self.schedule.starts, self.schedule.ends, strict=True)
-        for index, (operation, start, end) in enumerate(rows):
-            label = f"operation {index} ({operation.name})"
-            if start < free:
-                before = "the schedule begins" if index == 0 else f"operation {index - 1} ends"
-                self.faults.append(f"{label} starts at {start}, before {before} at {free}")
-            if end - start != operation.duration:
-                self.faults.append(
-                    f"{label} lasts {end - start} ticks instead of {operation.duration}"
-                )
-            free = max(free, end)
+        self.faults += operation_faults(self.trace, self.schedule.starts, self.schedule.ends)
 
     def _check_rates(self) -> None:
         for piece in self.schedule.pieces:

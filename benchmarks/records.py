@@ -1,0 +1,47 @@
+"""Say what the library's records know, group by group: the table of docs/library.md.
+
+python benchmarks/records.py
+
+Computes nothing: a gap is (best value known - best bound known) / value, and an optimum counts as
+proved if a proved bound attains the value.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from offcert.instances.library import Library
+from offcert.instances.records import Record
+
+
+def gaps(record: Record) -> tuple[float, float]:
+    """Return the gap that is left, and the one to the best proved bound."""
+    assert record.value is not None
+    bounds = record.lower_bound or 0, record.proved_bound or 0
+    return tuple((record.value - bound) / record.value for bound in bounds)  # type: ignore[return-value]
+
+
+def line(group: str, rows: list[tuple[float, float]]) -> str:
+    """Return one line of the table."""
+    left = [gap for gap, _ in rows]
+    return (
+        f"| {group} | {len(rows)} | {left.count(0)} | {[p for _, p in rows].count(0)} "
+        f"| {100 * max(left):.2g} % | {100 * sum(left) / len(rows):.2g} % "
+        f"| {sum(proved <= 0.01 for _, proved in rows)} |"
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    groups: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for family in Library().families():
+        groups[family.group] += [gaps(entry.record) for entry in family.entries]
+    print("| group | problems | optimal | proved | largest gap | mean gap | proved within 1 % |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for group, rows in groups.items():
+        print(line(f"`{group}`", rows))
+    print(line("**all**", [row for rows in groups.values() for row in rows]))
+
+
+if __name__ == "__main__":
+    main()
