@@ -165,10 +165,7 @@ def climb_heads(search: Search, effort: Effort) -> None:
         counted=outcome.counted,
         units=outcome.units,
     )
-    if not confirmable:
-        details["solver"] = "offcert"
-    evidence = Evidence.PROVED if confirmable else Evidence.ATTESTED
-    search.add(Bound("atomic-heads", outcome.lower_bound, evidence, details))
+    _add_searched(search, "atomic-heads", outcome.lower_bound, details, confirmable)
 
 
 def climb_pivot(search: Search, effort: Effort) -> None:
@@ -198,10 +195,17 @@ def climb_pivot(search: Search, effort: Effort) -> None:
         confirmable = outcome.labels <= _MOST_CONFIRMED_LABELS and within_reach(
             search.problem, outcome.pivot, outcome.lower_bound
         )
-        if not confirmable:
-            details["solver"] = "offcert"
-        evidence = Evidence.PROVED if confirmable else Evidence.ATTESTED
-        search.add(Bound("pivot", outcome.lower_bound, evidence, details))
+        _add_searched(search, "pivot", outcome.lower_bound, details, confirmable)
+
+
+def _add_searched(
+    search: Search, name: str, value: int, details: dict[str, Any], confirmable: bool
+) -> None:
+    """Add what a search of our own established: proved if verification can search as much."""
+    if not confirmable:
+        details["solver"] = "offcert"
+    evidence = Evidence.PROVED if confirmable else Evidence.ATTESTED
+    search.add(Bound(name, value, evidence, details))
 
 
 def climb_fluid(search: Search, effort: Effort) -> None:

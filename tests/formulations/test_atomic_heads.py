@@ -111,7 +111,7 @@ def test_the_search_lies_between_all_sequences_and_the_strict_ones(block: int) -
                 strictly += search.bound == strict
                 assert search.way is not None
                 items = {item.gap: item for item in side.items}
-                order = tuple(items[gap] for gap in search.way.gaps)
+                order = tuple(items[gap] for gap in search.way)
                 way = end_of(side, order)
                 assert way is not None
                 assert end <= way <= search.bound
@@ -138,7 +138,7 @@ def test_the_search_equals_all_sequences_where_tensors_are_not_used_meanwhile(
         assert search.exact
         assert search.way is not None
         items = {item.gap: item for item in side.items}
-        assert end_of(side, tuple(items[gap] for gap in search.way.gaps)) == search.bound
+        assert end_of(side, tuple(items[gap] for gap in search.way)) == search.bound
         waiting += search.bound > side.prefix[-1]
         for unit in (2, 5):
             assert searched(problem, side, unit=unit).bound <= search.bound

@@ -96,7 +96,7 @@ class _Pivot:
             (head.counted, tail.counted),
             (head.unit, tail.unit),
             head.labels + tail.labels,
-            tuple(side.way.gaps for side in self.sides if side.way is not None),
+            tuple(side.way for side in self.sides if side.way is not None),
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,22 +17,6 @@ _FINEST = 1 << 20
 # Labels expanded between two looks at the clock.
 _STRIDE = 20_000
 _FIRST_CAPACITY = 1 << 12
-
-
-@dataclass(frozen=True)
-class Way:
-    """A sequence of transfers that ends a side as early as the search allows.
-
-    It may end before the bound: of the tensors that an operation uses, what they weigh counts once
-    they have left, while the bound also knows who can be absent when.
-
-    Attributes
-    ----------
-    gaps : tuple of int
-        In the order of the transfers.
-    """
-
-    gaps: tuple[int, ...]
 
 
 class SideSearch:
@@ -51,7 +34,7 @@ class SideSearch:
         Sizes of the classes that are counted.
     labels : int
         Stored to establish `bound`.
-    way : Way or None
+    way : tuple of int or None
         The sequence of transfers to that end, once `exact`.
     exact : bool
         Whether no tensor leaves twice in the least end found, so that counting more classes proves
@@ -65,7 +48,7 @@ class SideSearch:
         self.bound = side.floor[0]
         self.counted: tuple[int, ...] = ()
         self.labels = 0
-        self.way: Way | None = None
+        self.way: tuple[int, ...] | None = None
         self.exact = False
         self._next: list[int] = []
 
@@ -118,7 +101,7 @@ class SideSearch:
             used[c] += 1
         worst = max(range(len(wrong)), key=wrong.__getitem__, default=-1)
         if worst < 0 or wrong[worst] == 0:
-            self.way, self.exact = Way(tuple(gaps)), True
+            self.way, self.exact = tuple(gaps), True
             return False
         bits = sum(self._bits(size) for size in self._next)
         size = self.classes[worst][0]
