@@ -211,10 +211,10 @@ def _moved_by(ready: list[tuple[Fraction, int]], need: int, rate: Fraction) -> F
     # Trying every such moment and taking the latest finish needs no simulation.
     if need == 0:
         return Fraction(0)
-    finish, before, previous = Fraction(0), 0, None
+    finish, before = Fraction(0), 0
     for time, size in sorted(ready):
-        if time != previous and before < need:
+        if before < need:
+            # Of several that appear at once, the first says most.
             finish = max(finish, time + (need - before) / rate)
-        previous = time
         before += size
     return finish
