@@ -13,43 +13,29 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
-import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import library_table
 
 import offcert
+from offcert.campaign.pool import Failure, Pool
+from offcert.campaign.pool import Task as PoolTask
 from offcert.certify.records import improve
 from offcert.certify.verify import Verification
 from offcert.core.documents import read_json, write_json
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem
-from offcert.instances.cnn import cnn_chain
 from offcert.instances.library import Entry, Library
 
 FORMAT = "offcert-library-run"
 # Loaded once, in the process that all others are forked from: nobody's time limit pays for it.
-PRELOADED = (
-    "offcert.certify.ladder",
-    "offcert.certify.verify",
-    "offcert.formulations.atomic_heads.bound",
-    "offcert.formulations.fluid_milp",
-    "offcert.formulations.interval_cpsat",
-    "offcert.formulations.pivot.bound",
-    "offcert.formulations.stage_milp",
-    "offcert.heuristics.local_search",
-    "offcert.heuristics.set_search",
-)
+PRELOADED = ("offcert.campaign.preload_search",)
 # A problem may take this many times its limit, and this many seconds more, to end and be verified.
 PATIENCE = 3
 GRACE = 120.0
@@ -78,35 +64,30 @@ class Task:
         }
 
 
-def work(problem: Problem, settings: dict[str, Any], most_bytes: int, sender: Connection) -> None:
-    """Certify and verify one problem, and send what came of it."""
+def work(task: Task) -> tuple[Row, Verification]:
+    """Certify and verify one problem, and return what came of it."""
     from offcert.certify.ladder import certify
     from offcert.certify.verify import verify
 
-    if most_bytes:
-        resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
     steps: list[tuple[float, str, int | None, int]] = []
 
     def note(progress: Any) -> None:
         steps.append((progress.seconds, progress.step, progress.objective, progress.lower_bound))
 
-    try:
-        begun = time.monotonic()
-        certificate = certify(
-            problem,
-            time_limit=settings["time_limit"],
-            seed=settings["seed"],
-            workers=1,
-            progress=note,
-        )
-        seconds = time.monotonic() - begun
-        verification = verify(certificate.to_json())
-        verify_seconds = time.monotonic() - begun - seconds
-        facts = result_facts(verification, seconds) | {"verify_seconds": verify_seconds}
-        facts["closed_by"] = steps[-1][1] if facts["status"] == "OPTIMAL" and steps else None
-        sender.send((facts, verification))
-    except BaseException as error:
-        sender.send(({"failed": f"{type(error).__name__}: {error}"[:500]}, None))
+    begun = time.monotonic()
+    certificate = certify(
+        task.entry.problem,
+        time_limit=task.settings["time_limit"],
+        seed=task.settings["seed"],
+        workers=1,
+        progress=note,
+    )
+    seconds = time.monotonic() - begun
+    verification = verify(certificate.to_json())
+    verify_seconds = time.monotonic() - begun - seconds
+    facts = result_facts(verification, seconds) | {"verify_seconds": verify_seconds}
+    closed = facts.get("status") == "OPTIMAL" and steps
+    return facts | {"closed_by": steps[-1][1] if closed else None}, verification
 
 
 def result_facts(verification: Verification, seconds: float) -> Row:
@@ -127,78 +108,6 @@ def result_facts(verification: Verification, seconds: float) -> Row:
         "bounds": bounds,
         "seconds": seconds,
     }
-
-
-class Pool:
-    """At most `jobs` processes at a time, one task each; a process that dies takes no other along.
-
-    Parameters
-    ----------
-    jobs : int
-        Processes at a time.
-    most_bytes : int
-        Address space of each; 0: no limit.
-    """
-
-    def __init__(self, jobs: int, most_bytes: int) -> None:
-        self.jobs = jobs
-        self.most_bytes = most_bytes
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(list(PRELOADED))
-        self.running: dict[Connection, tuple[BaseProcess, Task, float]] = {}
-
-    def run(self, tasks: list[Task]) -> Iterator[tuple[Task, Row, Verification | None]]:
-        """Yield every task with its facts and, where it did not fail, its verified certificate."""
-        queue = list(reversed(tasks))
-        try:
-            while queue or self.running:
-                while queue and len(self.running) < self.jobs:
-                    self._start(queue.pop())
-                ready = wait(list(self.running), timeout=1.0)
-                for receiver in [c for c in self.running if c in ready or self._overdue(c)]:
-                    yield self._collect(receiver)
-        finally:
-            for process, _, _ in self.running.values():
-                process.kill()
-
-    def warm_up(self) -> None:
-        """Compile what is compiled on first use, so that no problem's time limit pays for it."""
-        receiver, sender = self.context.Pipe(duplex=False)
-        settings = {"time_limit": 5.0, "seed": 0}
-        arguments = (cnn_chain(12, 0), settings, 0, sender)
-        process = self.context.Process(target=work, args=arguments, daemon=True)
-        process.start()
-        process.join()
-        receiver.close()
-
-    def _start(self, task: Task) -> None:
-        receiver, sender = self.context.Pipe(duplex=False)
-        arguments = (task.entry.problem, task.settings, self.most_bytes, sender)
-        process = self.context.Process(target=work, args=arguments, daemon=True)
-        process.start()
-        sender.close()
-        self.running[receiver] = (process, task, time.monotonic())
-
-    def _overdue(self, receiver: Connection) -> bool:
-        _, task, begun = self.running[receiver]
-        return time.monotonic() - begun > PATIENCE * task.settings["time_limit"] + GRACE
-
-    def _collect(self, receiver: Connection) -> tuple[Task, Row, Verification | None]:
-        process, task, begun = self.running.pop(receiver)
-        facts: Row
-        verification: Verification | None = None
-        if not receiver.poll():
-            facts = {"failed": f"killed after {time.monotonic() - begun:.0f} s without an answer"}
-            process.kill()
-        else:
-            try:
-                facts, verification = receiver.recv()
-            except EOFError:
-                process.join()
-                facts = {"failed": f"the process ended with exit code {process.exitcode}"}
-        process.join()
-        receiver.close()
-        return task, facts, None if "failed" in facts else verification
 
 
 class Output:
@@ -266,13 +175,16 @@ def run(options: argparse.Namespace, say: Callable[[str], None]) -> list[Row]:
     done = output.done(options.again)
     missing = [task for task in tasks if key(task.row()) not in done]
     say(f"{len(tasks)} problems, {len(tasks) - len(missing)} of them already there")
-    pool = Pool(options.jobs, options.memory_gib * 2**30)
-    if missing:
-        pool.warm_up()
-    for number, (task, facts, verification) in enumerate(pool.run(missing), start=1):
+    most_bytes = options.memory_gib * 2**30
+    pool = Pool(work, options.jobs, most_bytes=most_bytes, preload=PRELOADED)
+    patience = PATIENCE * options.time_limit + GRACE
+    answers = pool.run(PoolTask((task,), patience) for task in missing)
+    for number, (task, answer) in enumerate(answers, start=1):
+        failure = {"failed": answer.reason} if isinstance(answer, Failure) else None
+        facts, verification = (failure, None) if failure else answer
         output.put(task.row() | facts)
         news = ""
-        if options.update_library and verification is not None:
+        if options.update_library and verification is not None and verification.valid:
             news = f"; {update(library, verification)}"
         say(f"{number}/{len(missing)} {library_table.one_line(output.rows[-1])}{news}")
     wanted = {key(task.row()) for task in tasks}

@@ -15,6 +15,7 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from offcert import __version__
+from offcert.cli_compare import add_compare_command
 from offcert.cli_instances import add_instance_commands
 from offcert.cli_output import native_output_to_stderr
 
@@ -80,6 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for add in (_add_profile, _add_certify, _add_solve, _add_verify, _add_train, _add_plot):
         add(commands)
+    kinds = {"seconds": _seconds, "count": _count, "seed": _seed}
+    add_compare_command(commands, _command, _print, kinds)
     add_instance_commands(commands, _command, _print)
     return parser
 

@@ -17,6 +17,7 @@ ALLOWED = {
     "heuristics": {"core"},
     "instances": {"core"},
     "certify": {"core", "formulations", "heuristics", "instances"},
+    "campaign": {"core", "formulations", "heuristics", "instances", "certify"},
     "runtime": {"core"},
     "report": {"core", "certify"},
 }

@@ -3,7 +3,6 @@
 import argparse
 import importlib
 import json
-import multiprocessing
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 from benchmark_workers import crash_at_m5, quick, sleep
 
-from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.instances.library import Family, Library, default_library, make_entry
 from offcert.instances.records import Record
@@ -26,8 +24,8 @@ FAMILY = "cnn-8-0"
 def benchmark_(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     module = importlib.import_module("certify")
-    monkeypatch.setattr(module, "PRELOADED", ("benchmark_workers", "certify"))
-    monkeypatch.setattr(module.Pool, "warm_up", lambda self: None)
+    # What the stand-ins need, without what certifying does.
+    monkeypatch.setattr(module, "PRELOADED", ("offcert.campaign.preload",))
     monkeypatch.setattr(module, "work", quick)
     return module
 
@@ -125,20 +123,6 @@ def test_better_results_go_into_the_library(
     assert run(benchmark_, chosen)[1][1].endswith("; no better than the record")
     _, said = run(benchmark_, options(folder, output, only="*-m0", open=True, again="all"))
     assert said == ["0 problems, 0 of them already there"]
-
-
-def test_an_exception_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    module = importlib.import_module("certify")
-
-    def broken(problem: Problem, **settings: Any) -> None:
-        raise RuntimeError("no luck")
-
-    monkeypatch.setattr("offcert.certify.ladder.certify", broken)
-    receiver, sender = multiprocessing.Pipe(duplex=False)
-    problem = default_library().load("cnn-8-0-m0")
-    module.work(problem, {"time_limit": 1.0, "seed": 0}, 0, sender)
-    assert receiver.recv() == ({"failed": "RuntimeError: no luck"}, None)
 
 
 def test_another_programs_file_is_not_overwritten(

@@ -6,6 +6,7 @@ import platform as machine
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -141,11 +142,19 @@ def current_versions() -> dict[str, str]:
     """Return the versions of this program and of the libraries it computes with."""
     versions = {"offcert": offcert.__version__, "python": machine.python_version()}
     for package in ("numpy", "numba", "scipy", "ortools"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
+        installed = _installed(package)
+        if installed is not None:
+            versions[package] = installed
     return versions
+
+
+# Reading a package's metadata takes longer than a heuristic.
+@cache
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _exact_gap(result: Result) -> str | None:

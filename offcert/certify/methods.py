@@ -44,20 +44,28 @@ class Method:
         Whether what it claims holds for atomic transfers only.
     relaxed_only : bool
         Whether what it finds are schedules that atomic transfers do not allow.
+    reads : tuple of str
+        Which settings of `solve` may change what it finds.
+    heuristic : bool
+        Whether it only finds schedules, so that no bound is its own.
     """
 
     run: Callable[[Search, Effort], None]
     summary: str
     atomic_only: bool = False
     relaxed_only: bool = False
+    reads: tuple[str, ...] = ("time_limit", "seed", "workers", "target_gap")
+    heuristic: bool = False
 
 
-def _plan_method(function: Callable[[Problem], Plan]) -> Callable[[Search, Effort], None]:
+def _plan_method(function: Callable[[Problem], Plan], summary: str) -> Method:
+    """Return the method that simulates the plan of a deterministic function."""
+
     def run(search: Search, effort: Effort) -> None:
         search.begin(function.__name__)
         search.offer(simulate(search.problem, function(search.problem)))
 
-    return run
+    return Method(run, summary, reads=(), heuristic=True)
 
 
 def _sequential(problem: Problem) -> Plan:
@@ -126,16 +134,23 @@ def _nothing(search: Search, effort: Effort) -> None:
 
 
 METHODS = {
-    "bounds": Method(_nothing, "the combinatorial bounds alone"),
-    "sequential": Method(_plan_method(_sequential), "evict just before an operation needs room"),
-    "greedy": Method(_plan_method(_greedy), "GREEDY of the offloading paper, §4.2"),
-    "dynprog": Method(_plan_method(_dynprog), "DYNPROG of the offloading paper, §5.3"),
-    "vdnn": Method(_plan_method(_vdnn), "VDNN as the offloading paper defines it, §6.1"),
-    "vdnn-all": Method(_plan_method(_vdnn_all), "the original vDNN, offloading every layer"),
-    "vdnn-conv": Method(_plan_method(_vdnn_conv), "the original vDNN, offloading convolutions"),
-    "autoswap": Method(_descend_autoswap, "AUTOSWAP: priority scores, weights by optimisation"),
-    "tflms": Method(_plan_method(_tflms), "TFLMS, the best of its two parameters"),
-    "local-search": Method(_from_scratch(descend_local_search), "annealing over sets and orders"),
+    "bounds": Method(_nothing, "the combinatorial bounds alone", reads=()),
+    "sequential": _plan_method(_sequential, "evict just before an operation needs room"),
+    "greedy": _plan_method(_greedy, "GREEDY of the offloading paper, §4.2"),
+    "dynprog": _plan_method(_dynprog, "DYNPROG of the offloading paper, §5.3"),
+    "vdnn": _plan_method(_vdnn, "VDNN as the offloading paper defines it, §6.1"),
+    "vdnn-all": _plan_method(_vdnn_all, "the original vDNN, offloading every layer"),
+    "vdnn-conv": _plan_method(_vdnn_conv, "the original vDNN, offloading convolutions"),
+    "autoswap": Method(
+        _descend_autoswap,
+        "AUTOSWAP: priority scores, weights by optimisation",
+        reads=("seed",),
+        heuristic=True,
+    ),
+    "tflms": _plan_method(_tflms, "TFLMS, the best of its two parameters"),
+    "local-search": Method(
+        _from_scratch(descend_local_search), "annealing over sets and orders", heuristic=True
+    ),
     "fluid-milp": Method(climb_fluid, "aggregated interruptible relaxation: a bound"),
     "fluid-lp": Method(climb_fluid_lp, "its linear relaxation: a bound"),
     "fluid-exact": Method(
@@ -145,6 +160,7 @@ METHODS = {
         descend_fluid_ordered,
         "the same with all offloads before all prefetches: a schedule",
         relaxed_only=True,
+        heuristic=True,
     ),
     "heads": Method(climb_heads, "heads and tails with whole tensors: a bound, any link", True),
     "pivot": Method(_from_scratch(climb_pivot), "pivot dynamic program: exact, no solver", True),

@@ -35,10 +35,13 @@ def warm_set_search() -> None:
 
 @cache
 def warm_heads() -> None:
-    """Compile the search for heads and tails."""
+    """Compile the search for heads and tails, and what says whether it can be verified."""
+    from offcert.certify.heads_check import within_reach
     from offcert.formulations.atomic_heads.bound import heads_bound
 
-    heads_bound(_tiny(), upper_bound=10, time_limit=1.0)
+    outcome = heads_bound(_tiny(), upper_bound=10, time_limit=1.0)
+    ends = (outcome.pivot, outcome.head, outcome.tail)
+    within_reach(_tiny(), *ends, counted=outcome.counted, units=outcome.units)
 
 
 @cache

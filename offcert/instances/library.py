@@ -115,9 +115,11 @@ class Library:
             Only groups or families that match this pattern, for example ``"cnn-*"``.
         """
         for path in sorted(self.folder.glob("*.json")):
-            found = self._family(path)
-            if _matches(found.group, group) and _matches(found.name, family):
-                yield found
+            # A family has its file's name, so the others need not be read.
+            if _matches(path.stem, family):
+                found = self._family(path)
+                if _matches(found.group, group):
+                    yield found
 
     def entries(
         self,

@@ -1,0 +1,178 @@
+"""Cells: one problem at one memory limit, one method, the settings that the method reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import offcert
+from offcert.campaign.schema import Row
+from offcert.campaign.selection import Subject, percent_of
+from offcert.certify.methods import METHODS
+from offcert.core.documents import canonical_digest
+from offcert.core.errors import InputError
+from offcert.core.files import problem_digest
+from offcert.core.problem import Problem
+from offcert.core.units import parse_memory
+
+CERTIFY = "certify"
+_KEY_LENGTH = 32
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What methods may read; parameters as for `offcert.certify.ladder.certify`."""
+
+    time_limit: float = 60.0
+    seed: int = 0
+    workers: int = 1
+    target_gap: float = 0.0
+
+    def read_by(self, method: str) -> dict[str, Any]:
+        """Return the settings that a method reads: others do not make another computation."""
+        everything = asdict(self)
+        if method == CERTIFY:
+            return everything
+        return {name: everything[name] for name in METHODS[method].reads}
+
+
+@dataclass(frozen=True)
+class Point:
+    """A problem at one limit.
+
+    Attributes
+    ----------
+    name : str
+        Of the problem without the limit.
+    problem : Problem
+        At the limit.
+    digest : str
+        SHA-256 of the problem's document, in hexadecimal.
+    """
+
+    name: str
+    problem: Problem
+    digest: str
+
+    @cached_property
+    def facts(self) -> Row:
+        """What the table's columns say about the problem."""
+        trace = self.problem.trace
+        return {
+            "problem": self.name,
+            "digest": self.digest,
+            **_origin(self.problem),
+            "memory": self.problem.platform.memory,
+            "memory_percent": percent_of(self.problem),
+            "minimum_memory": trace.least_memory,
+            "peak_memory": trace.peak_memory,
+            "compute_time": trace.compute_time,
+        }
+
+
+def _origin(problem: Problem) -> Row:
+    """Return network, image and batch where a profile says them."""
+    source = problem.source or {}
+    shape = source.get("input")
+    image = batch = None
+    if isinstance(shape, list) and all(isinstance(size, int) for size in shape) and shape:
+        batch = shape[0]
+        image = shape[-1] if len(shape) == 4 else None
+    network = source.get("model")
+    return {
+        "network": network if isinstance(network, str) else None,
+        "image": image,
+        "batch": batch,
+    }
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one row of the table is about."""
+
+    point: Point
+    method: str
+    settings: Settings = Settings()
+
+    @cached_property
+    def key(self) -> str:
+        """What makes two computations the same: 32 hexadecimal digits."""
+        document = {
+            "problem": self.point.digest,
+            "method": self.method,
+            "settings": self.settings.read_by(self.method),
+            "version": offcert.__version__,
+        }
+        return canonical_digest(document)[:_KEY_LENGTH]
+
+    @property
+    def batchable(self) -> bool:
+        """Whether it takes no time worth a process of its own: it reads no settings at all."""
+        return self.method != CERTIFY and not METHODS[self.method].reads
+
+    def row(self, facts: Row) -> Row:
+        """Return the row of the table, given what the computation found."""
+        settings = self.settings.read_by(self.method)
+        return {
+            "key": self.key,
+            **self.point.facts,
+            "method": self.method,
+            "settings": json.dumps(settings, sort_keys=True, separators=(",", ":")),
+            **facts,
+            "version": offcert.__version__,
+        }
+
+
+def grid(
+    problems: Iterable[Problem | Subject],
+    methods: Sequence[str],
+    limits: Sequence[str | int] | None = None,
+    settings: Settings | None = None,
+) -> list[Cell]:
+    """Return every problem at every limit with every method, each computation once.
+
+    Parameters
+    ----------
+    problems : iterable of Problem or Subject
+        A problem goes by its name.
+    methods : sequence of str
+        ``"certify"`` or names of `offcert.certify.methods.METHODS`.
+    limits : sequence of str or int, optional
+        As `offcert.core.units.parse_memory` reads them, or bytes; by default each problem's own.
+        Limits that are the same number of bytes give one cell.
+    settings : Settings, optional
+        The same for all.
+
+    Raises
+    ------
+    InputError
+        If a method is not known, or a limit cannot be read.
+    """
+    for method in methods:
+        if method != CERTIFY and method not in METHODS:
+            names = ", ".join((CERTIFY, *METHODS))
+            raise InputError(f'methods must be of {names}, not "{method}"')
+    chosen = settings or Settings()
+    cells: dict[str, Cell] = {}
+    for problem in problems:
+        subject = problem if isinstance(problem, Subject) else Subject(problem.name, problem)
+        for memory in _bytes(subject, limits):
+            limited = subject.at(memory)
+            point = Point(subject.name, limited, problem_digest(limited))
+            for method in methods:
+                cell = Cell(point, method, chosen)
+                cells.setdefault(cell.key, cell)
+    return list(cells.values())
+
+
+def _bytes(subject: Subject, limits: Sequence[str | int] | None) -> list[int]:
+    if limits is None:
+        return list(subject.own_limits())
+    found = [
+        limit if isinstance(limit, int) else parse_memory(limit, subject.problem)
+        for limit in limits
+    ]
+    return list(dict.fromkeys(found))

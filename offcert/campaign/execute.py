@@ -1,0 +1,106 @@
+"""One cell computed, in a process of its own: a solver may do there what it wants."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import asdict, replace
+from functools import cache
+from typing import Any
+
+from offcert.campaign.cells import CERTIFY, Cell
+from offcert.campaign.schema import FAILED, NO_PLAN, Row
+from offcert.certify.certificate import Certificate
+from offcert.certify.ladder import certify
+from offcert.certify.methods import METHODS, solve
+from offcert.certify.verify import verify
+from offcert.certify.warm import warm_heads, warm_local_search, warm_pivot, warm_set_search
+from offcert.core.errors import InputError, MethodError
+from offcert.core.problem import Transfers
+from offcert.core.result import Evidence, Result
+from offcert.instances.cnn import cnn_chain
+
+# Large enough for something to have to leave.
+_WARMING_STAGES = 8
+
+Answer = tuple[Row, dict[str, Any] | None]
+
+
+def execute(cell: Cell) -> Answer:
+    """Compute a cell.
+
+    Returns
+    -------
+    facts : dict
+        Those columns of the row that say what came of it. A row with a bound comes from a
+        certificate that `verify` found valid.
+    certificate : dict or None
+        The document, for ``certify``.
+    """
+    warm_up(cell.method)
+    begun = time.monotonic()
+    try:
+        certificate = _run(cell)
+    except (MethodError, InputError) as error:
+        # The method says itself that it does not apply: to this network, to such transfers.
+        seconds = time.monotonic() - begun
+        return {"status": NO_PLAN, "seconds": seconds, "reason": str(error)}, None
+    result = certificate.result
+    facts: Row = {
+        "status": str(result.status),
+        "makespan": result.objective,
+        "seconds": result.runtime,
+    }
+    no_plan = certificate.settings.get("no_plan")
+    if no_plan is not None:
+        facts |= {"status": NO_PLAN, "makespan": None, "reason": no_plan}
+    if cell.method != CERTIFY and METHODS[cell.method].heuristic:
+        return facts, None
+    document = certificate.to_json()
+    verification = verify(document)
+    if not verification.valid:
+        fault = verification.faults[0]
+        return {
+            "status": FAILED,
+            "seconds": result.runtime,
+            "reason": f"the certificate does not verify: {fault}",
+        }, None
+    if result.bounds:
+        facts |= {"lower_bound": result.lower_bound, "evidence": _text(verification.evidence)}
+    if cell.method != CERTIFY:
+        return facts, None
+    return facts | {"proved_bound": _proved(result)}, document
+
+
+def _run(cell: Cell) -> Certificate:
+    settings = asdict(cell.settings)
+    if cell.method == CERTIFY:
+        return certify(cell.point.problem, **settings)
+    return solve(cell.point.problem, cell.method, **settings)
+
+
+def _proved(result: Result) -> int | None:
+    proved = [bound.value for bound in result.bounds if bound.evidence is Evidence.PROVED]
+    return max(proved, default=None)
+
+
+def _text(evidence: Evidence | None) -> str | None:
+    return None if evidence is None else str(evidence)
+
+
+@cache
+def warm_up(method: str) -> None:
+    """Load and compile what a method needs, so that no cell's seconds pay for it."""
+    base = cnn_chain(_WARMING_STAGES, 0)
+    tiny = base.with_memory((base.trace.least_memory + base.trace.peak_memory) // 2)
+    if method == CERTIFY:
+        for warm in (warm_local_search, warm_set_search, warm_heads, warm_pivot):
+            warm()
+        for heuristic in ("sequential", "greedy"):
+            warm_up(heuristic)
+        return
+    if METHODS[method].relaxed_only:
+        tiny = replace(tiny, transfers=Transfers.INTERRUPTIBLE)
+    # What is wrong with a method is found out by its cells.
+    with contextlib.suppress(Exception):
+        solve(tiny, method, time_limit=1.0, workers=1)

@@ -1,0 +1,15 @@
+"""The same for campaigns that search: annealing, the pivot program, the models' modules."""
+
+from importlib import import_module
+
+from offcert.campaign.cells import CERTIFY
+from offcert.campaign.execute import warm_up
+
+for _name in (
+    "offcert.formulations.fluid_milp",
+    "offcert.formulations.interval_cpsat",
+    "offcert.formulations.stage_milp",
+):
+    import_module(_name)
+# No solver runs here: a solver's threads would not survive being forked.
+warm_up(CERTIFY)

@@ -1,0 +1,237 @@
+"""Running a campaign: what is missing in the table is computed, here or on a cluster."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from offcert.campaign.cells import CERTIFY, Cell
+from offcert.campaign.execute import execute
+from offcert.campaign.pool import Failure, Pool, Task
+from offcert.campaign.schema import FAILED, Row
+from offcert.campaign.table import Table
+from offcert.core.documents import write_json
+from offcert.core.errors import InputError
+
+# A cell may take this many times its limit, and this many seconds more, to end and be verified.
+PATIENCE = 3.0
+GRACE = 120.0
+# Cheap cells in one process: enough to forget what it costs, few enough to keep all cores busy.
+LARGEST_BATCH = 32
+AGAIN = ("no", "failed", "all")
+# Loaded once, by the process that all others are forked from.
+PRELOADED = ("offcert.campaign.preload",)
+PRELOADED_TO_SEARCH = ("offcert.campaign.preload_search",)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a campaign is run; nothing here changes what is found.
+
+    Attributes
+    ----------
+    jobs : int, optional
+        Processes at a time; by default one for every core this process may use.
+    scheduler : str or distributed.Client, optional
+        A Dask cluster that computes instead of this machine; then `jobs` is the cluster's affair.
+    again : str
+        ``"no"``: rows of the table are kept; ``"failed"``: those that failed are computed again;
+        ``"all"``.
+    certificates : str or Path, optional
+        Folder for the certificates of ``certify``; a row without one does not count as done then.
+    most_bytes : int
+        Address space of each process; 0: no limit.
+    """
+
+    jobs: int | None = None
+    scheduler: Any = None
+    again: str = "no"
+    certificates: str | Path | None = None
+    most_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if self.again not in AGAIN:
+            raise InputError(f'again must be one of {", ".join(AGAIN)}, not "{self.again}"')
+        if self.jobs is not None and self.jobs < 1:
+            raise InputError(f"jobs must be at least 1, not {self.jobs}")
+
+    @property
+    def processes(self) -> int:
+        """Processes at a time."""
+        return self.jobs or len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a progress callback is told: how many of the missing cells are done, and the last."""
+
+    done: int
+    missing: int
+    row: Row
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a campaign did.
+
+    Attributes
+    ----------
+    cells : int
+        Asked for.
+    kept : int
+        Of them in the table before.
+    computed : int
+        Of them computed now, `failed` ones included.
+    failed : int
+        Of all cells asked for, those whose row says ``FAILED``.
+    damaged : int
+        Lines of the journal that were lost when an earlier campaign was killed.
+    seconds : float
+        Of everything.
+    rows : tuple of dict
+        Of the cells asked for, in their order.
+    """
+
+    cells: int
+    kept: int
+    computed: int
+    failed: int
+    damaged: int
+    seconds: float
+    rows: tuple[Row, ...]
+
+
+def run(
+    cells: Iterable[Cell],
+    table: Table,
+    *,
+    jobs: int | None = None,
+    scheduler: Any = None,
+    again: str = "no",
+    certificates: str | Path | None = None,
+    most_bytes: int = 0,
+    progress: Callable[[Step], None] | None = None,
+) -> Summary:
+    """Compute the cells that the table has no row of.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+        As from `offcert.campaign.cells.grid`.
+    table : Table
+        Takes every row as soon as it is there, so that an interrupt loses none.
+    jobs, scheduler, again, certificates, most_bytes
+        As in `Options`.
+    progress : callable, optional
+        Told of every row.
+
+    Raises
+    ------
+    InputError
+        If an option is wrong, or the scheduler cannot be reached.
+    """
+    begun = time.monotonic()
+    options = Options(jobs, scheduler, again, certificates, most_bytes)
+    wanted = {cell.key: cell for cell in cells}
+    missing = [cell for cell in wanted.values() if not _is_done(cell, table, options)]
+    if options.certificates is not None:
+        _make_folder(Path(options.certificates))
+    with closing(_answers(missing, options)) as answers:
+        for number, (cell, answer) in enumerate(answers, start=1):
+            row = cell.row(_facts(cell, answer, table, options))
+            table.put(row)
+            if progress is not None:
+                progress(Step(number, len(missing), row))
+    rows = tuple(table.rows[key] for key in wanted)
+    return Summary(
+        cells=len(rows),
+        kept=len(rows) - len(missing),
+        computed=len(missing),
+        failed=sum(row["status"] == FAILED for row in rows),
+        damaged=table.damaged,
+        seconds=time.monotonic() - begun,
+        rows=rows,
+    )
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be made: {error.strerror}") from None
+
+
+def _is_done(cell: Cell, table: Table, options: Options) -> bool:
+    row = table.rows.get(cell.key)
+    if row is None or options.again == "all":
+        return False
+    if row["status"] == FAILED:
+        return options.again != "failed"
+    if options.certificates is None or cell.method != CERTIFY:
+        return True
+    return row["certificate"] is not None and (_folder(table) / row["certificate"]).is_file()
+
+
+def _folder(table: Table) -> Path:
+    return Path() if table.path is None else table.path.parent
+
+
+def _facts(cell: Cell, answer: Any, table: Table, options: Options) -> Row:
+    """Return what the row says beside what identifies it; write the certificate."""
+    if isinstance(answer, Failure):
+        return {"status": FAILED, "seconds": answer.seconds, "reason": answer.reason}
+    facts, document = answer
+    if document is None or options.certificates is None:
+        return dict(facts)
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", cell.point.name).lstrip(".")
+    path = Path(options.certificates) / f"{name}-{cell.point.problem.platform.memory}-{cell.key}"
+    path = path.with_name(path.name + ".json")
+    write_json(path, document)
+    return facts | {"certificate": os.path.relpath(path, _folder(table))}
+
+
+def _answers(cells: list[Cell], options: Options) -> Generator[tuple[Cell, Any]]:
+    searching = any(not cell.batchable for cell in cells)
+    preload = PRELOADED_TO_SEARCH if searching else PRELOADED
+    if options.scheduler is not None:
+        from offcert.campaign.cluster import run_on_cluster
+
+        # Starting a program there costs seconds, so batches are as large as they may be.
+        tasks = batches(cells, 1)
+        yield from run_on_cluster(
+            execute, tasks, options.scheduler, most_bytes=options.most_bytes, preload=preload
+        )
+        return
+    pool = Pool(execute, options.processes, most_bytes=options.most_bytes, preload=preload)
+    with closing(pool.run(batches(cells, options.processes))) as answers:
+        yield from answers
+
+
+def batches(cells: list[Cell], processes: int) -> list[Task]:
+    """Return cheap cells of one problem together, and every other cell alone."""
+    cheap: dict[str, list[Cell]] = {}
+    tasks: list[Task] = []
+    for cell in cells:
+        if cell.batchable:
+            cheap.setdefault(cell.point.name, []).append(cell)
+        else:
+            tasks.append(Task((cell,), _patience(cell)))
+    count = sum(len(group) for group in cheap.values())
+    size = min(LARGEST_BATCH, max(1, ceil(count / (2 * processes))))
+    for group in cheap.values():
+        for first in range(0, len(group), size):
+            part = tuple(group[first : first + size])
+            tasks.append(Task(part, _patience(part[0])))
+    # Cheap ones first: a campaign that is interrupted has them at least.
+    return sorted(tasks, key=lambda task: not task.items[0].batchable)
+
+
+def _patience(cell: Cell) -> float:
+    return PATIENCE * cell.settings.time_limit + GRACE

@@ -1,0 +1,148 @@
+"""What a campaign is about: problems from files and from the library, and limits from text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+from offcert.core.errors import InputError
+from offcert.core.files import problem_digest, read_problem
+from offcert.core.problem import Problem
+from offcert.instances.library import Library
+
+LIBRARY_PREFIX = "library:"
+_RANGE = re.compile(r"([0-9.]+)\s*%?\s*:\s*([0-9.]+)\s*%?\s*:\s*([0-9.]+)\s*%?")
+_PERCENT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A problem to be looked at with several limits.
+
+    Attributes
+    ----------
+    name : str
+        Without a limit.
+    problem : Problem
+        Its own memory is the limit where no other is asked for.
+    variants : mapping of int to Problem
+        What stands for the problem at some limits, in bytes: a library's entries have names of
+        their own, and a certificate must be about the entry to be taken into the library.
+    """
+
+    name: str
+    problem: Problem
+    variants: Mapping[int, Problem] = field(default_factory=dict)
+
+    def at(self, memory: int) -> Problem:
+        """Return the problem at a limit in bytes."""
+        return self.variants.get(memory) or self.problem.with_memory(memory)
+
+    def own_limits(self) -> tuple[int, ...]:
+        """Return the limits in bytes where none is asked for, increasing."""
+        return tuple(sorted(self.variants)) or (self.problem.platform.memory,)
+
+
+def find_subjects(texts: Iterable[str], folder: str | Path | None = None) -> list[Subject]:
+    """Return the problems that the command line names.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        Problem files, and ``library:PATTERN`` for the library's families of that name.
+    folder : str or Path, optional
+        Another library than the package's.
+
+    Raises
+    ------
+    InputError
+        If a file is no problem, a pattern matches no family, or two problems have one name.
+    """
+    library = Library(folder)
+    found: dict[str, Subject] = {}
+    for text in texts:
+        for subject in _named(text, library):
+            other = found.setdefault(subject.name, subject)
+            if problem_digest(other.problem) != problem_digest(subject.problem):
+                raise InputError(
+                    f'two different problems are called "{subject.name}", the second in {text}; '
+                    "the table could not tell them apart"
+                )
+    return list(found.values())
+
+
+def _named(text: str, library: Library) -> list[Subject]:
+    if not text.startswith(LIBRARY_PREFIX):
+        return [Subject(Path(text).stem, read_problem(text))]
+    pattern = text.removeprefix(LIBRARY_PREFIX)
+    subjects = [
+        Subject(
+            family.name,
+            family.problem,
+            {entry.problem.platform.memory: entry.problem for entry in reversed(family.entries)},
+        )
+        for family in library.families(family=pattern)
+    ]
+    if not subjects:
+        raise InputError(f'no family of the library matches "{pattern}"')
+    return subjects
+
+
+def parse_limits(text: str) -> list[str]:
+    """Return the limits that a text lists, each as `offcert.core.units.parse_memory` reads it.
+
+    Parameters
+    ----------
+    text : str
+        Limits and ranges of percentages ``first:last:step`` (last included), separated by commas:
+        ``"0:100:5"``, ``"25%,4GiB"``.
+
+    Raises
+    ------
+    InputError
+        If a range is none, runs backwards or has more than 10 000 limits.
+    """
+    limits: list[str] = []
+    for part in text.split(","):
+        limits += _range(part.strip()) if ":" in part else [part.strip()]
+    return list(dict.fromkeys(limits))
+
+
+def _range(text: str) -> list[str]:
+    match = _RANGE.fullmatch(text)
+    if match is None or not all(_PERCENT.fullmatch(number) for number in match.groups()):
+        raise InputError(f'memory must be a range such as "0:100:5", in percent, not "{text}"')
+    first, last, step = (Fraction(number) for number in match.groups())
+    if step == 0 or last < first:
+        raise InputError(f'the memory range "{text}" must go up in steps of more than 0')
+    count = int((last - first) / step) + 1
+    if count > 10_000:
+        raise InputError(f'the memory range "{text}" has {count} limits; 10000 are the most')
+    return [f"{_decimal(first + index * step)}%" for index in range(count)]
+
+
+def _decimal(value: Fraction) -> str:
+    # Sums of numbers with at most six decimals have no more of them.
+    digits = f"{value.numerator * 10**6 // value.denominator:07d}"
+    return f"{digits[:-6]}.{digits[-6:]}".rstrip("0").rstrip(".")
+
+
+def percent_of(problem: Problem) -> float | None:
+    """Return where a problem's memory stands between the least (0) and the peak (100).
+
+    The shortest decimal fraction that stands for exactly this limit, so that 25 % stays 25 although
+    limits are whole bytes; it depends on nothing but the problem. None where least and peak are the
+    same and the limit is below them.
+    """
+    memory, trace = problem.platform.memory, problem.trace
+    if trace.least_memory == trace.peak_memory:
+        return 100.0 if memory >= trace.peak_memory else None
+    exact = Fraction(100 * (memory - trace.least_memory), trace.peak_memory - trace.least_memory)
+    for digits in range(16):
+        percent = Fraction(-((-exact.numerator * 10**digits) // exact.denominator), 10**digits)
+        if problem.memory_at(percent / 100) == memory:
+            return float(percent)
+    return float(exact)

@@ -1,0 +1,187 @@
+"""Tables as files, by suffix: Parquet, CSV, JSON, and JSON lines.
+
+Only Parquet needs more than Python: ``pip install 'offcert[compare]'``.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from offcert.campaign.schema import COLUMNS, NAMES, Column, Row, require_row
+from offcert.core.documents import read_json, show, write_atomically
+from offcert.core.errors import InputError
+
+FORMAT = "offcert-campaign"
+VERSION = 1
+SUFFIXES = (".parquet", ".csv", ".json", ".jsonl")
+
+
+def require_suffix(path: Path) -> str:
+    """Return the suffix of a table's file.
+
+    Raises
+    ------
+    InputError
+        If it is none of those known, or needs a package that is not there.
+    """
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"{path} must end with one of {', '.join(SUFFIXES)}")
+    if path.suffix == ".parquet":
+        _pyarrow()
+    return path.suffix
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise InputError("Parquet files need pyarrow: pip install 'offcert[compare]'") from None
+    return pyarrow
+
+
+def arrow_schema() -> Any:
+    """Return the table's columns as a ``pyarrow.Schema``."""
+    arrow = _pyarrow()
+    kinds = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
+    return arrow.schema(
+        [arrow.field(column.name, kinds[column.kind], nullable=True) for column in COLUMNS]
+    )
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Write rows through a temporary file that is on the disk before it takes the name."""
+    listed = list(rows)
+    write = {
+        ".parquet": _write_parquet,
+        ".csv": _write_csv,
+        ".json": _write_json,
+        ".jsonl": _write_lines,
+    }[require_suffix(path)]
+
+    def write_through(temporary: Path) -> None:
+        write(temporary, listed)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+
+    write_atomically(path, write_through)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of a table's file.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read or is no such table.
+    """
+    read = {
+        ".parquet": _read_parquet,
+        ".csv": _read_csv,
+        ".json": _read_json,
+        ".jsonl": _read_lines,
+    }[require_suffix(path)]
+    return [require_row(row, f"{path}, row {index}") for index, row in enumerate(read(path))]
+
+
+def dump_row(row: Row) -> str:
+    """Return a row as one line of JSON."""
+    return json.dumps(row, separators=(",", ":"), allow_nan=False)
+
+
+def _write_parquet(path: Path, rows: list[Row]) -> None:
+    arrow = _pyarrow()
+    schema = arrow_schema().with_metadata({"format": FORMAT, "version": str(VERSION)})
+    arrow.parquet.write_table(arrow.Table.from_pylist(rows, schema), path)
+
+
+def _read_parquet(path: Path) -> list[Row]:
+    arrow = _pyarrow()
+    try:
+        table = arrow.parquet.read_table(path)
+    except (OSError, arrow.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path} cannot be read: {reason}") from None
+    _require_columns(path, table.column_names)
+    rows: list[Row] = table.cast(arrow_schema().with_metadata(table.schema.metadata)).to_pylist()
+    return rows
+
+
+def _require_columns(path: Path, names: Iterable[str]) -> None:
+    found = list(names)
+    wrong = [name for name in NAMES if name not in found] + [n for n in found if n not in NAMES]
+    if wrong:
+        what = "lacks" if wrong[0] in NAMES else "has"
+        raise InputError(f'{path} is no table of a campaign: it {what} the column "{wrong[0]}"')
+
+
+def _write_csv(path: Path, rows: list[Row]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, NAMES)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _read_csv(path: Path) -> list[Row]:
+    with _opened(path) as file:
+        reader = csv.DictReader(file)
+        _require_columns(path, reader.fieldnames or ())
+        return [
+            {column.name: _parsed(row[column.name], column, path) for column in COLUMNS}
+            for row in reader
+        ]
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return path.open(encoding="utf-8", newline="")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _parsed(text: str | None, column: Column, path: Path) -> Any:
+    if text is None or text == "":
+        return None
+    try:
+        return column.kind(text)
+    except ValueError:
+        raise InputError(f'{path}: {column.name} cannot be "{text}"') from None
+
+
+def _write_json(path: Path, rows: list[Row]) -> None:
+    lines = ",\n".join(dump_row(row) for row in rows)
+    path.write_text(
+        f'{{"format": "{FORMAT}", "version": {VERSION}, "rows": [\n{lines}\n]}}\n', encoding="utf-8"
+    )
+
+
+def _read_json(path: Path) -> list[Row]:
+    document = read_json(path)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InputError(f"{path} is no table of a campaign: its format must be {FORMAT}")
+    if document.get("version") != VERSION or not isinstance(document.get("rows"), list):
+        raise InputError(f"{path}: version {show(document.get('version'))} is not known")
+    return [_object(row, path) for row in document["rows"]]
+
+
+def _object(value: Any, path: Path) -> Row:
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: a row must be an object, not {show(value)}")
+    return value
+
+
+def _write_lines(path: Path, rows: list[Row]) -> None:
+    path.write_text("".join(dump_row(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def _read_lines(path: Path) -> list[Row]:
+    with _opened(path) as file:
+        try:
+            return [_object(json.loads(line), path) for line in file]
+        except ValueError as error:
+            raise InputError(f"{path} is no table of a campaign: {error}") from None

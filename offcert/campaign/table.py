@@ -1,0 +1,156 @@
+"""The table of a campaign: rows by key, in a file that is always complete up to the last row."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from offcert.campaign.journal import Journal, Lock
+from offcert.campaign.schema import COLUMNS, Row, require_row
+from offcert.campaign.storage import read_rows, require_suffix, write_rows
+from offcert.core.documents import require_writable
+from offcert.core.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas
+
+# A file of many rows takes long to write; the journal has what came since.
+_SECONDS_BETWEEN_WRITES = 60.0
+
+
+class Table:
+    """Rows by key; a context manager that writes the file at its end, however it is left.
+
+    Parameters
+    ----------
+    path : str or Path, optional
+        Of the file, by suffix ``.parquet``, ``.csv``, ``.json`` or ``.jsonl``. What is there is
+        kept. Without a path, rows are in memory only.
+
+    Attributes
+    ----------
+    rows : dict of str to dict
+        By key; read only.
+    damaged : int
+        Lines of the journal that were lost when a campaign was killed while it wrote them.
+
+    Raises
+    ------
+    InputError
+        If the file is no such table, cannot be written, or another campaign writes to it.
+    """
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self.path = None if path is None else Path(path)
+        self.rows: dict[str, Row] = {}
+        self.damaged = 0
+        if self.path is None:
+            return
+        require_suffix(self.path)
+        require_writable(self.path)
+        # The file behind a symbolic link is the one that is written, so it is the one protected.
+        target = self.path.resolve()
+        self._lock = Lock(target)
+        try:
+            self._journal = Journal(target)
+            self._merge(target)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _merge(self, target: Path) -> None:
+        known = read_rows(target) if target.exists() else []
+        newer, self.damaged = self._journal.read()
+        self.rows = {row["key"]: row for row in (*known, *newer)}
+        self._written = time.monotonic()
+        if newer or self.damaged:
+            self.write()
+
+    def put(self, row: Row) -> None:
+        """Add a row in the place of an older one of the same key; it is safe when this returns.
+
+        Raises
+        ------
+        InputError
+            If it is no row of the schema.
+        """
+        complete = require_row(row, "the row")
+        self.rows[complete["key"]] = complete
+        if self.path is None:
+            return
+        self._journal.append(complete)
+        if time.monotonic() - self._written > _SECONDS_BETWEEN_WRITES:
+            self.write()
+
+    def write(self) -> None:
+        """Write the file; then the journal has nothing more to say."""
+        if self.path is not None:
+            write_rows(self.path, ordered(self.rows.values()))
+            self._journal.remove()
+            self._written = time.monotonic()
+
+    def close(self) -> None:
+        """Write the file and let others write to it."""
+        if self.path is not None:
+            try:
+                self.write()
+            finally:
+                self._lock.release()
+
+    def __enter__(self) -> Table:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def ordered(rows: Iterable[Row]) -> list[Row]:
+    """Return rows by problem, memory, method and settings, as in the file."""
+    names = ("problem", "memory", "method", "settings", "version", "key")
+    return sorted(rows, key=lambda row: tuple(row[name] for name in names))
+
+
+def read(path: str | Path) -> pandas.DataFrame:
+    """Return the table in a file, with the rows that a campaign has not written to it yet.
+
+    It does not matter whether that campaign still runs or was killed.
+
+    Returns
+    -------
+    pandas.DataFrame
+        With the columns of `offcert.campaign.schema.COLUMNS`, of the nullable types ``string``,
+        ``Int64`` and ``Float64``.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is no table of a campaign, or pandas is not there.
+    """
+    target = Path(path).resolve()
+    # In this order: a row leaves the journal only when it is in the file.
+    newer, _ = Journal(target).read()
+    known = [] if newer and not target.exists() else read_rows(Path(path))
+    return frame(ordered({row["key"]: row for row in (*known, *newer)}.values()))
+
+
+def frame(rows: list[Row]) -> pandas.DataFrame:
+    """Return rows as `read` returns them."""
+    try:
+        import pandas
+    except ImportError:
+        raise InputError("tables need pandas: pip install 'offcert[compare]'") from None
+    kinds: dict[type, Any] = {str: "string", int: "Int64", float: "Float64"}
+    return pandas.DataFrame(
+        {
+            column.name: pandas.array([row[column.name] for row in rows], dtype=kinds[column.kind])
+            for column in COLUMNS
+        }
+    )

@@ -1,0 +1,112 @@
+"""A campaign's table for people: ratios to what `certify` found, and a line a method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from offcert.campaign.cells import CERTIFY
+from offcert.campaign.run import Summary
+from offcert.campaign.schema import FAILED, NO_PLAN, Row
+from offcert.core.result import SolveStatus
+
+
+def summary_to_json(summary: Summary) -> dict[str, Any]:
+    """Return what a campaign did, without its rows."""
+    names = ("cells", "kept", "computed", "failed", "damaged", "seconds")
+    return {name: getattr(summary, name) for name in names}
+
+
+def describe_rows(rows: Sequence[Row]) -> str:
+    """Return a line for every problem and limit: ratios to the makespan that certify found.
+
+    Where there is none, makespans.
+    """
+    points: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in rows:
+        points.setdefault((row["problem"], row["digest"]), {})[row["method"]] = row
+    methods = list(dict.fromkeys(row["method"] for row in rows if row["method"] != CERTIFY))
+    certified = any(row["method"] == CERTIFY for row in rows)
+    header = ["problem", "memory", *(["makespan", "gap"] if certified else []), *methods]
+    lines = [header]
+    for (name, _), found in points.items():
+        best = found.get(CERTIFY)
+        first = next(iter(found.values()))
+        line = [name, _memory(first)]
+        if certified:
+            line += ["", ""] if best is None else [_value(best, None), _gap(best)]
+        reference = None if best is None else best["makespan"]
+        line += [_value(found[m], reference) if m in found else "" for m in methods]
+        lines.append(line)
+    return _aligned(lines)
+
+
+def describe_methods(summary: Summary) -> str:
+    """Return a line for every method, and what the campaign did."""
+    best = {row["digest"]: row["makespan"] for row in summary.rows if row["method"] == CERTIFY}
+    lines = [["method", "cells", "no plan", "failed", "mean ratio", "largest", "seconds"]]
+    for method in dict.fromkeys(row["method"] for row in summary.rows):
+        rows = [row for row in summary.rows if row["method"] == method]
+        ratios = [
+            row["makespan"] / best[row["digest"]]
+            for row in rows
+            if row["makespan"] is not None and best.get(row["digest"])
+        ]
+        mean = f"{sum(ratios) / len(ratios):.3f}" if ratios else "-"
+        largest = f"{max(ratios):.3f}" if ratios else "-"
+        counts = [str(sum(row["status"] == status for row in rows)) for status in (NO_PLAN, FAILED)]
+        seconds = f"{sum(row['seconds'] for row in rows):.2f}"
+        lines.append([method, str(len(rows)), *counts, mean, largest, seconds])
+    text = _aligned(lines) + "\n\n" + _did(summary)
+    return "\n".join([text, *_failures(summary.rows)])
+
+
+def _did(summary: Summary) -> str:
+    text = f"{summary.cells} cells: {summary.computed} computed, {summary.kept} there before"
+    if summary.failed:
+        text += f", {summary.failed} failed"
+    if summary.damaged:
+        text += f"; {summary.damaged} lines of the journal were cut off, their cells computed again"
+    return text
+
+
+def _failures(rows: Iterable[Row]) -> list[str]:
+    return [
+        f"failed: {row['problem']}, {_memory(row)}, {row['method']}: {row['reason']}"
+        for row in rows
+        if row["status"] == FAILED
+    ]
+
+
+def _memory(row: Row) -> str:
+    percent = row["memory_percent"]
+    return f"{percent:.4g} %" if percent is not None and 0 <= percent <= 100 else str(row["memory"])
+
+
+def _value(row: Row, reference: int | None) -> str:
+    if row["status"] in (NO_PLAN, FAILED, SolveStatus.INFEASIBLE):
+        return str(row["status"]).lower().replace("_", " ")
+    makespan, bound = row["makespan"], row["lower_bound"]
+    if makespan is not None:
+        return f"{makespan / reference:.3f}" if reference else str(makespan)
+    if bound is None:
+        return "-"
+    # Rounded down: a bound must not be said to be more than it is.
+    return f"≥ {1000 * bound // reference / 1000:.3f}" if reference else f"≥ {bound}"
+
+
+def _gap(row: Row) -> str:
+    if row["makespan"] is None or row["lower_bound"] is None:
+        return "-"
+    return f"{100 * (1 - row['lower_bound'] / max(row['makespan'], 1)):.3g} %"
+
+
+def _aligned(lines: list[list[str]]) -> str:
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(
+            text.ljust(width) if column == 0 else text.rjust(width)
+            for column, (text, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )

@@ -1,0 +1,141 @@
+"""The command `compare`: many methods at many limits, beside the certified optimum."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offcert.campaign.cells import Cell
+    from offcert.campaign.run import Step
+
+Command = Callable[..., argparse.ArgumentParser]
+Print = Callable[[argparse.Namespace, dict[str, Any], str], None]
+_EXIT_FAILED = 1
+_EXIT_INTERRUPTED = 130
+
+
+def add_compare_command(
+    commands: Any, command: Command, show: Print, kinds: Mapping[str, Callable[[str], Any]]
+) -> None:
+    """Add the command to a parser.
+
+    Parameters
+    ----------
+    commands : what `add_subparsers` returns
+        Of the main parser.
+    command : callable
+        Adds one command: ``(commands, name, summary, run)``.
+    show : callable
+        Prints a result as JSON or text, as the options ask.
+    kinds : mapping
+        Types of arguments that other commands have too: ``seconds``, ``count``, ``seed``.
+    """
+    summary = "run methods at many memory limits, beside the certified optimum"
+    parser = command(commands, "compare", summary, lambda options: _compare(options, show))
+    parser.add_argument(
+        "problems", metavar="PROBLEM", nargs="+", help="problem file or library:PATTERN"
+    )
+    parser.add_argument(
+        "--methods", required=True, metavar="A,B,…", help="as for solve; ?: list them"
+    )
+    parser.add_argument(
+        "--memory", metavar="LIMITS", help="for example 0:100:5 (percent) or 25%%,4GiB"
+    )
+    parser.add_argument("--no-certify", action="store_true", help="leave the optimum out")
+    parser.add_argument("--time-limit", type=kinds["seconds"], default=60.0, metavar="S")
+    parser.add_argument("--seed", type=kinds["seed"], default=0, metavar="N")
+    parser.add_argument("--again", choices=("no", "failed", "all"), default="no")
+    parser.add_argument("--jobs", type=kinds["count"], metavar="N", help="processes at a time")
+    parser.add_argument("--process-memory", metavar="SIZE", help="of each, for example 8GiB")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster to compute on")
+    parser.add_argument("--certificates", metavar="DIR", help="store what certify found")
+    parser.add_argument(
+        "-o", "--output", metavar="TABLE", help=".parquet, .csv, .json or .jsonl; kept rows stay"
+    )
+
+
+def _compare(options: argparse.Namespace, show: Print) -> int:
+    from offcert.campaign.run import run
+    from offcert.campaign.table import Table
+    from offcert.campaign.text import describe_methods, describe_rows, summary_to_json
+    from offcert.core.units import parse_size
+
+    cells = _cells(options)
+    most = 0 if options.process_memory is None else parse_size(options.process_memory)
+    progress = _Progress() if sys.stderr.isatty() else None
+    with Table(options.output) as table:
+        try:
+            summary = run(
+                cells,
+                table,
+                jobs=options.jobs,
+                scheduler=options.scheduler,
+                again=options.again,
+                certificates=options.certificates,
+                most_bytes=most,
+                progress=progress,
+            )
+        except KeyboardInterrupt:
+            kept = sum(cell.key in table.rows for cell in cells)
+            where = "" if options.output is None else f" in {options.output}"
+            print(f"offcert: interrupted; {kept} of {len(cells)} rows{where}", file=sys.stderr)
+            return _EXIT_INTERRUPTED
+        finally:
+            if progress is not None:
+                progress.end()
+    document = summary_to_json(summary) | {"written": options.output}
+    text = describe_methods(summary)
+    if options.output is None:
+        document["rows"] = list(summary.rows)
+        text = f"{describe_rows(summary.rows)}\n\n{text}"
+    else:
+        text += f"\nwrote {options.output}"
+    show(options, document, text)
+    return _EXIT_FAILED if summary.failed else 0
+
+
+def _cells(options: argparse.Namespace) -> list[Cell]:
+    from offcert.campaign.cells import CERTIFY, Settings, grid
+    from offcert.campaign.selection import find_subjects, parse_limits
+
+    methods = list(dict.fromkeys(name.strip() for name in options.methods.split(",")))
+    if CERTIFY not in methods and not options.no_certify:
+        methods.append(CERTIFY)
+    limits = None if options.memory is None else parse_limits(options.memory)
+    settings = Settings(time_limit=options.time_limit, seed=options.seed)
+    return grid(find_subjects(options.problems), methods, limits, settings)
+
+
+class _Progress:
+    """One line of the terminal, written over and over."""
+
+    _OFTEN = 0.1
+
+    def __init__(self) -> None:
+        self._begun = self._shown = time.monotonic()
+        self._failed = 0
+        # Compiling for the first time takes a minute, in which nothing else is seen.
+        print(
+            "loading, and compiling what is not compiled yet", end="", file=sys.stderr, flush=True
+        )
+
+    def __call__(self, step: Step) -> None:
+        self._failed += step.row["status"] == "FAILED"
+        now = time.monotonic()
+        if now - self._shown < self._OFTEN and step.done < step.missing:
+            return
+        self._shown = now
+        left = (now - self._begun) / step.done * (step.missing - step.done)
+        failed = f", {self._failed} failed" if self._failed else ""
+        text = f"{step.done}/{step.missing}{failed}, about {left:.0f} s left: "
+        text += f"{step.row['problem']} {step.row['method']} {step.row['status']}"
+        # To the end of the line: what was there was longer.
+        print(f"\r{text[:100]}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Leave the line."""
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,22 @@
+"""What is compiled outside the clock."""
+
+import pytest
+
+from offcert.certify import heads_check
+from offcert.certify.warm import warm_heads
+
+
+def test_what_judges_heads_and_tails_is_compiled_with_their_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    called = []
+    honest = heads_check.floors
+
+    def noting(*arguments: object) -> object:
+        called.append(arguments)
+        return honest(*arguments)
+
+    monkeypatch.setattr(heads_check, "floors", noting)
+    warm_heads.__wrapped__()
+    # One call for each side.
+    assert len(called) == 2
