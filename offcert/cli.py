@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from offcert import __version__
 from offcert.cli_compare import add_compare_command
+from offcert.cli_curves import add_curve_commands
 from offcert.cli_instances import add_instance_commands
 from offcert.cli_output import native_output_to_stderr
 
@@ -84,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     kinds = {"seconds": _seconds, "count": _count, "seed": _seed}
     add_compare_command(commands, _command, _print, kinds)
     add_instance_commands(commands, _command, _print)
+    add_curve_commands(commands, _command, _print)
     return parser
 
 

@@ -1,0 +1,210 @@
+"""Put the offloading paper's claims to the test: a campaign over its networks, then docs/claims.md.
+
+    python benchmarks/claims.py [--batches 8,32] [--memory 0:90:10] [--time-limit 5] [--jobs 2]
+    python benchmarks/claims.py --report-only
+
+Profiles the ResNets, the DenseNets and Inception v3 at the paper's image sizes (V100-PCIe
+roofline), each as a trace and as the chain that the paper's methods see, and runs every heuristic
+and ``certify`` at every memory limit. What is in the folder already is not computed again: the
+campaign may be interrupted, extended by other options, and repeated. Then the page and the
+certificates that it links to are written from the table; the same table gives the same bytes.
+
+The default is 120 problems at 10 limits, 8 400 cells: by what cells of the smallest and the largest
+networks took, about 40 minutes on two idle cores. ``--batches 8,16,32`` is half as much again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+from claims_theory import experiments
+
+from offcert.campaign.cells import CERTIFY, Cell, Settings, grid
+from offcert.campaign.run import Step, run
+from offcert.campaign.selection import parse_limits
+from offcert.campaign.table import Table, read
+from offcert.core.documents import read_json, write_atomically, write_json
+from offcert.core.errors import InputError
+from offcert.core.files import read_problem, write_problem
+from offcert.core.problem import Problem
+from offcert.heuristics.chain_view import chain_view
+from offcert.report.claims.document import FOLDER, Report, write_report
+from offcert.report.claims.exhibits import exhibits_to_json
+from offcert.report.claims.facts import facts_of
+from offcert.report.claims.offloading import SLOTS
+from offcert.report.claims.shapes import is_chain
+from offcert.report.claims.theory import experiments_from_json, experiments_to_json
+from offcert.report.curve_figures import save_grid
+from offcert.report.curves import Curves, curves_of
+from offcert.report.points import Point, by_problem, points_of
+
+HARDWARE = "v100-pcie"
+# Of that hardware, in bytes per nanosecond.
+BANDWIDTH = Fraction(61, 5)
+RESNETS = tuple(f"resnet{depth}" for depth in (18, 34, 50, 101, 152))
+DENSENETS = tuple(f"densenet{depth}" for depth in (121, 161, 169, 201))
+NETWORKS = (*RESNETS, *DENSENETS, "inception_v3")
+METHODS = (CERTIFY, "greedy", "dynprog", "vdnn", "tflms")
+RANDOM = "autoswap"
+TABLE, EXPERIMENTS, CERTIFICATES, PROBLEMS = (
+    "table.jsonl",
+    "theory.json",
+    "certificates",
+    "problems",
+)
+FIGURE = "claims-224.png"
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def problems(options: argparse.Namespace) -> Iterator[Problem]:
+    """Yield every problem, profiled once and kept in the folder."""
+    for network, image, batch in product(options.networks, options.images, options.batches):
+        name = f"{network}-{image}-b{batch}"
+        path = options.folder / PROBLEMS / f"{name}.json"
+        if not path.exists():
+            from offcert.runtime.profile import profile
+
+            say(f"profiling {name}")
+            shape = f"{batch}x3x{image}x{image}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_problem(path, replace(profile(network, shape, hardware=HARDWARE), name=name))
+        problem = read_problem(path)
+        if "chain" in options.views:
+            yield as_chain(problem)
+        if "trace" in options.views:
+            yield problem
+
+
+def as_chain(problem: Problem) -> Problem:
+    """Return the problem whose network is the chain that the paper's methods see."""
+    # A chain is not what its source profiles to, and training must not take it for that.
+    source = {"view": "chain", **(problem.source or {})}
+    chain = chain_view(problem).chain
+    return replace(problem, name=f"{problem.name}-chain", network=chain, source=source)
+
+
+def cells(options: argparse.Namespace) -> list[Cell]:
+    """Return everything to be computed."""
+    limits = parse_limits(options.memory)
+    found = list(problems(options))
+    chosen = grid(found, METHODS, limits, Settings(time_limit=options.time_limit))
+    for seed in range(options.seeds):
+        chosen += grid(found, (RANDOM,), limits, Settings(seed=seed))
+    try:
+        chosen += grid(found, (SLOTS,), limits)
+    except InputError:
+        say(f"{SLOTS} is no method here; what depends on it cannot be decided")
+    return chosen
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Run the campaign and the experiments, as far as they are not in the folder."""
+    options.folder.mkdir(parents=True, exist_ok=True)
+    wanted = cells(options)
+    with Table(options.folder / TABLE) as table:
+        summary = run(
+            wanted,
+            table,
+            jobs=options.jobs,
+            certificates=options.folder / CERTIFICATES,
+            progress=lambda step: say(_line(step)),
+        )
+    say(f"{summary.computed} cells computed, {summary.kept} kept, {summary.failed} failed")
+    # These take seconds, so they are always made anew.
+    found = list(experiments(options.folder, max(options.time_limit, 5.0)))
+    write_json(options.folder / EXPERIMENTS, experiments_to_json(found))
+
+
+def _line(step: Step) -> str:
+    row = step.row
+    return (
+        f"{step.done}/{step.missing} {row['problem']} {row['memory_percent']:g} % {row['method']}: "
+        f"{row['status']} {row['makespan']} in {row['seconds']:.2f} s"
+    )
+
+
+def report(options: argparse.Namespace) -> tuple[Report, list[Curves]]:
+    """Return the page that the folder's table and experiments give, and what its figure shows."""
+    frame = read(options.folder / TABLE)
+    theory = experiments_from_json(read_json(options.folder / EXPERIMENTS))
+    points = points_of(frame, BANDWIDTH)
+    panels = representative(points)
+    facts = facts_of(frame, theory)
+    figure = FIGURE if panels else None
+    return write_report(points, theory, facts, options.folder, figure), panels
+
+
+def representative(points: Sequence[Point]) -> list[Curves]:
+    """Return what the paper's Figure 5 shows, for every network: small images, batches of 32."""
+    chosen = [p for p in points if is_chain(p) and (p.image, p.batch) == (224, 32)]
+    return [curves_of(group) for group in by_problem(chosen).values()]
+
+
+def publish(page: Report, panels: Sequence[Curves], docs: Path) -> None:
+    """Write page, figure and certificates, and remove certificates that are no longer linked to."""
+    folder = docs / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    named = {exhibit.name: exhibit.source for exhibit in page.exhibits}
+    for name, source in named.items():
+        content = source.read_bytes()
+        write_atomically(folder / name, lambda part, content=content: part.write_bytes(content))
+    write_json(folder / "index.json", exhibits_to_json(page.exhibits))
+    for path in folder.glob("*.json"):
+        if path.name not in (*named, "index.json"):
+            path.unlink()
+    if panels:
+        save_grid(panels, docs / FIGURE)
+    write_atomically(docs / "claims.md", lambda part: part.write_text(page.text, encoding="utf-8"))
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _words(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in _words(text)]
+
+
+def _parse(arguments: Iterable[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--networks", type=_words, default=list(NETWORKS))
+    parser.add_argument("--images", type=_numbers, default=[224, 500, 1000])
+    parser.add_argument("--batches", type=_numbers, default=[8, 32])
+    parser.add_argument("--views", type=_words, default=["chain", "trace"])
+    parser.add_argument("--memory", default="0:90:10", help="limits in percent (%(default)s)")
+    parser.add_argument("--time-limit", type=float, default=5.0, help="of certify (%(default)s)")
+    parser.add_argument("--seeds", type=int, default=2, help=f"of {RANDOM} (%(default)s)")
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--folder", type=Path, default=Path("out/claims"))
+    parser.add_argument("--docs", type=Path, default=DOCS)
+    parser.add_argument("--report-only", action="store_true")
+    return parser.parse_args(None if arguments is None else list(arguments))
+
+
+def main(arguments: Iterable[str] | None = None) -> None:
+    """Do what the command line asks for."""
+    options = _parse(arguments)
+    try:
+        if not options.report_only:
+            measure(options)
+        page, panels = report(options)
+    except InputError as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit("interrupted; what is finished is in the folder and need not be computed again")
+    publish(page, panels, options.docs)
+    say(f"wrote {options.docs / 'claims.md'} and {len(page.exhibits)} links to certificates")
+
+
+if __name__ == "__main__":
+    main()

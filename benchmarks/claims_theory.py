@@ -1,0 +1,187 @@
+"""Instances on which the offloading paper's theorems are tried, and what is certified of them."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+from no_wait import no_wait_makespan
+
+from offcert.certify.adversarial.values import ordered_optimum
+from offcert.certify.ladder import certify
+from offcert.core.chain import Chain
+from offcert.core.platform import Platform
+from offcert.core.problem import Problem, Transfers
+from offcert.core.result import Result
+from offcert.core.schedule import Schedule
+from offcert.formulations.relaxations import fractional_bound
+from offcert.heuristics.dynprog import algorithm_1
+from offcert.instances.cnn import CnnChains
+from offcert.instances.library import default_library
+from offcert.instances.three_partition import ThreePartition
+from offcert.instances.two_partition import TwoPartition
+from offcert.report.claims.theory import Experiment
+
+CERTIFICATES = "theory"
+
+
+def printed_reduction(values: list[int]) -> Problem:
+    """Return the instance of Theorem 1 exactly as the paper prints it (§3.3), in ticks of 1 / V.
+
+    From 3m on, ``F_i`` of even offset last one unit (V ticks here) and have an empty input; those
+    of odd offset last nothing, and V stands on their *input*, which the long operation before
+    writes. Indices are read as the proof uses them: values from ``x_0`` on, k up to m - 1.
+    """
+    m = len(values) // 3
+    target = sum(values) // m
+    stages = 5 * m + 1
+    forward, backward = [0] * stages, [0] * stages
+    activation = list(values) + [0] * (stages + 1 - 3 * m)
+    for k in range(m):
+        forward[3 * m + 2 * k] = target
+        activation[3 * m + 2 * k + 1] = target
+    backward[3 * m] = m * target
+    chain = Chain(forward, backward, activation, [0] * (stages + 1))
+    return Problem(f"three-partition-{m}-as-printed", chain, Platform(m * target, Fraction(1)))
+
+
+def counterexample() -> Problem:
+    """Return the chain on which a tensor must return before another leaves."""
+    chain = Chain(
+        forward=[40, 10, 40, 60, 1, 1, 1],
+        backward=[1, 1, 1, 1, 60, 1, 1],
+        activation=[40, 0, 0, 60, 0, 0, 60, 0],
+        gradient=[0] * 8,
+        forward_workspace=[0, 100, 0, 0, 0, 0, 0],
+    )
+    platform = Platform(100, Fraction(1))
+    return Problem("early-spike", chain, platform, Transfers.INTERRUPTIBLE)
+
+
+def spiky_chain(seed: int) -> Problem:
+    """Return a small chain with few sizes and a workspace spike in a third of its operations."""
+    rng = random.Random(seed)
+    stages = 5
+
+    def spikes() -> list[int]:
+        return [rng.randint(2, 20) if rng.random() < 0.35 else 0 for _ in range(stages)]
+
+    chain = Chain(
+        forward=[rng.choice((1, 2, 5, 10)) for _ in range(stages)],
+        backward=[rng.choice((1, 2, 5, 10)) for _ in range(stages)],
+        activation=[rng.choice((0, 3, 4, 8, 12)) for _ in range(stages + 1)],
+        gradient=[0] * (stages + 1),
+        forward_workspace=spikes(),
+        backward_workspace=spikes(),
+    )
+    problem = Problem(f"spiky-5-{seed}", chain, Platform(0, Fraction(1)), Transfers.INTERRUPTIBLE)
+    return problem.with_memory(problem.memory_at(Fraction(1, 4)))
+
+
+def experiments(folder: Path, time_limit: float) -> Iterator[Experiment]:
+    """Yield every experiment; certificates are written below the folder."""
+    certified = _Certified(folder, time_limit)
+    for seed in range(10):
+        problem = CnnChains(stages=8).problem(seed, Fraction(1, 4))
+        problem = replace(problem, name=f"cnn-8-{seed}-atomic")
+        yield certified("proposition-1", problem, no_wait(problem, certified.schedule(problem)))
+    yield from _reductions(certified)
+    for seed in range(20):
+        problem = replace(CnnChains(stages=8).problem(seed), transfers=Transfers.FRACTIONAL)
+        limited = problem.with_memory(problem.memory_at(Fraction(1, 4)))
+        limited = replace(limited, name=f"cnn-8-{seed}-fractional")
+        value = fractional_bound(limited, False).value
+        yield certified("theorem-2", limited, Fraction(value))
+    yield from _orders(certified)
+
+
+def _reductions(certified: _Certified) -> Iterator[Experiment]:
+    for m in (2, 3):
+        for answer in ("yes", "no"):
+            problem = ThreePartition(m=m, target=100, answer=answer).problem(0)
+            assert problem.source is not None
+            stated = problem.source["solution"]["makespan"]
+            name = f"three-partition-{m}-{answer}"
+            stated += answer == "no"
+            yield certified(f"theorem-1-{answer}", replace(problem, name=name), Fraction(stated))
+            if answer == "yes":
+                printed = printed_reduction(_sizes(problem))
+                yield certified("theorem-1-as-printed", printed, Fraction(stated))
+    for count in (6, 8):
+        for answer in ("yes", "no"):
+            problem = TwoPartition(
+                count=count, largest=100, answer=answer, transfers="interruptible"
+            ).problem(0)
+            assert problem.source is not None
+            stated = problem.source["solution"]["makespan"] + (answer == "no")
+            name = f"two-partition-{count}-{answer}"
+            yield certified(f"theorem-3-{answer}", replace(problem, name=name), Fraction(stated))
+
+
+def _sizes(problem: Problem) -> list[int]:
+    """Return the values of a reduction as it uses them."""
+    assert problem.chain is not None
+    assert problem.source is not None
+    return list(problem.chain.activation[: len(problem.source["values"])])
+
+
+def _orders(certified: _Certified) -> Iterator[Experiment]:
+    library = default_library()
+    names = ("adversarial-ordered-interruptible", "adversarial-ordered-interruptible-small")
+    problems = [counterexample(), *(library.load(name) for name in names)]
+    for problem in problems + [spiky_chain(seed) for seed in range(20)]:
+        ordered = ordered_optimum(problem)
+        if ordered is not None:
+            yield certified("lemma-3", problem, Fraction(ordered))
+        assert problem.chain is not None
+        platform = problem.platform
+        value, _ = algorithm_1(problem.chain, platform.memory, platform.bandwidth)
+        # A schedule ends at whole ticks, so one as short as the value ends at the next.
+        yield certified("algorithm-1", problem, Fraction(math.ceil(value)))
+
+
+def no_wait(problem: Problem, schedule: Schedule) -> Fraction:
+    """Return the length of the no-wait schedule with a schedule's set and order."""
+    order = [(transfer.kind, transfer.gap) for transfer in schedule.transfers]
+    makespan = no_wait_makespan(problem, order)
+    if makespan is None:
+        moved = sum(t.end - t.start for t in schedule.transfers)
+        makespan = problem.trace.compute_time + moved + 1
+    return Fraction(makespan)
+
+
+class _Certified:
+    """Certifies each problem once, and keeps the certificate."""
+
+    def __init__(self, folder: Path, time_limit: float) -> None:
+        self._folder = folder
+        self._time_limit = time_limit
+        self._found: dict[str, Result] = {}
+
+    def _result(self, problem: Problem) -> Result:
+        if problem.name not in self._found:
+            certificate = certify(problem, time_limit=self._time_limit, workers=1)
+            (self._folder / CERTIFICATES).mkdir(parents=True, exist_ok=True)
+            certificate.write(self._folder / _path(problem))
+            self._found[problem.name] = certificate.result
+        return self._found[problem.name]
+
+    def schedule(self, problem: Problem) -> Schedule:
+        """Return the certified schedule of a problem with atomic transfers."""
+        schedule = self._result(problem).schedule
+        assert isinstance(schedule, Schedule)
+        return schedule
+
+    def __call__(self, claim: str, problem: Problem, stated: Fraction) -> Experiment:
+        result = self._result(problem)
+        assert result.objective is not None, problem.name
+        bounds = result.lower_bound, result.objective
+        return Experiment(claim, problem.name, stated, *bounds, _path(problem))
+
+
+def _path(problem: Problem) -> str:
+    return f"{CERTIFICATES}/{problem.name}.json"

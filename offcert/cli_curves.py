@@ -1,0 +1,157 @@
+"""The command `plot-table`: what methods do over memory, beside the certified optimum."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offcert.report.curves import Curves
+    from offcert.report.points import Point
+
+Command = Callable[..., argparse.ArgumentParser]
+Print = Callable[[argparse.Namespace, dict[str, Any], str], None]
+_FORMATS = ("svg", "png")
+
+
+def add_curve_commands(commands: Any, command: Command, show: Print) -> None:
+    """Add the command to a parser.
+
+    Parameters
+    ----------
+    commands : what `add_subparsers` returns
+        Of the main parser.
+    command : callable
+        Adds one command: ``(commands, name, summary, run)``.
+    show : callable
+        Prints a result as JSON or text, as the options ask.
+    """
+    summary = "draw a campaign's table: makespan or throughput against memory"
+    parser = command(commands, "plot-table", summary, lambda options: _plot_table(options, show))
+    parser.add_argument("table", metavar="TABLE", help="as compare writes it")
+    parser.add_argument(
+        "-o",
+        dest="target",
+        required=True,
+        metavar="DIR|FILE",
+        help="a figure a problem and grids of them, or one file with all",
+    )
+    parser.add_argument(
+        "--what",
+        choices=("makespan", "throughput"),
+        default="makespan",
+        help="makespan (by the bound of Prop. 3) or throughput (images a second)",
+    )
+    parser.add_argument(
+        "--format", choices=_FORMATS, help="of the files in DIR (svg), or of FILE (its ending)"
+    )
+    parser.add_argument("--only", metavar="PATTERN", help="problems, for example 'resnet*-chain'")
+    parser.add_argument(
+        "--bandwidth",
+        dest="rate",
+        metavar="RATE",
+        help="of the link, for example 12.2GB/s, where no certificate beside the table says it",
+    )
+
+
+def _plot_table(options: argparse.Namespace, show: Print) -> int:
+    from offcert.report.curves import Quantity, curves_of
+    from offcert.report.points import by_problem
+
+    target = Path(options.target)
+    single = _is_file(target, options.format)
+    groups = by_problem(_points(options))
+    drawn = {name: curves_of(points, Quantity(options.what)) for name, points in groups.items()}
+    pages = {target: list(drawn.values())} if single else _pages(options, target, groups, drawn)
+    if not single:
+        _make_folder(target)
+    from offcert.report.curve_figures import save_grid
+
+    for path, panels in pages.items():
+        save_grid(panels, path)
+    written = list(map(str, pages))
+    show(options, {"written": written}, "\n".join(f"wrote {path}" for path in written))
+    return 0
+
+
+def _is_file(target: Path, form: str | None) -> bool:
+    """Tell a file to be written from a folder, before anything is read."""
+    from offcert.core.documents import require_writable
+    from offcert.core.errors import InputError
+
+    ending = target.suffix.lower().removeprefix(".")
+    if target.is_dir() or (ending not in _FORMATS and not ending):
+        return False
+    if ending not in _FORMATS:
+        raise InputError(f"{target} must be a folder, or end in .svg or .png")
+    if form not in (None, ending):
+        raise InputError(f"{target} ends in .{ending}, but --format says {form}")
+    require_writable(target)
+    return True
+
+
+def _points(options: argparse.Namespace) -> list[Point]:
+    from fnmatch import fnmatchcase
+
+    from offcert.campaign.table import read
+    from offcert.core.errors import InputError
+    from offcert.core.problem import Units
+    from offcert.core.units import parse_bandwidth
+    from offcert.report.points import points_of
+
+    rate = None
+    if options.rate is not None:
+        rate = parse_bandwidth(options.rate, Units("ns", "B"))
+    frame = read(options.table)
+    if options.only is not None:
+        frame = frame[[fnmatchcase(name, options.only) for name in frame["problem"]]]
+    if frame.empty:
+        what = "rows" if options.only is None else f'problem that matches "{options.only}"'
+        raise InputError(f"{options.table} has no {what}")
+    return points_of(frame, rate, Path(options.table).resolve().parent)
+
+
+def _pages(
+    options: argparse.Namespace,
+    folder: Path,
+    groups: dict[str, list[Point]],
+    drawn: dict[str, Curves],
+) -> dict[Path, list[Curves]]:
+    """Return what each file of a folder shows: a problem, or all of one image size."""
+    import re
+
+    form = options.format or _FORMATS[0]
+    pages: dict[Path, list[Curves]] = {}
+    for name, curves in drawn.items():
+        safe = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".")
+        pages.setdefault(folder / f"{safe}.{form}", []).append(curves)
+    for label, names in _grids(groups):
+        if len(names) > 1:
+            pages[folder / f"grid{label}.{form}"] = [drawn[name] for name in names]
+    return pages
+
+
+def _grids(groups: dict[str, list[Point]]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the panels of each grid: chains and traces apart, image sizes apart, in pages."""
+    from offcert.report.curve_figures import MOST_PANELS
+
+    found: dict[str, list[str]] = {}
+    for name, points in groups.items():
+        image = points[0].image
+        label = "" if image is None else f"-{image}"
+        found.setdefault(label + ("-chain" if name.endswith("-chain") else ""), []).append(name)
+    for label, names in found.items():
+        for number, first in enumerate(range(0, len(names), MOST_PANELS)):
+            page = f"-{number + 1}" if len(names) > MOST_PANELS else ""
+            yield label + page, names[first : first + MOST_PANELS]
+
+
+def _make_folder(folder: Path) -> None:
+    from offcert.core.errors import InputError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be made: {error.strerror}") from None

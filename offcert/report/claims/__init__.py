@@ -1,0 +1,1 @@
+"""Claims of the offloading paper, evaluated on the table of a campaign."""

@@ -1,0 +1,42 @@
+"""`Claim`: a statement of a paper, its place, and what decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from offcert.report.claims.judge import Finding, Share, judge
+from offcert.report.claims.predicates import Cases
+from offcert.report.points import Point
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement about measurable things.
+
+    Attributes
+    ----------
+    key : str
+        Short name, also of its certificate's file.
+    place : str
+        Where the paper makes it: section, figure.
+    statement : str
+        What it says, in our words.
+    test : str
+        What is evaluated, for people: one case, and when the claim holds in it.
+    cases : callable
+        Evaluates it on points.
+    share : Share
+        In how many cases it has to hold.
+    """
+
+    key: str
+    place: str
+    statement: str
+    test: str
+    cases: Cases
+    share: Share
+
+    def judge(self, points: Sequence[Point]) -> Finding:
+        """Return what a table says about the claim."""
+        return judge(self.cases(points), self.share)

@@ -1,0 +1,219 @@
+"""`docs/claims.md`: every claim, what was measured, and the verdict that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import fill
+
+from offcert.report.claims.claim import Claim
+from offcert.report.claims.exhibits import Exhibit, exhibit_of, experiment_exhibit
+from offcert.report.claims.facts import TableFacts
+from offcert.report.claims.judge import ALWAYS, Finding, Verdict
+from offcert.report.claims.measured import (
+    per_image_lines,
+    ranking_lines,
+    scaling_lines,
+    yardstick_lines,
+)
+from offcert.report.claims.offloading import CLAIMS
+from offcert.report.claims.shapes import is_chain
+from offcert.report.claims.theory import THEORY, Experiment, TheoryClaim
+from offcert.report.points import Point
+
+FOLDER = "certificates"
+_VIEWS = ("chains", "traces")
+
+_INTRODUCTION = """\
+# Claims of the offloading paper, put to the test
+
+Beaumont, Eyraud-Dubois and Shilova, "Optimal GPU-CPU Offloading Strategies for Deep Neural Network
+Training" (Euro-Par 2020), compare heuristics with a lower bound. Here the same heuristics stand
+beside the certified optimum. This page is written by a program; every verdict follows from the
+numbers beside it.
+
+```sh
+python benchmarks/claims.py
+offcert plot-table out/claims/table.jsonl -o out/claims/figures
+offcert plot-table out/claims/table.jsonl -o out/claims/throughput --what throughput
+```
+
+The first command takes the campaign up where it was left and writes this page; the others draw
+every problem as the paper's Figures 5 to 19 do, with the certified optimum.
+
+**The table.** {facts}
+
+**What is compared.** The profiles are a roofline's (V100-PCIe, link of 12.2 GB/s), not the paper's
+measurements, which it does not list; so a claim that fails here is refuted as a general statement,
+not as a description of what the authors measured. *Chains* are the paper's model: what a stage
+keeps inside for its backward operation is part of its output. *Traces* are the same networks with
+these internals as tensors of their own, which may leave one by one; there, methods for chains still
+plan on the chain. Memory is in percent of the way from the least with which anything runs to the
+peak without offloading. Limits at which nothing has to leave are not counted.
+
+**Verdicts.** A claim is a test with many cases: limits, or whole problems. In a case it holds,
+fails, or is open. Comparisons with the optimum are exact and three-valued: such a claim holds only
+against the best lower bound and fails only against a checked schedule. It is *confirmed* if it
+holds in as many cases as it speaks of; for "always" one failure refutes it. It *cannot be decided*
+if cases still open could change that, or if the table says nothing about it. A method without a
+plan at a limit is compared nowhere there.
+"""
+
+_FIGURE = """\
+## At a glance
+
+Chains, images of 224 pixels, batches of 32: the makespan by the bound of Proposition 3, as in the
+paper's Figures 5, 6, 9 and 12. Black is the certified optimum, which the paper could not draw.
+
+![relative makespan against memory]({figure})
+"""
+
+_AFTER = """\
+## Which method is best at which memory
+
+Of the heuristics: at how many problems it has (or shares) the shortest schedule, at how many it has
+a plan, and its mean ratio to the best schedule known."""
+
+_YARDSTICK = """\
+## What the bound of Proposition 3 hides
+
+The paper measures against the bound of Proposition 3. Where the best schedule is above it, a ratio
+to the bound blames the method for what no schedule can do."""
+
+_SCALING = """\
+## Batch and image sizes"""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The page and the certificates that it links to."""
+
+    text: str
+    exhibits: tuple[Exhibit, ...]
+
+
+def write_report(
+    points: Sequence[Point],
+    experiments: Sequence[Experiment],
+    facts: TableFacts,
+    folder: Path,
+    figure: str | None = None,
+) -> Report:
+    """Judge every claim and return the page.
+
+    Parameters
+    ----------
+    points : sequence of Point
+        Of the campaign; problems called ``…-chain`` are chains, all others traces.
+    experiments : sequence of Experiment
+        About the theorems.
+    facts : TableFacts
+        What the table is.
+    folder : Path
+        Of the table: certificates are found from there.
+    figure : str, optional
+        A picture to show, beside the page.
+    """
+    views = {
+        "chains": [point for point in points if is_chain(point)],
+        "traces": [point for point in points if not is_chain(point)],
+    }
+    found = {claim.key: [claim.judge(views[view]) for view in _VIEWS] for claim in CLAIMS}
+    theory = {claim.key: claim.judge(experiments) for claim in THEORY}
+    exhibits: dict[str, Exhibit] = {}
+    for key, findings in found.items():
+        if (exhibit := exhibit_of(key, findings, folder)) is not None:
+            exhibits[key] = exhibit
+    for key, finding in theory.items():
+        if (exhibit := experiment_exhibit(key, finding, experiments, folder)) is not None:
+            exhibits[key] = exhibit
+    lines = [_INTRODUCTION.format(facts=fill(facts.sentence(), 100, break_long_words=False))]
+    lines += [_FIGURE.format(figure=figure)] if figure is not None else []
+    lines += ["## Verdicts", "", *_summary(found), "", *_theory_summary(theory), ""]
+    lines += ["## The evaluation, claim by claim", ""]
+    for claim in CLAIMS:
+        lines += _claim_section(claim, found[claim.key], exhibits)
+    lines += ["## The theorems, one by one", ""]
+    for theorem in THEORY:
+        lines += _theory_section(theorem, theory[theorem.key], exhibits)
+    lines += _measured(views)
+    return Report("\n".join(lines).rstrip() + "\n", tuple(exhibits.values()))
+
+
+def _summary(found: Mapping[str, Sequence[Finding]]) -> list[str]:
+    lines = ["| claim | place | on chains | on traces |", "| --- | --- | --- | --- |"]
+    for claim in CLAIMS:
+        verdicts = " | ".join(str(finding.verdict) for finding in found[claim.key])
+        lines.append(f"| [{claim.statement}](#{claim.key}) | {claim.place} | {verdicts} |")
+    return lines
+
+
+def _theory_summary(theory: Mapping[str, Finding]) -> list[str]:
+    lines = ["| theorem | place | on our instances |", "| --- | --- | --- |"]
+    for claim in THEORY:
+        verdict = theory_verdict(theory[claim.key])
+        lines.append(f"| [{claim.statement}](#{claim.key}) | {claim.place} | {verdict} |")
+    return lines
+
+
+def theory_verdict(finding: Finding) -> str:
+    """Return the verdict on a theorem, which instances refute but never confirm as a whole."""
+    confirmed = finding.verdict is Verdict.CONFIRMED
+    on = f"{finding.verdict} on {len(finding.cases)} instances"
+    return on if confirmed else str(finding.verdict)
+
+
+def _claim_section(
+    claim: Claim, findings: Sequence[Finding], exhibits: Mapping[str, Exhibit]
+) -> list[str]:
+    lines = [f"### {claim.key}", "", f"{claim.statement} ({claim.place})", ""]
+    lines += [f"- {_test(claim.test, str(claim.share))}"]
+    for view, finding in zip(_VIEWS, findings, strict=True):
+        lines.append(f"- On {view}: **{finding.verdict}**; {_measure(finding)}")
+    return [*lines, *_link(exhibits.get(claim.key)), ""]
+
+
+def _theory_section(
+    claim: TheoryClaim, finding: Finding, exhibits: Mapping[str, Exhibit]
+) -> list[str]:
+    lines = [f"### {claim.key}", "", f"{claim.statement} ({claim.place})", ""]
+    lines += [f"- {_test(claim.test, str(ALWAYS))}"]
+    lines += [f"- **{theory_verdict(finding)}**; {_measure(finding)}"]
+    return [*lines, *_link(exhibits.get(claim.key)), ""]
+
+
+def _test(test: str, share: str) -> str:
+    case, holds = test.split(": ", 1)
+    where = f"Each case is {case[0].lower()}{case[1:]}."
+    return f"{where} The claim holds there if {holds} It has to hold {share}."
+
+
+def _measure(finding: Finding) -> str:
+    text = finding.counts()
+    if finding.worst is not None:
+        word = "Worst" if finding.failures else "Closest to failing"
+        text += f". {word}: {finding.worst.label}, {finding.worst.text}"
+    return text + "."
+
+
+def _link(exhibit: Exhibit | None) -> list[str]:
+    if exhibit is None:
+        return []
+    return [f"- Certificate of a failure: [{exhibit.name}]({FOLDER}/{exhibit.name})"]
+
+
+def _measured(views: Mapping[str, Sequence[Point]]) -> list[str]:
+    lines: list[str] = []
+    for title, make in ((_AFTER, ranking_lines), (_YARDSTICK, yardstick_lines)):
+        lines += [title, ""]
+        for view in _VIEWS:
+            if views[view]:
+                lines += [f"On {view}:", "", *make(views[view]), ""]
+    lines += [_SCALING, ""]
+    for view in _VIEWS:
+        if views[view]:
+            both = [*per_image_lines(views[view])]
+            both += [*scaling_lines(views[view], "batch"), *scaling_lines(views[view], "image")]
+            lines += [f"On {view}. {' '.join(both)}", ""]
+    return lines

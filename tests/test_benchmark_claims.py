@@ -1,0 +1,184 @@
+"""The benchmark that puts the paper's claims to the test, on a chain of eight stages."""
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from offcert.campaign.execute import execute
+from offcert.campaign.table import Table
+from offcert.certify.ladder import certify
+from offcert.core.errors import InputError
+from offcert.core.files import read_problem, write_problem
+from offcert.core.problem import Transfers
+from offcert.instances.cnn import cnn_chain
+from offcert.report.claims.theory import Experiment
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+NOTHING = {"status": "NO_PLAN", "seconds": 1.0}
+SOURCE = {"model": "resnet18", "input": [8, 3, 224, 224]}
+
+
+@pytest.fixture
+def claims(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("claims")
+
+
+@pytest.fixture
+def theory(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("claims_theory")
+
+
+class Here:
+    """Computes what is quick in this process, finds nothing otherwise, and counts cells."""
+
+    def __init__(self) -> None:
+        self.computed: list[str] = []
+
+    def __call__(self, cells: Any, table: Table, **options: Any) -> Any:
+        missing = [cell for cell in cells if cell.key not in table.rows]
+        for cell in missing:
+            quick = cell.method in ("greedy", "vdnn")
+            table.put(cell.row(execute(cell)[0] if quick else NOTHING))
+        self.computed += [cell.method for cell in missing]
+        facts = {"computed": len(missing), "kept": len(cells) - len(missing), "failed": 0}
+        return type("Summary", (), facts)
+
+
+@pytest.fixture
+def here(claims: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Here:
+    def experiments(folder: Path, time_limit: float) -> Iterator[Experiment]:
+        yield Experiment("lemma-3", "i", Fraction(19), 17, 17)
+
+    worker = Here()
+    monkeypatch.setattr(claims, "run", worker)
+    monkeypatch.setattr(claims, "experiments", experiments)
+    return worker
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> list[str]:
+    problem = replace(cnn_chain(8, 0), name="resnet18-224-b8", source=SOURCE)
+    bandwidth = replace(problem.platform, bandwidth=Fraction(61, 5))
+    (tmp_path / "run" / "problems").mkdir(parents=True)
+    path = tmp_path / "run" / "problems" / "resnet18-224-b8.json"
+    write_problem(path, replace(problem, platform=bandwidth))
+    (tmp_path / "docs").mkdir()
+    options = ["--networks", "resnet18", "--images", "224", "--batches", "8", "--seeds", "2"]
+    options += ["--memory", "0:40:20", "--time-limit", "2"]
+    return [*options, "--folder", str(tmp_path / "run"), "--docs", str(tmp_path / "docs")]
+
+
+def test_a_campaign_is_run_reported_resumed_and_reported_the_same(
+    claims: ModuleType, here: Here, arguments: list[str], tmp_path: Path
+) -> None:
+    claims.main(arguments)
+    page = tmp_path / "docs" / "claims.md"
+    first = page.read_bytes()
+    # Two views at three limits: five methods, and one with two seeds.
+    assert len(here.computed) == 6 * (5 + 2)
+    assert here.computed.count("autoswap") == 6 * 2
+    assert b"42 cells: 2 problems at 6 memory limits in all (resnet18;" in first
+    claims.main(arguments)
+    assert len(here.computed) == 42
+    assert page.read_bytes() == first
+    claims.main([*arguments, "--report-only"])
+    assert page.read_bytes() == first
+    claims.main([*arguments, "--memory", "0:60:20"])
+    assert len(here.computed) == 56
+    assert page.read_bytes() != first
+
+
+def test_certificates_that_no_failure_needs_any_more_are_removed(
+    claims: ModuleType, here: Here, arguments: list[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "docs" / "certificates"
+    folder.mkdir()
+    (folder / "old.json").write_text("{}")
+    claims.main(arguments)
+    assert [path.name for path in folder.iterdir()] == ["index.json"]
+
+
+def test_a_chain_says_that_it_is_one(claims: ModuleType, arguments: list[str]) -> None:
+    options = claims._parse(arguments)
+    chain, trace = claims.problems(options)
+    assert (chain.name, trace.name) == ("resnet18-224-b8-chain", "resnet18-224-b8")
+    assert chain.source == {"view": "chain", **SOURCE}
+    assert chain.chain is not None
+    assert trace == read_problem(options.folder / "problems" / "resnet18-224-b8.json")
+
+
+def test_without_a_table_there_is_one_sentence(claims: ModuleType, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit, match=r"table\.jsonl cannot be read"):
+        claims.main([*arguments, "--report-only"])
+
+
+def test_the_reduction_as_printed_takes_two_units_more(theory: ModuleType) -> None:
+    values = [30, 33, 37, 26, 35, 39]
+    problem = theory.printed_reduction(values)
+    assert problem.chain is not None
+    assert problem.chain.activation == (*values, 0, 100, 0, 100, 0, 0)
+    assert problem.chain.forward == (0,) * 6 + (100, 0, 100, 0, 0)
+    assert (problem.chain.backward[6], sum(problem.chain.backward)) == (200, 200)
+    assert certify(problem, time_limit=10, workers=1).result.lower_bound == 600
+
+
+def test_experiments_have_the_instances_and_transfers_of_their_theorems(
+    theory: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: dict[str, list[Any]] = {}
+
+    def note(self: Any, claim: str, problem: Any, stated: Fraction) -> Experiment:
+        seen.setdefault(claim, []).append((problem, stated))
+        return Experiment(claim, problem.name, stated, 1, 1)
+
+    monkeypatch.setattr(theory._Certified, "__call__", note)
+    assert len(list(theory.experiments(tmp_path, 1.0))) == sum(map(len, seen.values()))
+    kinds = {claim: {problem.transfers for problem, _ in found} for claim, found in seen.items()}
+    assert kinds["theorem-2"] == {Transfers.FRACTIONAL}
+    assert kinds["lemma-3"] == kinds["algorithm-1"] == {Transfers.INTERRUPTIBLE}
+    assert kinds["theorem-1-yes"] == {Transfers.ATOMIC}
+    names = [problem.name for found in seen.values() for problem, _ in found]
+    by_claim = [[problem.name for problem, _ in found] for found in seen.values()]
+    assert all(len(set(found)) == len(found) for found in by_claim), names
+    early = next(stated for problem, stated in seen["lemma-3"] if problem.name == "early-spike")
+    assert early == 251
+
+
+def test_a_problem_is_certified_once_for_all_its_theorems(
+    theory: ModuleType, tmp_path: Path
+) -> None:
+    certified = theory._Certified(tmp_path, 5.0)
+    first = certified("lemma-3", theory.counterexample(), Fraction(251))
+    assert (first.lower, first.best) == (219, 219)
+    path = tmp_path / str(first.certificate)
+    stamp = path.stat().st_mtime_ns
+    second = certified("algorithm-1", theory.counterexample(), Fraction(251))
+    assert (second.lower, second.best, second.certificate) == (219, 219, first.certificate)
+    assert path.stat().st_mtime_ns == stamp
+
+
+def test_methods_that_are_none_here_are_left_out(
+    claims: ModuleType,
+    arguments: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = claims.grid
+
+    def grid(problems: Any, methods: Any, *rest: Any) -> Any:
+        if claims.SLOTS in methods:
+            raise InputError("no such method")
+        return real(problems, methods, *rest)
+
+    monkeypatch.setattr(claims, "grid", grid)
+    found = claims.cells(claims._parse(arguments))
+    assert claims.SLOTS not in {cell.method for cell in found}
+    assert "what depends on it cannot be decided" in capsys.readouterr().err
