@@ -56,7 +56,7 @@ class SetAnnealer:
         self._problem = problem
         self._random = np.random.default_rng(seed)
         self._arrays = OrderedArrays(problem)
-        classes = _classes(problem)
+        classes = classes_of_equal_size(problem)
         self._sizes = np.array([len(members) for members in classes], dtype=np.int64)
         place = {gap: (c, r) for c, gaps in enumerate(classes) for r, gap in enumerate(gaps)}
         orders = ordered_orders(problem, place)
@@ -159,7 +159,7 @@ def set_search(
         annealer.restart()
 
 
-def _classes(problem: Problem) -> list[list[int]]:
+def classes_of_equal_size(problem: Problem) -> list[list[int]]:
     """Return one gap a tensor, in classes of equal size, outermost first."""
     gaps = problem.trace.gaps
     widest: dict[int, int] = {}

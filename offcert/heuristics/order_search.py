@@ -1,0 +1,197 @@
+"""Annealing over sets and both orders of ordered schedules, with an exact value for each.
+
+For given orders of offloads and of prefetches the best ordered schedule is known exactly and costs
+a microsecond (``ordered``). Annealing over claim sequences has to place every move among the
+operations as well; this search leaves that to the evaluation, and draws exchanges of nearly equal
+sums (``exchanges``). It finds, for instance, that a small tensor that is needed last comes back
+first, because it fits into idle time of the link just after the turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from offcert.core.errors import MethodError
+from offcert.core.plan import Kind
+from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule
+from offcert.heuristics.exchanges import exchanges
+from offcert.heuristics.order_moves import Classes, State, anneal
+from offcert.heuristics.ordered import OrderedArrays, ordered_orders, ordered_schedule
+from offcert.heuristics.ordered_kernel import INFEASIBLE
+from offcert.heuristics.set_search import classes_of_equal_size
+
+_STEPS_A_ROUND = 20_000
+_ROUNDS = 50
+# Of the makespan; a cooling ends at a thousandth of it.
+_HOT = (0.0003, 0.001, 0.0001, 0.003)
+
+Orders = tuple[Sequence[int], Sequence[int]]
+
+
+class OrderAnnealer:
+    """Improves a set and its orders in batches, so that the caller can look at the clock.
+
+    Parameters
+    ----------
+    problem : Problem
+        Any trace; of a tensor with several gaps the widest is considered.
+    seed : int
+        Of the random numbers.
+    start : pair of sequence of int, optional
+        Gaps in the orders in which they leave and come back; by default all, in natural orders.
+        Another one that is not possible is not taken.
+
+    Attributes
+    ----------
+    makespan : int
+        Of the best schedule so far, in ticks.
+
+    Raises
+    ------
+    MethodError
+        If nothing can be evicted, or there is no ordered schedule to start from.
+    """
+
+    def __init__(self, problem: Problem, seed: int, start: Orders | None = None) -> None:
+        self._problem = problem
+        self._random = np.random.default_rng(seed)
+        self._arrays = OrderedArrays(problem)
+        members = classes_of_equal_size(problem)
+        everything = [gap for gaps in members for gap in gaps]
+        self._natural = ordered_orders(problem, everything)
+        table = exchanges(
+            [problem.trace.gap_size(gaps[0]) for gaps in members], [len(gaps) for gaps in members]
+        )
+        self._classes = Classes(
+            np.array(everything, dtype=np.int64),
+            np.cumsum([0, *map(len, members)]),
+            table.classes,
+            table.changes,
+            table.differences,
+        )
+        # What a tick moves over the link: differences in bytes and in ticks are compared.
+        platform = problem.platform
+        self._rate = float(min(platform.rate(kind) for kind in Kind))
+        self.makespan = INFEASIBLE
+        if start is not None and set(start[0]) == set(start[1]) <= set(everything):
+            self._begin(start)
+        if self.makespan == INFEASIBLE:
+            self._begin(self._natural)
+        if not everything or self.makespan == INFEASIBLE:
+            raise MethodError("there is no ordered schedule to start from")
+
+    def _begin(self, start: Orders) -> None:
+        chosen = np.zeros(len(self._problem.trace.gaps), dtype=np.bool_)
+        chosen[np.array(start[0], dtype=np.int64)] = True
+        full = [_among(natural, own) for natural, own in zip(self._natural, start, strict=True)]
+        self._state = State(full[0], full[1], chosen)
+        self._best = self._state.copy()
+        self.makespan = self._value = self._arrays.makespan(*start)
+
+    def restart(self) -> None:
+        """Continue from the best set and orders."""
+        self._state = self._best.copy()
+        self._value = self.makespan
+
+    def run(self, steps: int, hot: float, cold: float) -> bool:
+        """Make `steps` steps, cooling from `hot` to `cold` ticks; return whether that helped."""
+        arrays = self._arrays
+        before = self.makespan
+        self._value, self.makespan = anneal(
+            arrays.keys,
+            arrays.gaps,
+            arrays.settings,
+            self._classes,
+            self._state,
+            self._value,
+            self._best,
+            self.makespan,
+            arrays.scratch(),
+            (steps, int(self._random.integers(2**31))),
+            (hot, cold, self._rate),
+        )
+        return self.makespan < before
+
+    def schedule(self) -> Schedule:
+        """Return the schedule of the best set and orders."""
+        orders = [
+            [gap for gap in order.tolist() if self._best.chosen[gap]]
+            for order in (self._best.offloads, self._best.prefetches)
+        ]
+        return ordered_schedule(self._problem, *orders)
+
+
+def order_search(
+    problem: Problem,
+    *,
+    time_limit: float,
+    seed: int = 0,
+    target: int = 0,
+    start: Schedule | None = None,
+    patience: int = 4,
+    on_improvement: Callable[[Schedule], object],
+) -> None:
+    """Anneal with restarts until the time is over or `target` is met.
+
+    Parameters
+    ----------
+    problem : Problem
+        A feasible one.
+    time_limit : float
+        Seconds.
+    seed : int
+        Of the random numbers.
+    target : int
+        Stop when the makespan, in ticks, is at most this.
+    start : Schedule, optional
+        Whose set and orders to start from, if they make an ordered schedule.
+    patience : int
+        Stop after so many coolings in a row that brought nothing.
+    on_improvement : callable
+        Called with the first schedule and every better one that a round ends with.
+
+    Raises
+    ------
+    MethodError
+        If there is no ordered schedule to start from.
+    """
+    deadline = time.monotonic() + time_limit
+    if not problem.trace.gaps:
+        return
+    annealer = OrderAnnealer(problem, seed, None if start is None else _orders(start))
+    with suppress(MethodError):
+        on_improvement(annealer.schedule())
+    fruitless = coolings = 0
+    while fruitless < patience:
+        fruitless += 1
+        hot = annealer.makespan * _HOT[coolings % len(_HOT)]
+        for round_ in range(_ROUNDS):
+            high, low = (hot * 1e-3 ** ((round_ + done) / _ROUNDS) for done in (0, 1))
+            if annealer.run(_STEPS_A_ROUND, high, low):
+                fruitless = 0
+                on_improvement(annealer.schedule())
+            if annealer.makespan <= target or time.monotonic() >= deadline:
+                return
+        coolings += 1
+        annealer.restart()
+
+
+def _orders(schedule: Schedule) -> Orders:
+    """Return the gaps in the orders in which they leave and come back."""
+    leave, back = (
+        [item.gap for item in schedule.transfers if item.kind is kind]
+        for kind in (Kind.OFFLOAD, Kind.PREFETCH)
+    )
+    return leave, back
+
+
+def _among(natural: Sequence[int], own: Sequence[int]) -> np.ndarray:
+    """Return the natural order with the gaps of `own` in their order, in the places they have."""
+    chosen, following = set(own), iter(own)
+    order = [next(following) if gap in chosen else gap for gap in natural]
+    return np.array(order, dtype=np.int64)
