@@ -250,10 +250,11 @@ def _solve(options: argparse.Namespace) -> int:
 
 
 def _search(options: argparse.Namespace, search: Callable[..., Certificate]) -> int:
+    from offcert.certify.interrupts import terminating_interrupts
     from offcert.report.text import certificate_summary, describe_certificate
 
     problem = _read_problem(options)
-    with native_output_to_stderr():
+    with native_output_to_stderr(), terminating_interrupts():
         certificate = search(
             problem,
             time_limit=options.time_limit,
@@ -261,6 +262,8 @@ def _search(options: argparse.Namespace, search: Callable[..., Certificate]) -> 
             target_gap=options.target_gap,
             seed=options.seed,
             progress=_show_progress if sys.stderr.isatty() else None,
+            # However this process ends, the file holds the best that was known.
+            keep=None if options.output is None else lambda known: known.write(options.output),
         )
     if options.output is not None:
         certificate.write(options.output)

@@ -7,7 +7,9 @@ from collections import Counter
 from functools import lru_cache
 
 # Subset sums are told apart up to this many units; part of the bounds' definition.
-FINEST = 1 << 22
+FINEST = 1 << 24
+# Multiplied by an odd number of 32 bits, neighbouring sizes come to lie far apart.
+_MIXING, _WORD = 0x9E3779B1, 0xFFFFFFFF
 
 
 def cheapest_cover(sizes: list[int], need: int) -> int:
@@ -28,6 +30,9 @@ def _cover(sizes: tuple[int, ...], need: int) -> int:
     coarse = total > FINEST * divisor
     unit = -(-total // FINEST) if coarse else divisor
     slack = len(sizes) * (unit - 1) if coarse else 0
+    least_units = max(0, -(-(need - slack) // unit))
+    if _exchange([size // unit for size in sizes], least_units):
+        return max(need, least_units * unit)
     sums = 1  # bit k: some subset makes k units
     for units, copies in Counter(size // unit for size in sizes).items():
         batch = 1
@@ -37,8 +42,23 @@ def _cover(sizes: tuple[int, ...], need: int) -> int:
             sums |= sums << (units * batch)
             copies -= batch
             batch *= 2
-    least_units = max(0, -(-(need - slack) // unit))
     while not sums >> least_units & 1:
         rest = sums >> least_units
         least_units += (rest ^ (rest - 1)).bit_length() - 1
     return max(need, least_units * unit)
+
+
+def _exchange(units: list[int], amount: int) -> bool:
+    """Name a subset that makes `amount` exactly; False if this simple way finds none.
+
+    Whatever fits is taken, in an order that mixes large and small; then one that was taken is
+    exchanged for one that is larger by just what is missing.
+    """
+    taken: set[int] = set()
+    left: set[int] = set()
+    missing = amount
+    for size in sorted(units, key=lambda size: (size * _MIXING & _WORD, size)):
+        chosen = size <= missing
+        (taken if chosen else left).add(size)
+        missing -= size if chosen else 0
+    return missing == 0 or any(size + missing in left for size in taken)

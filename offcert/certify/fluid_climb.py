@@ -93,6 +93,8 @@ def climb_milp(
         search.add(proved(problem, method, root, whole))
         raise
     taken = time.monotonic() - asked
+    if "error" in details:
+        search.note_failure(details["error"])
     proof = root
     if claim > max(root.value, search.proved_bound):
         target = claim if search.objective is None else min(claim, search.objective)

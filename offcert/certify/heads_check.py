@@ -31,7 +31,7 @@ from fractions import Fraction
 import numpy as np
 
 from offcert.certify.cover import cheapest_cover
-from offcert.certify.heads_search import TOO_LATE, IntArray, Tables, floors, search
+from offcert.certify.heads_search import IN_TIME, TOO_LATE, IntArray, Tables, floors, search
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem, Transfers
 from offcert.core.trace import Tensor
@@ -82,18 +82,42 @@ def confirm_heads(
     bool
         False if the bound is wrong, the advice is insufficient, or the search is too large.
     """
+    advice = (head, tail), counted, units
+    return heads_fault(problem, pivot, *advice, claimed, max_labels) is None
+
+
+def heads_fault(
+    problem: Problem,
+    pivot: int,
+    times: tuple[int, int],
+    counted: tuple[Sizes, Sizes],
+    units: tuple[int, int],
+    claimed: int,
+    max_labels: int = 10_000_000,
+) -> str | None:
+    """Return None if no schedule is shorter than `claimed` ticks, or which part fails to show it.
+
+    Parameters are those of `confirm_heads`, with head and tail as `times`.
+    """
     trace = problem.trace
     if trace.least_memory > problem.platform.memory or claimed <= sum(trace.durations):
-        return True
+        return None
     if problem.transfers is not Transfers.ATOMIC:
-        return False
-    if min(head, tail) < 0 or head + tail < claimed:
-        return False
-    sides = _both(problem, pivot, (head, tail), counted, units)
-    return sides is not None and all(
-        search(side, time - 1, max_labels) == TOO_LATE
-        for side, time in zip(sides, (head, tail), strict=True)
-    )
+        return f"nothing of the kind holds with {problem.transfers} transfers"
+    if min(times) < 0 or sum(times) < claimed:
+        return f"details.head and details.tail make {times[0]} and {times[1]} only"
+    if not 0 <= pivot < len(trace):
+        return f"details.pivot must be below the number of operations, {len(trace)}, not {pivot}"
+    sides = _both(problem, pivot, times, counted, units)
+    if sides is None:
+        return "its numbers are too large for the search"
+    for name, side, time in zip(("head", "tail"), sides, times, strict=True):
+        end = search(side, time - 1, max_labels)
+        if end == IN_TIME:
+            return f"details.{name} is too much: as far as the search can tell, {time - 1} will do"
+        if end != TOO_LATE:
+            return f"the search for details.{name} is too large"
+    return None
 
 
 def within_reach(

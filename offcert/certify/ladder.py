@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from offcert.certify.certificate import Certificate
-from offcert.certify.search import Progress, Search
+from offcert.certify.search import Progress, Search, keeper
 from offcert.certify.steps import (
     Effort,
     climb_combinatorial,
@@ -17,8 +17,10 @@ from offcert.certify.steps import (
     climb_interval,
     climb_pivot,
     climb_stage,
-    descend_heuristics,
+    descend_cover,
+    descend_greedy,
     descend_local_search,
+    descend_sequential,
     descend_set_search,
 )
 from offcert.core.errors import MethodError
@@ -28,18 +30,24 @@ from offcert.formulations.relaxations import infeasibility
 
 @dataclass(frozen=True)
 class _Rung:
-    """One step of the ladder: a function, and the share of the remaining time it may take."""
+    """One step of the ladder: a function, and the share of the remaining time it may take.
+
+    What is `always` taken leaves a plan and a bound however little time there is.
+    """
 
     run: Callable[[Search, Effort], None]
     share: float
     atomic_only: bool = False
     relaxed_only: bool = False
+    always: bool = False
 
 
 # Cheap and solver-free first. Each rung is skipped once bound and schedule meet.
 _FIRST = (
-    _Rung(climb_combinatorial, 1.0),
-    _Rung(descend_heuristics, 1.0),
+    _Rung(descend_sequential, 1.0, always=True),
+    _Rung(climb_combinatorial, 1.0, always=True),
+    _Rung(descend_greedy, 1.0),
+    _Rung(descend_cover, 1.0),
     _Rung(climb_fluid_exact, 0.6, relaxed_only=True),
     _Rung(descend_set_search, 0.03),
 )
@@ -87,6 +95,7 @@ def certify(
     target_gap: float = 0.0,
     seed: int = 0,
     progress: Callable[[Progress], None] | None = None,
+    keep: Callable[[Certificate], None] | None = None,
 ) -> Certificate:
     """Find a schedule of `problem` and prove how far it is from the best one.
 
@@ -104,29 +113,34 @@ def certify(
         Of every random choice.
     progress : callable, optional
         Told of every step and improvement.
+    keep : callable, optional
+        Given a certificate of what is known before every step, and at improvements about every
+        second: written to a file, it outlives a crash of this process. Its setting
+        ``"unfinished"`` names the step that was running.
 
     Returns
     -------
     Certificate
         To be written, verified, plotted, executed.
     """
-    search = Search(problem, time_limit, target_gap, progress)
     settings: dict[str, object] = {
         "time_limit": time_limit,
         "workers": workers,
         "target_gap": target_gap,
         "seed": seed,
     }
+    keeping = None if keep is None else keeper("certify", settings, keep)
+    search = Search(problem, time_limit, target_gap, progress, keeping)
     search.infeasibility = infeasibility(problem)
     try:
         for rung in _ladder(problem):
-            if search.done:
+            if search.infeasibility is not None or (search.done and not rung.always):
                 break
             atomic = problem.transfers is Transfers.ATOMIC
             if rung.relaxed_only if atomic else rung.atomic_only:
                 continue
             # A method that does not apply to this network leaves its place to the next one.
-            with suppress(MethodError):
+            with suppress(MethodError), search.surviving():
                 rung.run(search, Effort(rung.share * search.remaining, workers, seed))
     except KeyboardInterrupt:
         settings["interrupted"] = True

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from offcert.certify.certificate import Certificate
-from offcert.certify.search import Progress, Search
+from offcert.certify.search import Progress, Search, keeper
 from offcert.certify.steps import (
     Effort,
     climb_combinatorial,
@@ -189,6 +189,7 @@ def solve(
     grid: int | None = None,
     solver: str | None = None,
     progress: Callable[[Progress], None] | None = None,
+    keep: Callable[[Certificate], None] | None = None,
 ) -> Certificate:
     """Run one method by name; parameters as for `offcert.certify.ladder.certify`.
 
@@ -215,7 +216,6 @@ def solve(
         raise InputError(f"method {method} needs atomic transfers, not {problem.transfers}")
     if chosen.relaxed_only and problem.transfers is Transfers.ATOMIC:
         raise InputError(f"method {method} needs interruptible or fractional transfers, not atomic")
-    search = Search(problem, time_limit, target_gap, progress)
     settings: dict[str, object] = {
         "time_limit": time_limit,
         "workers": workers,
@@ -224,12 +224,15 @@ def solve(
     }
     settings |= {} if grid is None else {"grid": grid}
     settings |= {} if solver is None else {"solver": solver}
+    keeping = None if keep is None else keeper(method, settings, keep)
+    search = Search(problem, time_limit, target_gap, progress, keeping)
     search.infeasibility = infeasibility(problem)
     try:
         if search.infeasibility is None:
             effort = Effort(search.remaining, workers, seed, grid, solver)
             climb_combinatorial(search, effort)
-            chosen.run(search, effort)
+            with search.surviving():
+                chosen.run(search, effort)
     except NoPlanError as error:
         settings["no_plan"] = str(error)
     except KeyboardInterrupt:

@@ -66,25 +66,50 @@ def confirm(
     bool
         False if the bound is wrong, the advice is insufficient, or the search is too large.
     """
+    limits = (front_limit, back_limit)
+    return pivot_fault(problem, pivot, limits, claimed, once, max_labels) is None
+
+
+def pivot_fault(
+    problem: Problem,
+    pivot: int,
+    limits: tuple[int, int],
+    claimed: int,
+    once: Collection[int] = (),
+    max_labels: int = 10_000_000,
+) -> str | None:
+    """Return None if no schedule is shorter than `claimed` ticks, or which part fails to show it.
+
+    Parameters are those of `confirm`.
+    """
     trace = problem.trace
+    front_limit, back_limit = limits
     if trace.least_memory > problem.platform.memory or claimed <= sum(trace.durations):
-        return True
+        return None
     classes = _classes(problem)
-    if not classes or not 0 <= pivot < len(trace):
-        return False
-    if max(front_limit, back_limit) > 2 * claimed:
-        # No shorter schedule has a side that long: the advice would only make the search endless.
-        return False
+    if not classes:
+        return "the program is for atomic transfers, simplex links and nested traces"
+    if not 0 <= pivot < len(trace):
+        return f"details.pivot must name an operation, not {pivot}"
+    for name, limit in (("front", front_limit), ("back", back_limit)):
+        if limit > 2 * claimed:
+            # No shorter schedule has a side that long: it would only make the search endless.
+            return f"details.{name}_limit must be at most {2 * claimed}, not {limit}"
     front = Side(problem, classes, pivot, claimed - 1, front_limit, once, backwards=False)
     back = Side(problem, classes, pivot, claimed - 1, back_limit, once, backwards=True)
     try:
         one, two = front.search(max_labels), back.search(max_labels)
     except TooLargeError:
-        return False
+        return "the search is too large"
     # A shorter schedule with a side beyond its limit has another that ends before its earliest.
-    if front_limit + two.earliest < claimed - 1 or back_limit + one.earliest < claimed - 1:
-        return False
-    return all(length >= claimed for length in _lengths(front, one, back, two))
+    if front_limit + two.earliest < claimed - 1:
+        return f"details.front_limit is too small: a front of more than {front_limit} may do"
+    if back_limit + one.earliest < claimed - 1:
+        return f"details.back_limit is too small: a back of more than {back_limit} may do"
+    shortest = min(_lengths(front, one, back, two), default=claimed)
+    if shortest < claimed:
+        return f"at details.pivot {pivot} two sides are joined in {shortest}"
+    return None
 
 
 def within_reach(problem: Problem, pivot: int, claimed: int) -> bool:

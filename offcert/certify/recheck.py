@@ -12,11 +12,12 @@ from fractions import Fraction
 
 from offcert.certify.cover import cheapest_cover
 from offcert.certify.fluid_proof import examine
-from offcert.certify.heads_check import confirm_heads
-from offcert.certify.pivot_check import confirm
+from offcert.certify.heads_check import heads_fault
+from offcert.certify.pivot_check import pivot_fault
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
 from offcert.core.plan import Kind
+from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound
 from offcert.core.trace import Tensor
@@ -60,9 +61,8 @@ def _recheck_pivot(bound: Bound, problem: Problem) -> str | None:
         fields.finish()
     except InputError as error:
         return str(error)
-    if confirm(problem, pivot, *limits, bound.value, once=once):
-        return None
-    return f"the search it names does not establish {bound.value}"
+    fault = pivot_fault(problem, pivot, limits, bound.value, once)
+    return fault and f"the search it names does not establish {bound.value}: {fault}"
 
 
 def _recheck_fluid(bound: Bound, problem: Problem) -> str | None:
@@ -93,9 +93,8 @@ def _recheck_heads(bound: Bound, problem: Problem) -> str | None:
         fields.finish()
     except InputError as error:
         return str(error)
-    if confirm_heads(problem, pivot, *times, bound.value, counted=counted, units=units):
-        return None
-    return f"the search it names does not establish {bound.value}"
+    fault = heads_fault(problem, pivot, times, counted, units, bound.value)
+    return fault and f"the search it names does not establish {bound.value}: {fault}"
 
 
 def recompute(method: str, problem: Problem) -> int | None:
@@ -109,7 +108,11 @@ def recompute(method: str, problem: Problem) -> int | None:
         The certificate's; a feasible one.
     """
     if method.endswith("-subset-sum") and problem.transfers is not Transfers.ATOMIC:
-        return None
+        # What leaves at all leaves and returns whole, one after the other on a simplex link.
+        one_by_one = problem.platform.link is Link.SIMPLEX
+        whole = problem.transfers is Transfers.INTERRUPTIBLE and one_by_one
+        if method != "prop3-subset-sum" or not whole:
+            return None
     known: dict[str, Callable[[Problem], int]] = {
         "prop3": lambda p: _prop3(p, _needs(p)),
         "prop3-subset-sum": lambda p: _prop3(p, _whole_tensors(p)),
@@ -190,31 +193,38 @@ def _fluid(problem: Problem, needs: list[int]) -> int:
     to_host = problem.platform.rate(Kind.OFFLOAD)
     to_device = problem.platform.rate(Kind.PREFETCH)
     count = len(durations)
-    ends = {-1: Fraction(0)}
+    absentees = [_absentees(problem, index) if needs[index] else [] for index in range(count)]
+    # In ticks times the numerator of a rate, all times of its direction are whole.
+    ends = {-1: 0}
     starts = []
     for index in range(count):
-        ready = [(ends[writer], size) for size, writer, _ in _absentees(problem, index)]
-        starts.append(max(ends[index - 1], _moved_by(ready, needs[index], to_host)))
-        ends[index] = starts[index] + durations[index]
-    rests = {count: Fraction(0)}
+        ready = [(ends[writer], size) for size, writer, _ in absentees[index]]
+        starts.append(max(ends[index - 1], _moved_by(ready, needs[index], to_host.denominator)))
+        ends[index] = starts[index] + durations[index] * to_host.numerator
+    rests = {count: 0}
     for index in reversed(range(count)):
-        ready = [(rests[due], size) for size, _, due in _absentees(problem, index)]
-        rests[index] = durations[index] + max(
-            rests[index + 1], _moved_by(ready, needs[index], to_device)
+        ready = [(rests[due], size) for size, _, due in absentees[index]]
+        rests[index] = durations[index] * to_device.numerator + max(
+            rests[index + 1], _moved_by(ready, needs[index], to_device.denominator)
         )
-    return max(math.ceil(starts[index] + rests[index]) for index in range(count))
+    return max(
+        math.ceil(
+            Fraction(starts[index], to_host.numerator) + Fraction(rests[index], to_device.numerator)
+        )
+        for index in range(count)
+    )
 
 
-def _moved_by(ready: list[tuple[Fraction, int]], need: int, rate: Fraction) -> Fraction:
+def _moved_by(ready: list[tuple[int, int]], need: int, per_byte: int) -> int:
     """Return the first time at which `need` bytes can have passed the link."""
     # The link is last idle just before some tensor appears; from then on it works without a pause.
     # Trying every such moment and taking the latest finish needs no simulation.
     if need == 0:
-        return Fraction(0)
-    finish, before = Fraction(0), 0
+        return 0
+    finish, before = 0, 0
     for time, size in sorted(ready):
         if before < need:
             # Of several that appear at once, the first says most.
-            finish = max(finish, time + (need - before) / rate)
+            finish = max(finish, time + (need - before) * per_byte)
         before += size
     return finish

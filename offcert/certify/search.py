@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,8 @@ from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence, Infeasibility, Result, SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import Simulator
+
+_SECONDS_BETWEEN_KEEPING = 1.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,8 @@ class Search:
         Stop when the gap is at most this.
     progress : callable, optional
         Told of every improvement and every step.
+    keep : callable, optional
+        Given the search before every step, and about every second when something new is known.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class Search:
         time_limit: float,
         target_gap: float = 0.0,
         progress: Callable[[Progress], None] | None = None,
+        keep: Callable[[Search], None] | None = None,
     ) -> None:
         self.problem = problem
         self.target_gap = Fraction(target_gap)
@@ -81,6 +87,8 @@ class Search:
         self.infeasibility: Infeasibility | None = None
         self._simulator = Simulator(problem)
         self._progress = progress
+        self._keep = keep
+        self._kept = -math.inf
         self._step = ""
         self._begin = time.monotonic()
         self._deadline = self._begin + time_limit
@@ -89,6 +97,11 @@ class Search:
     def seconds(self) -> float:
         """Seconds since the search began."""
         return time.monotonic() - self._begin
+
+    @property
+    def step(self) -> str:
+        """What is running."""
+        return self._step
 
     @property
     def remaining(self) -> float:
@@ -129,7 +142,31 @@ class Search:
     def done(self) -> bool:
         """Whether the target is reached or the time is over."""
         met = self.objective is not None and self.objective <= self.goal
-        return met or self.remaining <= 0 or self.infeasibility is not None
+        return met or self.late or self.infeasibility is not None
+
+    @property
+    def late(self) -> bool:
+        """Whether the time is over."""
+        return self.remaining <= 0
+
+    @contextmanager
+    def surviving(self) -> Iterator[None]:
+        """Keep what is known if a step fails: a solver is missing, crashes, or runs out of memory.
+
+        That a method does not apply, or that the program contradicts itself, is no such failure.
+        """
+        try:
+            yield
+        except OffcertError:
+            raise
+        except Exception as error:
+            self.note_failure(f"{type(error).__name__}: {error}")
+
+    def note_failure(self, message: str, step: str | None = None) -> None:
+        """Remember that a step, by default the present one, failed, and say so."""
+        step = self._step if step is None else step
+        self.remarks.setdefault("failed", {})[step] = message
+        warnings.warn(f"{step} failed ({message}); the search goes on without it", stacklevel=3)
 
     @contextmanager
     def untimed(self) -> Iterator[None]:
@@ -141,8 +178,9 @@ class Search:
         self._deadline += spent
 
     def begin(self, step: str) -> None:
-        """Say what runs next."""
+        """Say what runs next, and have what is known kept: nobody knows how a step ends."""
         self._step = step
+        self._have_kept()
         self._tell()
 
     def offer(self, schedule: Schedule) -> bool:
@@ -165,7 +203,7 @@ class Search:
             raise UnsoundError(f"{self._step} returned an invalid schedule: {faults[0]}")
         self.schedule = best
         self._require_consistent()
-        self._tell()
+        self._tell_news()
         return True
 
     def offer_fluid(self, schedule: FluidSchedule) -> bool:
@@ -183,7 +221,7 @@ class Search:
             raise UnsoundError(f"{self._step} returned an invalid schedule: {faults[0]}")
         self.fluid = schedule
         self._require_consistent()
-        self._tell()
+        self._tell_news()
         return True
 
     def add(self, bound: Bound) -> None:
@@ -199,10 +237,12 @@ class Search:
         self.bounds.append(bound)
         self._require_consistent()
         if improved:
-            self._tell()
+            self._tell_news()
 
     def certificate(self, method: str, settings: Mapping[str, Any]) -> Certificate:
         """Return what is known now, what made it and what it remarked, and what was refuted."""
+        # An interrupt may have come between a bound and its comparison with the schedule.
+        self._require_consistent()
         refuted = {"refuted": self.refutations()} if self.refuted else {}
         said = {**settings, **self.remarks, **refuted}
         return Certificate(self.problem, self.result(), method, said, current_versions())
@@ -242,9 +282,26 @@ class Search:
                 stacklevel=2,
             )
 
+    def _tell_news(self) -> None:
+        self._tell()
+        if time.monotonic() - self._kept >= _SECONDS_BETWEEN_KEEPING:
+            self._have_kept()
+
+    def _have_kept(self) -> None:
+        if self._keep is not None:
+            self._keep(self)
+            self._kept = time.monotonic()
+
     def _tell(self) -> None:
         if self._progress is not None:
             self._progress(Progress(self.seconds, self._step, self.objective, self.lower_bound))
+
+
+def keeper(
+    method: str, settings: Mapping[str, Any], keep: Callable[[Certificate], None]
+) -> Callable[[Search], None]:
+    """Return what gives `keep` a certificate of an unfinished search; see `Search`."""
+    return lambda search: keep(search.certificate(method, {**settings, "unfinished": search.step}))
 
 
 def _cross_attested(bounds: list[Bound]) -> list[Bound]:

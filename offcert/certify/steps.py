@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from offcert.certify import heads_check
+from offcert.certify.interrupts import held_interrupts
 from offcert.certify.pivot_check import within_reach
 from offcert.certify.search import Search
 from offcert.certify.warm import warm_heads, warm_local_search, warm_pivot, warm_set_search
@@ -16,7 +17,12 @@ from offcert.core.problem import Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.core.simulate import simulate
 from offcert.core.trace import LARGEST_TOTAL
-from offcert.formulations.relaxations import fractional_bound, prop3_bound, required_absent
+from offcert.formulations.relaxations import (
+    fractional_bound,
+    prop3_bound,
+    required_absent,
+    whole_tensors_count,
+)
 
 if TYPE_CHECKING:
     from offcert.formulations.outcome import ModelOutcome
@@ -64,36 +70,49 @@ class Effort:
 
 
 def climb_combinatorial(search: Search, effort: Effort) -> None:
-    """Add the bounds that need no solver: Prop. 3 and the fractional optimum, both also rounded."""
+    """Add the bounds that need no solver: Prop. 3 and the fractional optimum, rounded if valid."""
     search.begin("combinatorial bounds")
-    roundings = (False, True) if search.problem.transfers is Transfers.ATOMIC else (False,)
-    for rounding in roundings:
-        search.add(prop3_bound(search.problem, rounding))
-        search.add(fractional_bound(search.problem, rounding))
-
-
-def descend_heuristics(search: Search, effort: Effort) -> None:
-    """Offer plans that cost next to nothing: `sequential` always works, GREEDY often is good."""
-    from offcert.heuristics.greedy import greedy
-    from offcert.heuristics.sequential import sequential
-
-    for method in (sequential, greedy):
-        search.begin(method.__name__)
-        try:
-            search.offer(simulate(search.problem, method(search.problem)))
-        except (MethodError, PlanError):
-            # GREEDY is defined for chains only and may find no plan; `sequential` never fails here.
-            if method is sequential:
-                raise
-        if search.done:
+    for rounding in (False, True):
+        # What is cheap is said however little time there is.
+        if rounding and search.late:
             return
+        if not rounding or whole_tensors_count(search.problem):
+            search.add(prop3_bound(search.problem, rounding))
+        if not rounding or search.problem.transfers is Transfers.ATOMIC:
+            search.add(fractional_bound(search.problem, rounding))
+
+
+def descend_sequential(search: Search, effort: Effort) -> None:
+    """Offer the plan that always works and costs next to nothing."""
+    search.begin("sequential")
+    with held_interrupts():
+        from offcert.heuristics.sequential import sequential
+    search.offer(simulate(search.problem, sequential(search.problem)))
+
+
+def descend_greedy(search: Search, effort: Effort) -> None:
+    """Offer GREEDY's plan, which often is good; it is for chains only and may find none."""
+    search.begin("greedy")
+    with held_interrupts():
+        from offcert.heuristics.greedy import greedy
+    with suppress(MethodError, PlanError):
+        search.offer(simulate(search.problem, greedy(search.problem)))
+
+
+def descend_cover(search: Search, effort: Effort) -> None:
+    """Offer the plan that evicts as little as possible where most has to be absent."""
+    search.begin("least cover")
+    from offcert.heuristics.least_cover import least_cover_plan
+
+    with suppress(MethodError, PlanError):
+        search.offer(simulate(search.problem, least_cover_plan(search.problem)))
 
 
 def descend_local_search(search: Search, effort: Effort) -> None:
     """Anneal from the best schedule so far."""
-    from offcert.heuristics.local_search import local_search
-
     search.begin("local search")
+    with held_interrupts():
+        from offcert.heuristics.local_search import local_search
     assert search.schedule is not None
     with search.untimed():
         warm_local_search()
@@ -112,9 +131,9 @@ def descend_local_search(search: Search, effort: Effort) -> None:
 
 def descend_set_search(search: Search, effort: Effort) -> None:
     """Anneal over how many tensors of each size leave."""
-    from offcert.heuristics.set_search import set_search
-
     search.begin("set search")
+    with held_interrupts():
+        from offcert.heuristics.set_search import set_search
     with search.untimed():
         warm_set_search()
     set_search(
@@ -131,10 +150,10 @@ def climb_heads(search: Search, effort: Effort) -> None:
 
     The sets of tensors that they move may improve a plan.
     """
-    from offcert.formulations.atomic_heads.bound import heads_bound
-    from offcert.heuristics.ordered import ordered_plan
-
     search.begin("atomic heads and tails")
+    with held_interrupts():
+        from offcert.formulations.atomic_heads.bound import heads_bound
+        from offcert.heuristics.ordered import ordered_plan
     with search.untimed():
         warm_heads()
     outcome = heads_bound(
@@ -170,9 +189,9 @@ def climb_heads(search: Search, effort: Effort) -> None:
 
 def climb_pivot(search: Search, effort: Effort) -> None:
     """Run the pivot dynamic program; it applies to nested traces and simplex links only."""
-    from offcert.formulations.pivot.bound import pivot_bound
-
     search.begin("pivot program")
+    with held_interrupts():
+        from offcert.formulations.pivot.bound import pivot_bound
     with search.untimed():
         warm_pivot()
     assert search.objective is not None
@@ -213,12 +232,12 @@ def climb_fluid(search: Search, effort: Effort) -> None:
 
     Fractional transfers get its linear relaxation: binaries would bound too much.
     """
-    from offcert.certify.fluid_climb import climb_milp
-
     if search.problem.transfers is Transfers.FRACTIONAL:
         climb_fluid_lp(search, effort)
         return
     search.begin("fluid MILP")
+    with held_interrupts():
+        from offcert.certify.fluid_climb import climb_milp
     climb_milp(
         search,
         effort.seconds,
@@ -228,30 +247,31 @@ def climb_fluid(search: Search, effort: Effort) -> None:
 
 def climb_fluid_lp(search: Search, effort: Effort) -> None:
     """Prove the linear relaxation of the fluid model: on nested traces, the fractional optimum."""
-    from offcert.certify.fluid_climb import climb_lp
-
     search.begin("fluid LP")
+    with held_interrupts():
+        from offcert.certify.fluid_climb import climb_lp
     climb_lp(search, effort.seconds)
 
 
 def climb_fluid_exact(search: Search, effort: Effort) -> None:
     """Solve Problem 2 or the fractional problem exactly; a bound alone if transfers are atomic."""
-    from offcert.formulations.fluid_exact import solve_fluid
-
     search.begin("exact fluid MILP")
+    with held_interrupts():
+        from offcert.formulations.fluid_exact import solve_fluid
     atomic = search.problem.transfers is Transfers.ATOMIC
     required = required_absent(search.problem, subset_sum=True) if atomic else None
     outcome = solve_fluid(search.problem, time_limit=effort.seconds, required=required)
     if outcome.schedule is not None:
         search.offer_fluid(outcome.schedule)
     _add_attested(search, "fluid-exact", "HiGHS", outcome.bound, outcome.details)
+    _pass_on(search, "fluid-exact", outcome.details)
 
 
 def descend_fluid_ordered(search: Search, effort: Effort) -> None:
     """Find the best ordered schedule; what bounds it bounds no other, so it is a remark only."""
-    from offcert.formulations.fluid_exact import solve_fluid
-
     search.begin("ordered fluid MILP")
+    with held_interrupts():
+        from offcert.formulations.fluid_exact import solve_fluid
     outcome = solve_fluid(search.problem, ordered=True, time_limit=effort.seconds)
     if outcome.details.get("infeasible"):
         raise NoPlanError("the solver found no schedule with all offloads before all prefetches")
@@ -259,31 +279,32 @@ def descend_fluid_ordered(search: Search, effort: Effort) -> None:
     if outcome.schedule is not None:
         search.remarks["ordered_objective"] = outcome.schedule.makespan
         search.offer_fluid(outcome.schedule)
+    _pass_on(search, "fluid-ordered", outcome.details)
 
 
 def climb_stage(search: Search, effort: Effort) -> None:
     """Solve the stage model, which sees that tensors leave whole but not when."""
-    from offcert.formulations.stage_milp import SCIPY, solve
-
     search.begin("stage MILP")
+    with held_interrupts():
+        from offcert.formulations.stage_milp import SCIPY, solve
     outcome = solve(search.problem, **_known(search, effort), solver=effort.solver or SCIPY)
     _take(search, "stage-milp", outcome)
 
 
 def climb_time_indexed_cpsat(search: Search, effort: Effort) -> None:
     """Solve the time-indexed model with CP-SAT."""
-    from offcert.formulations.time_indexed_cpsat import solve
-
     search.begin("time-indexed CP-SAT")
+    with held_interrupts():
+        from offcert.formulations.time_indexed_cpsat import solve
     outcome = solve(search.problem, **_known(search, effort), grid=effort.grid, seed=effort.seed)
     _take(search, "time-indexed-cpsat", outcome)
 
 
 def climb_time_indexed_milp(search: Search, effort: Effort) -> None:
     """Solve the time-indexed model with a linear solver."""
-    from offcert.formulations.time_indexed_milp import DEFAULT, solve
-
     search.begin("time-indexed MILP")
+    with held_interrupts():
+        from offcert.formulations.time_indexed_milp import DEFAULT, solve
     solver = effort.solver or DEFAULT
     outcome = solve(search.problem, **_known(search, effort), grid=effort.grid, solver=solver)
     _take(search, "time-indexed-milp", outcome)
@@ -291,9 +312,9 @@ def climb_time_indexed_milp(search: Search, effort: Effort) -> None:
 
 def climb_disjunctive(search: Search, effort: Effort) -> None:
     """Solve the disjunctive model with a linear solver."""
-    from offcert.formulations.disjunctive_milp import DEFAULT, solve
-
     search.begin("disjunctive MILP")
+    with held_interrupts():
+        from offcert.formulations.disjunctive_milp import DEFAULT, solve
     outcome = solve(search.problem, **_known(search, effort), solver=effort.solver or DEFAULT)
     _take(search, "disjunctive-milp", outcome)
 
@@ -320,6 +341,15 @@ def _take(search: Search, name: str, outcome: ModelOutcome) -> None:
         solver = str(outcome.details.get("solver"))
         family = _FAMILIES.get(solver, solver)
         _add_attested(search, name, family, int(value), outcome.details)
+    _pass_on(search, name, outcome.details)
+
+
+def _pass_on(search: Search, name: str, details: Mapping[str, Any]) -> None:
+    """Say aloud what a model met with, and end the search if that was an interrupt."""
+    if "error" in details:
+        search.note_failure(str(details["error"]), name)
+    if details.get("interrupted"):
+        raise KeyboardInterrupt
 
 
 def _add_attested(
@@ -335,9 +365,9 @@ def _add_attested(
 
 def climb_interval(search: Search, effort: Effort) -> None:
     """Give the interval model the rest of the time, the best schedule as hint, and all windows."""
-    from offcert.formulations.interval_cpsat import solve
-
     search.begin("interval CP-SAT")
+    with held_interrupts():
+        from offcert.formulations.interval_cpsat import solve
     outcome = solve(
         search.problem,
         time_limit=effort.seconds,
@@ -354,5 +384,4 @@ def climb_interval(search: Search, effort: Effort) -> None:
     # On long traces the time ends before the model says anything that the definition does not.
     if value >= search.problem.trace.compute_time:
         _add_attested(search, "interval-cpsat", "CP-SAT", value, outcome.details)
-    if outcome.details.get("interrupted"):
-        raise KeyboardInterrupt
+    _pass_on(search, "interval-cpsat", outcome.details)

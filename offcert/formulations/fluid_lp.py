@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 from scipy.sparse import vstack
 
 from offcert.core.problem import Problem
 from offcert.formulations.fluid_dual import KINDS, Fixed, rates
 from offcert.formulations.fluid_milp import FluidProgram
+from offcert.formulations.highs import run_highs
 
 # The finest that HiGHS takes; what duals are off, the bound loses.
 _TOLERANCE = 1e-10
@@ -91,8 +91,10 @@ class Relaxation:
         bounds: Any = self._bounds.copy()
         for gap, evicted in fixed.items():
             bounds[first + gap] = float(evicted)
-        answer: Any = linprog(
-            self._cost,
+        answer = run_highs(
+            "linprog",
+            time_limit,
+            c=self._cost,
             A_ub=self._at_most,
             b_ub=self._limits,
             A_eq=self._equal,

@@ -49,11 +49,12 @@ from typing import Any
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import csr_array
 
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem, Transfers
+from offcert.formulations.highs import FAILED, run_highs
 from offcert.formulations.relaxations import infeasibility, required_absent
 
 # HiGHS meets rows and integrality to 1e-6. No unit of time or data is worth more than two of idle
@@ -252,12 +253,14 @@ class FluidProgram:
         integrality = np.zeros(self.columns, dtype=np.int64)
         if not relax:
             integrality[self.first_gap :] = 1
-        return milp(
-            self.cost(),
+        return run_highs(
+            "milp",
+            time_limit,
+            c=self.cost(),
             integrality=integrality,
             bounds=Bounds(np.zeros(self.columns), self.upper_bounds()),
             constraints=self.rows.constraint(self.columns),
-            options={"time_limit": time_limit, "mip_rel_gap": 0.0},
+            options={"time_limit": max(0.0, time_limit), "mip_rel_gap": 0.0},
         )
 
 
@@ -339,4 +342,6 @@ def fluid_bound(
         "nonzeros": len(fluid.rows.values),
         "seconds": round(time.monotonic() - began, 3),
     }
+    if answer.status == FAILED:
+        details["error"] = str(answer.message)
     return trace.compute_time + math.ceil(idle), details

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 from scipy.sparse import csr_array, vstack
 
+from offcert.formulations.highs import run_highs
 from offcert.formulations.interval_data import Instant, IntervalData, instants
 
 # Violations below this fraction of the horizon are rounding.
@@ -231,12 +231,16 @@ def _solve(
     remaining = deadline - time.monotonic()
     if remaining <= 0:
         return None
-    try:
-        answer = linprog(
-            cost, every, right, bounds=bounds, method="highs", options={"time_limit": remaining}
-        )
-    except ValueError:
-        return None
+    answer = run_highs(
+        "linprog",
+        remaining,
+        c=cost,
+        A_ub=every,
+        b_ub=right,
+        bounds=bounds,
+        method="highs",
+        options={"time_limit": remaining},
+    )
     if answer.x is None or answer.status != 0:
         return None
     point = np.asarray(answer.x, dtype=float)

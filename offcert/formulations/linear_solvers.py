@@ -33,10 +33,12 @@ from typing import Any
 
 import numpy as np
 import scipy
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import csr_array
 
 from offcert.core.errors import InputError
+from offcert.formulations.children import stopping_children
+from offcert.formulations.highs import FAILED, run_highs
 from offcert.formulations.linear_model import LinearModel
 from offcert.formulations.outcome import Progress
 
@@ -57,9 +59,8 @@ _CBC = ("PULP_CBC_CMD", "COIN_CMD")
 _HONEST = (*_CBC, "HiGHS_CMD")
 # CBC's claims of infeasibility are believed up to this share of its time limit.
 _EARLY = 0.5
-# SciPy's status numbers; the second covers whatever is no optimum, limit or proof.
+# SciPy's status number.
 _SCIPY_INFEASIBLE = 2
-_SCIPY_FAILED = 4
 # Half a unit in the last printed place.
 _PRINTED = 0.0005
 
@@ -205,20 +206,23 @@ def _solve_scipy(model: LinearModel, time_limit: float, details: dict[str, Any])
     )
     began = time.monotonic()
     for presolve in (True, False):
-        answer = milp(
-            np.array(model.cost),
+        left = max(0.01, time_limit - (time.monotonic() - began))
+        answer = run_highs(
+            "milp",
+            left,
+            c=np.array(model.cost),
             integrality=np.array(model.integer, dtype=np.int64),
             bounds=Bounds(np.array(model.low), np.array(model.high)),
             constraints=rows if model.rows else (),
             options={
-                "time_limit": max(0.01, time_limit - (time.monotonic() - began)),
+                "time_limit": left,
                 "mip_rel_gap": 0.0,
                 "presolve": presolve,
             },
         )
         details["presolve"] = presolve
         # HiGHS 1.12 sometimes fails in handing a solution back through its presolve.
-        if answer.status != _SCIPY_FAILED:
+        if answer.status != FAILED:
             break
     else:
         details["error"] = f"HiGHS failed: {answer.message}"
@@ -248,7 +252,8 @@ def _solve_pulp(
             logPath=str(log) if name in _CBC else None,
         )
         try:
-            program.solve(solver)
+            with stopping_children():
+                program.solve(solver)
         except pulp.PulpError as error:
             details["error"] = f"{type(error).__name__}: {error}"
             return LinearAnswer(None, -math.inf, False, details)

@@ -7,17 +7,20 @@ computed in exact integers and re-computed by `offcert.certify.recheck` with oth
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
 from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence, Infeasibility
 
 # Subset sums are told apart up to this many units; part of the bounds' definition.
-FINEST = 1 << 22
+FINEST = 1 << 24
+# Of how many sizes' sums an amount is looked for before all sums are listed.
+_FEW = 40
 
 
 @dataclass(frozen=True)
@@ -110,12 +113,58 @@ def least_subset_sum(sizes: tuple[int, ...], amount: int) -> int:
     if sum(sizes) > FINEST * unit:
         unit = -(-sum(sizes) // FINEST)
         slack = len(sizes) * (unit - 1)
-    reachable = 1  # bit k: some subset makes k units
-    for size in sizes:
-        reachable |= reachable << (size // unit)
+    units = [size // unit for size in sizes]
     target = max(0, -(-(amount - slack) // unit))
-    above = reachable >> target
-    return max(amount, (target + (above & -above).bit_length() - 1) * unit)
+    if not _is_sum(units, target):
+        target = _least_sum(units, target)
+    return max(amount, target * unit)
+
+
+def _is_sum(units: Sequence[int], target: int) -> bool:
+    """Whether some subset makes `target` exactly; False may also mean that none was found.
+
+    Of many sizes nearly every amount is a sum, and a few of them show it: the others, the largest
+    first, make up the amount but for about half of what the few have, and these make the rest.
+    """
+    distinct = sorted(set(units))
+    few = distinct[:: max(1, len(distinct) // _FEW)]
+    others = Counter(units) - Counter(few)
+    rest, half = target, sum(few) // 2
+    for size in sorted(others, reverse=True):
+        copies = min(others[size], max(0, rest - half) // size) if size else 0
+        rest -= copies * size
+    return bool(_sums(few, rest) >> rest & 1)
+
+
+def _least_sum(units: Sequence[int], target: int) -> int:
+    """Return the least sum of a subset that is at least `target`.
+
+    The subset that is left out has the greatest sum of at most the rest; of the two searches, the
+    one among smaller sums is taken.
+    """
+    most, rest = target + max(units), sum(units) - target
+    if rest <= most:
+        return sum(units) - (_sums(units, rest).bit_length() - 1)
+    # Without its last member, whatever is just enough would not be: so the answer is below `most`.
+    above = _sums(units, most) >> target
+    return target + (above & -above).bit_length() - 1
+
+
+def _sums(units: Iterable[int], most: int) -> int:
+    """Return the sums of subsets that are at most `most`: bit k says whether one makes k."""
+    sums, total, window = 1, 0, (1 << (most + 1)) - 1
+    for size, copies in Counter(units).items():
+        # Any number of equal sizes is a sum of batches of 1, 2, 4, … and a rest.
+        batch = 1
+        while copies and size <= most:
+            batch = min(batch, copies)
+            sums |= sums << (size * batch)
+            total += size * batch
+            if total > most:
+                sums &= window
+            copies -= batch
+            batch *= 2
+    return sums
 
 
 def heads_and_tails(problem: Problem, required: Sequence[int]) -> HeadsAndTails:
@@ -140,45 +189,67 @@ def heads_and_tails(problem: Problem, required: Sequence[int]) -> HeadsAndTails:
         Bytes, from `required_absent`.
     """
     trace = problem.trace
-    out, back = (1 / problem.platform.rate(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
+    out, back = (problem.platform.rate(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
     count = len(trace)
-    heads = [Fraction(0)] * count
+    gaps = trace.gaps
+    writers = [trace.tensors[gap.tensor].uses[0] for gap in gaps]
+    # In parts of a tick that make every time whole: a byte takes `rate.denominator` of them.
+    heads = [0] * count
+    ends = [0] * (count + 1)  # the last entry is that of what is resident at the start
     for operation in range(count):
-        earliest = heads[operation - 1] + trace.durations[operation - 1] if operation else 0
+        earliest = ends[operation - 1]
         if required[operation]:
-            available = []
-            for gap in trace.gaps_over[operation]:
-                writer = trace.tensors[trace.gaps[gap].tensor].uses[0]
-                written = heads[writer] + trace.durations[writer] if writer >= 0 else Fraction(0)
-                available.append((written, trace.gap_size(gap)))
-            earliest = max(earliest, _time_to_move(available, required[operation], out))
-        heads[operation] = Fraction(earliest)
-    tails = [Fraction(0)] * count
+            spanning = sorted(trace.gaps_over[operation], key=writers.__getitem__)
+            ready = ((ends[writers[gap]], trace.gap_size(gap)) for gap in spanning)
+            earliest = max(earliest, _time_to_move(ready, required[operation], out.denominator))
+        heads[operation] = earliest
+        ends[operation] = earliest + trace.durations[operation] * out.numerator
+    tails = [0] * (count + 1)
     for operation in reversed(range(count)):
-        rest = tails[operation + 1] if operation + 1 < count else Fraction(0)
+        rest = tails[operation + 1]
         if required[operation]:
-            available = [
-                (tails[trace.gaps[gap].after], trace.gap_size(gap))
-                for gap in trace.gaps_over[operation]
-            ]
-            rest = max(rest, _time_to_move(available, required[operation], back))
-        tails[operation] = rest + trace.durations[operation]
-    return HeadsAndTails(tuple(heads), tuple(tails))
+            spanning = sorted(trace.gaps_over[operation], key=lambda gap: -gaps[gap].after)
+            ready = ((tails[gaps[gap].after], trace.gap_size(gap)) for gap in spanning)
+            rest = max(rest, _time_to_move(ready, required[operation], back.denominator))
+        tails[operation] = rest + trace.durations[operation] * back.numerator
+    return HeadsAndTails(
+        tuple(Fraction(head, out.numerator) for head in heads),
+        tuple(Fraction(tail, back.numerator) for tail in tails[:-1]),
+    )
 
 
-def _time_to_move(available: list[tuple[Fraction, int]], amount: int, unit: Fraction) -> Fraction:
+def _time_to_move(available: Iterable[tuple[int, int]], amount: int, unit: int) -> int:
     """Return when a link has moved `amount` bytes of data that becomes available over time.
 
-    `unit` is what a byte takes, in ticks.
+    Parameters
+    ----------
+    available : iterable of (int, int)
+        When, and how many bytes; in the order of time.
+    amount : int
+        Bytes, at most all of them.
+    unit : int
+        Time that a byte takes.
     """
-    free = Fraction(0)
-    for ready, size in sorted(available):
+    free = 0
+    for ready, size in available:
         part = min(size, amount)
         free = max(free, ready) + part * unit
         amount -= part
         if amount == 0:
             break
     return free
+
+
+def whole_tensors_count(problem: Problem) -> bool:
+    """Return whether Prop. 3 holds with amounts rounded up to sums of whole tensors.
+
+    With atomic transfers it does, as less than whole tensors cannot be absent. With interruptible
+    ones less can, but all of every tensor that leaves at all must leave and return sometime; a
+    simplex link is busy with that for as long, a duplex one may do both at once.
+    """
+    if problem.transfers is Transfers.INTERRUPTIBLE:
+        return not problem.platform.duplex
+    return problem.transfers is Transfers.ATOMIC
 
 
 def prop3_bound(problem: Problem, subset_sum: bool = False) -> Bound:
@@ -193,7 +264,7 @@ def prop3_bound(problem: Problem, subset_sum: bool = False) -> Bound:
     problem : Problem
         A feasible one.
     subset_sum : bool
-        Round the amounts up to reachable subset sums first; only for atomic transfers.
+        Round the amounts up to reachable subset sums first; see `whole_tensors_count`.
     """
     amount = max(required_absent(problem, subset_sum))
     move = math.ceil(sum(amount / problem.platform.rate(kind) for kind in Kind))

@@ -79,8 +79,9 @@ def certificate_summary(certificate: Certificate) -> dict[str, Any]:
             "needed": infeasibility.needed,
             "lacking": infeasibility.lacking,
         }
-    if "no_plan" in certificate.settings:
-        summary["no_plan"] = certificate.settings["no_plan"]
+    for name in ("no_plan", "failed", "interrupted"):
+        if name in certificate.settings:
+            summary[name] = certificate.settings[name]
     return summary
 
 
@@ -119,6 +120,8 @@ def describe_certificate(certificate: Certificate) -> str:
         lines.append(f"  offloaded    {len(offloaded_names(certificate))} tensors")
     if "no_plan" in certificate.settings:
         lines.append(f"  {certificate.settings['no_plan']}")
+    for step, message in dict(certificate.settings.get("failed", {})).items():
+        lines.append(f"  {step} failed: {message}")
     lines.append(f"  found in     {result.runtime:.1f} s")
     for bound in result.bounds:
         lines.append(f"  bound {bound.value:>14}  {bound.method} ({bound.evidence})")

@@ -448,7 +448,7 @@ def test_a_changed_document_is_not_searched_again(monkeypatch: pytest.MonkeyPatc
     def never(*args: object, **kwargs: object) -> bool:
         raise AssertionError("searched")
 
-    monkeypatch.setattr(recheck, "confirm_heads", never)
+    monkeypatch.setattr(recheck, "heads_fault", never)
     tampered = document()
     tampered["settings"]["seed"] += 1
     verification = verify(tampered)

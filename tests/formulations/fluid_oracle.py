@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from offcert.core.chain import Chain
+from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from tests.heuristics.fluid import ordered_value
 
@@ -27,13 +28,14 @@ class TickProgram:
         self.integer: list[int] = []
         self.horizon, self.problem, self.trace = horizon, problem, problem.trace
         self.fractional = fractional
-        self.rate = float(problem.platform.bandwidth)
+        self.rates = [float(problem.platform.rate(kind)) for kind in Kind]
         operations = range(len(self.trace))
         self.started = [[self.column(1, 1) for _ in range(horizon + 1)] for _ in operations]
         self.add_operations()
         evictable = {gap.tensor for gap in self.trace.gaps}
-        self.out = {v: [self.column(self.rate) for _ in range(horizon)] for v in evictable}
-        self.back = [[self.column(self.rate) for _ in range(horizon)] for _ in self.trace.gaps]
+        away, home = self.rates
+        self.out = {v: [self.column(away) for _ in range(horizon)] for v in evictable}
+        self.back = [[self.column(home) for _ in range(horizon)] for _ in self.trace.gaps]
         self.absent = [[self.column(np.inf) for _ in range(horizon + 1)] for _ in self.trace.gaps]
         for tensor in evictable:
             self.add_tensor(tensor)
@@ -90,11 +92,12 @@ class TickProgram:
 
     def add_link(self) -> None:
         for t in range(self.horizon):
-            leaving = [out[t] for out in self.out.values()]
-            returning = [back[t] for back in self.back]
+            away, home = (1 / rate for rate in self.rates)
+            leaving = {out[t]: away for out in self.out.values()}
+            returning = {back[t]: home for back in self.back}
             duplex = self.problem.platform.duplex
-            for columns in [leaving, returning] if duplex else [leaving + returning]:
-                self.row(dict.fromkeys(columns, 1.0), -np.inf, self.rate)
+            for times in [leaving, returning] if duplex else [leaving | returning]:
+                self.row(times, -np.inf, 1)
 
     def add_memory(self) -> None:
         for o in range(len(self.trace)):

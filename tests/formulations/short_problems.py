@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 
+from offcert.core.errors import MethodError
 from offcert.core.plan import Kind
+from offcert.core.platform import Link
 from offcert.core.problem import Problem
 from offcert.core.trace import Trace
+from offcert.formulations.pivot.model import nested
 from tests.oracle import brute_force
 from tests.random_instances import random_problem, two_rates
 
@@ -67,3 +71,39 @@ def multi_gap_problems(first: int, count: int) -> Iterator[tuple[Problem, int]]:
                 yield problem, best
                 count -= 1
         seed += 1
+
+
+@cache
+def pair_problems() -> list[tuple[Problem, int]]:
+    """Return 200 problems of all families and their optima, of at most three stages.
+
+    A fifth of them have several gaps a tensor.
+    """
+    found = [mixed_short_problem(seed, largest=3, factor=9) for seed in range(160)]
+    seed = 10_000
+    while len(found) < 200:
+        problem, best = mixed_short_problem(seed, largest=3, factor=6)
+        gaps = problem.trace.gaps
+        several = len({gap.tensor for gap in gaps}) < len(gaps)
+        if several and problem.trace.compute_time < best <= 24:
+            found.append((problem, best))
+        seed += 1
+    return found
+
+
+@cache
+def simplex_problems() -> list[tuple[Problem, int]]:
+    """Return 120 more problems and their optima, with nested gaps and on simplex links."""
+    found: list[tuple[Problem, int]] = []
+    seed = 1000
+    while len(found) < 120:
+        problem = unsolved(seed, largest=3, factor=5, unequal=seed % 2 == 1)
+        problem = replace(problem, platform=replace(problem.platform, link=Link.SIMPLEX))
+        seed += 1
+        with suppress(MethodError):
+            nested(problem)
+            best = brute_force(problem)
+            assert best is not None
+            if best > problem.trace.compute_time:
+                found.append((problem, best))
+    return found

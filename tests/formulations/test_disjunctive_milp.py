@@ -14,14 +14,20 @@ from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.disjunctive_milp import solve
-from tests.formulations.short_problems import multi_gap_problems, short_problem, short_problems
+from tests.formulations.short_problems import (
+    multi_gap_problems,
+    pair_problems,
+    short_problem,
+    short_problems,
+    simplex_problems,
+)
 from tests.oracle import brute_force
 from tests.random_instances import counterexample, mixed_problem, random_problem
 
 
 def test_agrees_with_brute_force() -> None:
     """CBC on every fifth problem, as it is a process of its own; HiGHS on the others."""
-    for seed, (problem, best) in enumerate(short_problems(0, 200)):
+    for seed, (problem, best) in enumerate([*pair_problems(), *simplex_problems()]):
         outcome = solve(problem, solver="scipy" if seed % 5 else "PULP_CBC_CMD")
         if "HiGHS failed" in outcome.details.get("error", ""):
             # A defect of some versions, which must cost the answer and nothing else.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oracle import brute_force
 from random_instances import mixed_problem
 
-from offcert.certify import recheck
+from offcert.certify import cover, recheck
 from offcert.certify.cover import cheapest_cover
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
@@ -105,3 +105,48 @@ def test_a_coarse_subset_sum_is_still_a_lower_bound_and_reproducible() -> None:
         assert amount <= found <= exact
         assert exact - found <= exact * 1e-3
         assert found == cheapest_cover(list(sizes), amount)
+
+
+def every_sum(sizes: tuple[int, ...]) -> set[int]:
+    sums = {0}
+    for size in sizes:
+        sums |= {total + size for total in sums}
+    return sums
+
+
+def test_many_sizes_take_the_short_cuts_and_none_of_them_changes_a_sum() -> None:
+    """Both programs, on sizes of which nearly every amount is a sum, and on sizes full of holes."""
+    rng = random.Random(11)
+    holes = hits = 0
+    for trial in range(120):
+        step = (1, 30, 70)[trial % 3]
+        sizes = tuple(
+            sorted(
+                step * rng.randint(1, 40) + rng.choice((0, 0, 1))
+                for _ in range(90 - 35 * (trial % 3))
+            )
+        )
+        sums = every_sum(sizes)
+        for amount in (1, rng.randint(1, sum(sizes)), rng.randint(1, sum(sizes)), sum(sizes)):
+            exact = min(total for total in sums if total >= amount)
+            assert least_subset_sum(sizes, amount) == exact
+            assert cheapest_cover(list(sizes), amount) == exact
+            hits += exact == amount
+            holes += exact > amount
+    assert hits > 100
+    assert holes > 50
+
+
+def test_short_cuts_claim_nothing_that_is_no_sum() -> None:
+    """Each says that an amount is a sum only if it is one; how often it does is its worth."""
+    rng = random.Random(12)
+    said = [0, 0]
+    for _ in range(300):
+        sizes = [rng.randint(1, 12) * rng.choice((2, 3, 5)) for _ in range(rng.randint(1, 12))]
+        sums = every_sum(tuple(sizes))
+        amount = rng.randint(1, sum(sizes))
+        for number, shortcut in enumerate((relaxations._is_sum, cover._exchange)):
+            if shortcut(sizes, amount):
+                assert amount in sums
+                said[number] += 1
+    assert min(said) > 40

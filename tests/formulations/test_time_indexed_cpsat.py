@@ -11,13 +11,15 @@ from offcert.formulations.time_indexed_cpsat import solve
 from tests.formulations.short_problems import (
     mixed_short_problem,
     multi_gap_problems,
+    pair_problems,
     short_problems,
+    simplex_problems,
 )
 from tests.random_instances import cnn_chain, counterexample, problem_on, seeded
 
 
 def test_agrees_with_brute_force_on_a_grid_of_one_tick() -> None:
-    for problem, best in short_problems(0, 200):
+    for problem, best in [*pair_problems(), *simplex_problems()]:
         outcome = solve(problem, grid=1)
         assert outcome.objective == outcome.lower_bound == best, problem.name
         assert outcome.status is SolveStatus.OPTIMAL

@@ -14,14 +14,19 @@ from offcert.core.result import SolveStatus
 from offcert.core.trace import Trace
 from offcert.formulations.time_indexed_cpsat import solve as solve_cpsat
 from offcert.formulations.time_indexed_milp import solve
-from tests.formulations.short_problems import mixed_short_problem, multi_gap_problems, short_problem
+from tests.formulations.short_problems import (
+    mixed_short_problem,
+    multi_gap_problems,
+    pair_problems,
+    short_problem,
+    simplex_problems,
+)
 from tests.random_instances import counterexample
 
 
 def test_agrees_with_brute_force_on_a_grid_of_one_tick() -> None:
     """CBC on every eighth problem, as it is a process of its own; HiGHS on the others."""
-    for seed in range(200):
-        problem, best = mixed_short_problem(seed, largest=3, factor=9)
+    for seed, (problem, best) in enumerate([*pair_problems(), *simplex_problems()]):
         outcome = solve(problem, grid=1, solver="scipy" if seed % 8 else "PULP_CBC_CMD")
         assert outcome.objective == outcome.lower_bound == best, problem.name
         assert outcome.status is SolveStatus.OPTIMAL

@@ -1,0 +1,53 @@
+"""When an interrupt may come, and what else counts as one."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+
+@contextmanager
+def held_interrupts() -> Iterator[None]:
+    """Let Ctrl-C wait until the end of the block, which must be short.
+
+    Compiled libraries turn an interrupt that comes while they are loaded into whatever they like:
+    an ImportError, or an end of the process by that signal later on.
+    """
+    arrived: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        # What is ignored or ends the process at once stays as it is.
+        if callable(handler):
+            signal.signal(number, lambda number, _: arrived.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if callable(handler):
+                signal.signal(number, handler)
+    if arrived:
+        signal.raise_signal(signal.Signals(arrived[0]))
+
+
+@contextmanager
+def terminating_interrupts() -> Iterator[None]:
+    """Let a request to end (SIGTERM) do what Ctrl-C does: end with what is known."""
+
+    def interrupt(*_: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    # Only the main thread may ask for signals; whoever calls from another one keeps its own way.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

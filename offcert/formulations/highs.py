@@ -1,0 +1,151 @@
+"""HiGHS, by way of SciPy, in a process of its own.
+
+Inside this process it could not be stopped (SciPy returns when HiGHS does, and Ctrl-C waits until
+then), it may take no notice of its time limit, and if it crashed or were killed for its memory,
+everything found so far would go with it. The process is started once, and again when it has ended;
+a program and its answer take well under a millisecond to hand over.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from scipy.optimize import OptimizeResult
+
+# SciPy's number for whatever is no optimum, limit or proof.
+FAILED = 4
+# HiGHS may overrun its time limit by this factor and so many seconds before it is stopped.
+_OVERRUN_FACTOR, _OVERRUN_SECONDS = 2.0, 10.0
+_WORKER = Path(__file__).with_name("highs_worker.py")
+
+
+class _Worker:
+    """A running process, and the connection to it."""
+
+    def __init__(self) -> None:
+        self._pipe, far = Pipe()
+        # Its own session: Ctrl-C in a terminal is for this process, which then stops that one.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(_WORKER), str(far.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=sys.__stderr__ if _has_number(sys.__stderr__) else subprocess.DEVNULL,
+            pass_fds=[far.fileno()],
+            start_new_session=True,
+        )
+        far.close()
+        self._owner = os.getpid()
+
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
+    @property
+    def ours(self) -> bool:
+        """Whether this process started it, and not one of which this one is a copy."""
+        return self._owner == os.getpid()
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be asked."""
+        return self.ours and not self._pipe.closed and self._process.poll() is None
+
+    @property
+    def pipe(self) -> Connection:
+        """Where programs go and answers come from."""
+        return self._pipe
+
+    def stop(self) -> str:
+        """End the process, and return what can be said of its end."""
+        self._pipe.close()
+        # If it has ended by itself, it may take a moment until the system knows how.
+        try:
+            code = self._process.wait(0.2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            return "was stopped"
+        if code < 0:
+            return f"was ended by signal {-code} ({signal.Signals(-code).name})"
+        return f"ended with exit code {code}"
+
+
+_lock = threading.Lock()
+_worker: _Worker | None = None
+
+
+def run_highs(program: str, time_limit: float, **arguments: Any) -> Any:
+    """Solve a program with HiGHS.
+
+    Parameters
+    ----------
+    program : str
+        ``"milp"`` or ``"linprog"``, as the functions of `scipy.optimize`.
+    time_limit : float
+        Seconds; it is among the options too, and here lets HiGHS be stopped if it takes far longer.
+    **arguments
+        Of that function.
+
+    Returns
+    -------
+    scipy.optimize.OptimizeResult
+        What the function returned. If it returned nothing, because it failed, crashed, was killed
+        or took too long: ``status`` `FAILED`, a message, and None for values.
+    """
+    global _worker
+    with _lock:
+        if _worker is None or not _worker.usable:
+            _worker = _Worker()
+        try:
+            return _ask(_worker, program, time_limit, arguments)
+        except BaseException:
+            # An interrupt above all: what HiGHS does now is for nobody.
+            _worker.stop()
+            raise
+
+
+def _ask(worker: _Worker, program: str, time_limit: float, arguments: dict[str, Any]) -> Any:
+    limit = _OVERRUN_FACTOR * time_limit + _OVERRUN_SECONDS
+    deadline = time.monotonic() + limit
+    answer: Any = None
+    try:
+        worker.pipe.send((program, arguments))
+        while not worker.pipe.poll(min(60.0, max(0.0, deadline - time.monotonic()))):
+            if time.monotonic() >= deadline:
+                worker.stop()
+                return _failed(f"HiGHS was stopped after {limit:g} s")
+        answer = worker.pipe.recv()
+    except (EOFError, OSError):
+        return _failed(f"HiGHS {worker.stop()}")
+    return _failed(answer) if isinstance(answer, str) else answer
+
+
+def _failed(message: str) -> Any:
+    nothing = dict.fromkeys(("x", "fun", "mip_dual_bound"))
+    result: Any = OptimizeResult()
+    result.update({"status": FAILED, "message": message, "success": False, **nothing})
+    return result
+
+
+def _has_number(stream: Any) -> bool:
+    """Whether a stream is one of the system's, which a process can inherit."""
+    try:
+        return int(stream.fileno()) >= 0
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+@atexit.register
+def _end() -> None:
+    if _worker is not None and _worker.ours:
+        _worker.stop()
