@@ -15,6 +15,7 @@ from offcert.certify.methods import METHODS
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest
+from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.units import parse_memory
 
@@ -70,7 +71,13 @@ class Point:
             "minimum_memory": trace.least_memory,
             "peak_memory": trace.peak_memory,
             "compute_time": trace.compute_time,
+            **_rates(self.problem),
         }
+
+
+def _rates(problem: Problem) -> Row:
+    out, back = (str(problem.platform.rate(kind)) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
+    return {"bandwidth": out, "prefetch_bandwidth": back if back != out else None}
 
 
 def _origin(problem: Problem) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import warnings
 from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
@@ -51,6 +52,13 @@ def execute(cell: Cell) -> Answer:
         "makespan": result.objective,
         "seconds": result.runtime,
     }
+    failed = certificate.settings.get("failed", {})
+    if failed and cell.method != CERTIFY:
+        reason = "; ".join(dict.fromkeys(failed.values()))
+        return {"status": FAILED, "seconds": result.runtime, "reason": reason}, None
+    if failed:
+        # What the other steps found is as good as ever.
+        facts["reason"] = "; ".join(f"{step} failed: {message}" for step, message in failed.items())
     no_plan = certificate.settings.get("no_plan")
     if no_plan is not None:
         facts |= {"status": NO_PLAN, "makespan": None, "reason": no_plan}
@@ -74,6 +82,13 @@ def execute(cell: Cell) -> Answer:
 
 def _run(cell: Cell) -> Certificate:
     settings = asdict(cell.settings)
+    with warnings.catch_warnings():
+        # The row says what failed.
+        warnings.filterwarnings("ignore", message=".*the search goes on without it")
+        return _certificate(cell, settings)
+
+
+def _certificate(cell: Cell, settings: dict[str, Any]) -> Certificate:
     if cell.method == CERTIFY:
         return certify(cell.point.problem, **settings)
     return solve(cell.point.problem, cell.method, **settings)

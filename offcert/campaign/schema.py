@@ -50,6 +50,9 @@ COLUMNS = (
     Column("minimum_memory", int),
     Column("peak_memory", int),
     Column("compute_time", int),
+    # Bytes per tick, as a problem document writes them; the second only where it differs.
+    Column("bandwidth", str, required=False),
+    Column("prefetch_bandwidth", str, required=False),
     Column("method", str),
     Column("settings", str),
     Column("status", str),

@@ -230,7 +230,7 @@ def solve(
     try:
         if search.infeasibility is None:
             effort = Effort(search.remaining, workers, seed, grid, solver)
-            climb_combinatorial(search, effort)
+            climb_combinatorial(search, effort, late_too=True)
             with search.surviving():
                 chosen.run(search, effort)
     except NoPlanError as error:

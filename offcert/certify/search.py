@@ -159,8 +159,11 @@ class Search:
             yield
         except OffcertError:
             raise
+        except MemoryError:
+            self.note_failure("out of memory")
         except Exception as error:
-            self.note_failure(f"{type(error).__name__}: {error}")
+            # In one line: it becomes part of certificates and tables.
+            self.note_failure(" ".join(f"{type(error).__name__}: {error}".split()))
 
     def note_failure(self, message: str, step: str | None = None) -> None:
         """Remember that a step, by default the present one, failed, and say so."""

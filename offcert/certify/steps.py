@@ -69,12 +69,15 @@ class Effort:
     solver: str | None = None
 
 
-def climb_combinatorial(search: Search, effort: Effort) -> None:
-    """Add the bounds that need no solver: Prop. 3 and the fractional optimum, rounded if valid."""
+def climb_combinatorial(search: Search, effort: Effort, late_too: bool = False) -> None:
+    """Add the bounds that need no solver: Prop. 3 and the fractional optimum, rounded if valid.
+
+    Rounding takes a second on long chains; once the time is over that is done only for `late_too`.
+    """
     search.begin("combinatorial bounds")
     for rounding in (False, True):
         # What is cheap is said however little time there is.
-        if rounding and search.late:
+        if rounding and search.late and not late_too:
             return
         if not rounding or whole_tensors_count(search.problem):
             search.add(prop3_bound(search.problem, rounding))
