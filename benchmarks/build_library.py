@@ -63,6 +63,7 @@ def recipes() -> Iterator[Recipe]:
     yield from traces()
     yield from reductions()
     yield from adversarial()
+    yield from core()
 
 
 def networks() -> Iterator[Recipe]:
@@ -203,6 +204,45 @@ def search(knobs: dict[str, Any]) -> Problem:
     return AdversarialChains(**{k: v for k, v in knobs.items() if k != "seed"}).problem(seed)
 
 
+# Stages and seed by shape. Chosen so that some are solved within 1 s, 10 s and 60 s and some are
+# not; `grade_core.py` says which, by measuring.
+CORE = {
+    "uniform": ((8, 0), (10, 0), (16, 0), (28, 0), (40, 0)),
+    "uniform-spiky": ((10, 0), (16, 0), (40, 0)),
+    "narrow": ((8, 0), (10, 0), (16, 0), (40, 0)),
+    "narrow-spiky": ((8, 0), (16, 0), (40, 0)),
+    "broad": ((10, 0), (16, 0), (32, 0), (40, 0)),
+    "cnn": ((10, 0), (16, 0), (36, 0), (36, 1), (40, 0), (40, 1), (40, 2)),
+    "cnn-spiky": ((40, 3), (40, 4)),
+}
+# Where nearly every point stays open, few labels tell them apart, and a part of the map will do.
+FEW_FROM = 32
+FEW = {"labels": 20_000}
+FEWER_FROM = 36
+FEWER = {"labels": 5_000, "points": 10}
+UNGRADED = "core-ungraded"
+
+
+def core() -> Iterator[Recipe]:
+    """Yield the problems at the hardest memory and bandwidth of their chains."""
+    for shape, stages, seed in ((s, *numbers) for s, rows in CORE.items() for numbers in rows):
+        yield Recipe(
+            f"core-{shape}-{stages}-{seed}",
+            UNGRADED,
+            f"hardest point of a map over memory and bandwidth: shape {shape}, {stages} stages, "
+            f"seed {seed}",
+            partial(hardest, shape, stages, seed),
+        )
+
+
+def hardest(shape: str, stages: int, seed: int) -> Problem:
+    """Return what the search of a map finds."""
+    from offcert.certify.phase.core import CoreProblems
+
+    less = FEWER if stages >= FEWER_FROM else FEW if stages >= FEW_FROM else {}
+    return CoreProblems(shape=shape, stages=stages, **less).problem(seed)
+
+
 def record_optimum(library: Library, name: str) -> None:
     """Certify a find of a search, which is small, and record what comes of it."""
     from offcert.certify.adversarial.chains import certified
@@ -224,7 +264,10 @@ def build(recipe: Recipe, old: Family | None) -> Family:
     for label, memory in (limits or {"": problem.platform.memory}).items():
         entry = make_entry(problem, recipe.name, label, memory)
         entries.append(replace(entry, record=known.get(entry.digest, Record())))
-    return Family(recipe.name, recipe.group, recipe.origin, problem, tuple(entries))
+    group, origin = recipe.group, recipe.origin
+    if group == UNGRADED and old is not None and problem is old.problem:
+        group, origin = old.group, old.origin
+    return Family(recipe.name, group, origin, problem, tuple(entries))
 
 
 def comparable(problem: Problem) -> dict[str, Any]:

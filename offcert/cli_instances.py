@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli_adversarial import add_adversarial_command
+from offcert.cli_core import add_core_command
 
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
@@ -61,6 +62,7 @@ def _add_generate(commands: Any, command: Command, show: Print) -> None:
             "-o", dest="target_file", metavar="PROBLEM", default=_STDOUT, help="- (default): stdout"
         )
     add_adversarial_command(kinds, command, show)
+    add_core_command(kinds, command, show)
 
 
 def _add_knob(parser: argparse.ArgumentParser, item: Any) -> None:

@@ -65,6 +65,9 @@ class PivotOutcome:
         Gaps of the tensors that the proof does not allow to leave twice; others may, a relaxation.
     labels : int
         Labels stored for this proof.
+    searched : int
+        Labels stored by all pivots that competed: what the search cost, the same on every machine
+        unless the time or `stop` ended it.
     """
 
     lower_bound: int
@@ -75,6 +78,7 @@ class PivotOutcome:
     back_limit: int
     once: tuple[int, ...]
     labels: int
+    searched: int = 0
 
 
 def default_pivots(data: Nested) -> tuple[int, ...]:
@@ -170,6 +174,7 @@ class _Run:
         self.stop = stop
         self.schedule: Schedule | None = None
         self.best: PivotOutcome | None = None
+        self.searched = 0
 
     def over(self, pivots: Sequence[int]) -> PivotOutcome:
         """Let the pivots compete until one closes the bound or time or labels run out."""
@@ -177,7 +182,12 @@ class _Run:
             self._race(pivots)
         assert self.best is not None
         bound = min(self.best.lower_bound, self.upper)
-        return replace(self.best, schedule=self.schedule, complete=bound == self.upper)
+        return replace(
+            self.best,
+            schedule=self.schedule,
+            complete=bound == self.upper,
+            searched=self.searched,
+        )
 
     def _race(self, pivots: Sequence[int]) -> None:
         cuts = [Cut(self.data, pivot) for pivot in pivots[:1]]
@@ -201,16 +211,19 @@ class _Run:
 
     def _advance(self, cut: Cut, budget: int) -> Cut:
         """Search within the budget; return the cut, or one that tracks more classes instead."""
+        counted = cut.labels
         try:
             while cut.proven < self.upper:
                 found = cut.round(self.upper, self._pause, budget)
                 twice = self._accept(found) if found is not None else frozenset()
                 if twice:
                     self._note(cut)
-                    cut = Cut(self.data, cut.pivot, cut.tracked | twice)
+                    self.searched += cut.labels - counted
+                    cut, counted = Cut(self.data, cut.pivot, cut.tracked | twice), 0
         except OutOfLabelsError:
             pass
         finally:
+            self.searched += cut.labels - counted
             self._note(cut)
         return cut
 

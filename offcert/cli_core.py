@@ -1,0 +1,162 @@
+"""The command `generate core`: a search for the point where proving takes longest."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from offcert.cli_output import native_output_to_stderr
+
+if TYPE_CHECKING:
+    from offcert.certify.phase.search import EffortMap, MapProgress
+    from offcert.core.problem import Problem
+
+_STDOUT = "-"
+# Knobs of `CoreProblems`, which knows their defaults; importing it would load solvers.
+_NUMBERS = {
+    "stages": "number of stages",
+    "labels": "labels after which a point of the map counts as open",
+    "points": "points of the map to measure at most: repeatable, unlike --budget",
+}
+
+
+def add_core_command(kinds: Any, command: Callable[..., Any], show: Any) -> None:
+    """Add the command to those of ``offcert generate``; parameters as `add_instance_commands`."""
+    summary = "search for the memory and bandwidth where proving takes longest"
+    parser = command(kinds, "core", summary, lambda options: _run(options, show))
+    parser.add_argument(
+        "--kind", "--shape", dest="shape", metavar="SHAPE", help="drawn like what; ?: list"
+    )
+    for name, text in _NUMBERS.items():
+        parser.add_argument(f"--{name}", type=_integer, metavar="N", help=text)
+    parser.add_argument("--seed", type=_integer, default=0, metavar="N", help="(%(default)s)")
+    parser.add_argument(
+        "--budget", type=_seconds, metavar="S", help="end after so long, as an interrupt would"
+    )
+    parser.add_argument("--map", action="store_true", help="print the map of the efforts")
+    parser.add_argument(
+        "-o", dest="target_file", metavar="PROBLEM", default=_STDOUT, help="- (default): stdout"
+    )
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be an integer, not {text}") from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, not {text}") from None
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, not {text}")
+    return value
+
+
+def _run(options: argparse.Namespace, show: Any) -> int:
+    from offcert.certify.phase.core import SHAPES, CoreProblems
+    from offcert.core.documents import require_writable
+    from offcert.core.files import problem_to_json, write_problem
+
+    if options.shape == "?":
+        show(options, {"kinds": list(SHAPES)}, "\n".join(SHAPES))
+        return 0
+    if options.target_file != _STDOUT:
+        require_writable(options.target_file)
+    names = ("shape", *_NUMBERS)
+    knobs = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    core = CoreProblems(**knobs)
+    with native_output_to_stderr():
+        found, problem = core.search(
+            options.seed,
+            time_limit=options.budget,
+            progress=_show_progress if sys.stderr.isatty() else None,
+        )
+    if options.target_file == _STDOUT:
+        if options.map:
+            print(map_table(found), file=sys.stderr)
+        json.dump(problem_to_json(problem), sys.stdout, indent=1)
+        print()
+        return 0
+    write_problem(options.target_file, problem)
+    show(options, _summary(found, problem), _text(options, found, problem))
+    return 0
+
+
+def _summary(found: EffortMap, problem: Problem) -> dict[str, Any]:
+    hardest = found.hardest
+    effort = found.efforts[hardest]
+    return {
+        "name": problem.name,
+        "operations": len(problem.trace),
+        "memory": problem.platform.memory,
+        "memory_part": str(hardest.memory),
+        "ratio": str(hardest.ratio),
+        "effort": effort.to_json() | {"gap": float(effort.gap)},
+        "points": len(found.efforts),
+        "complete": found.complete,
+        "interrupted": found.interrupted,
+        "seconds": round(found.seconds, 3),
+        "map": found.to_json(),
+    }
+
+
+def _text(options: argparse.Namespace, found: EffortMap, problem: Problem) -> str:
+    hardest = found.hardest
+    effort = found.efforts[hardest]
+    known = f"{effort.labels} labels" + (
+        f", still open by {float(100 * effort.gap):.3g} %" if effort.gap else ""
+    )
+    ended = "to its end" if found.complete else "not to its end"
+    lines = [
+        f"{problem.name}: {len(problem.trace)} operations",
+        f"  hardest        memory {float(100 * hardest.memory):g} %, ratio {hardest.ratio}",
+        f"  effort         {known}",
+        f"  search         {len(found.efforts)} points in {found.seconds:.1f} s, {ended}",
+    ]
+    return "\n".join(lines) + (f"\n\n{map_table(found)}" if options.map else "")
+
+
+def map_table(found: EffortMap) -> str:
+    """Return the map as a Markdown table: memory down, ratio across.
+
+    A number is labels; with a per cent sign it is the gap that was left, in brackets after fewer
+    labels because it was behind. The hardest point is in bold; a dash was not measured.
+    """
+    ratios = sorted({point.ratio for point in found.efforts})
+    cells = {(point.memory, point.ratio): text for point, text in _cells(found)}
+    lines = [
+        f"| memory | {' | '.join(f'ratio {ratio}' for ratio in ratios)} |",
+        f"| ---: |{' ---: |' * len(ratios)}",
+    ]
+    for memory in sorted({point.memory for point in found.efforts}):
+        row = " | ".join(cells.get((memory, ratio), "–") for ratio in ratios)
+        lines.append(f"| {float(100 * memory):g} % | {row} |")
+    return "\n".join(lines)
+
+
+def _cells(found: EffortMap) -> list[tuple[Any, str]]:
+    cells = []
+    for point, effort in found.efforts.items():
+        text = f"{float(100 * effort.gap):.3f} %" if effort.gap else str(effort.labels)
+        text = f"({text})" if point in found.behind else text
+        cells.append((point, f"**{text}**" if point == found.hardest else text))
+    return cells
+
+
+def _show_progress(progress: MapProgress) -> None:
+    effort, best = progress.effort, progress.best
+    print(
+        f"{progress.seconds:7.1f} s  {progress.points:3} points  "
+        f"memory {float(100 * progress.point.memory):5.2f} %  "
+        f"ratio {float(progress.point.ratio):5.3f}  {effort.labels:8} labels  "
+        f"gap {float(100 * effort.gap):.3f} %  hardest at {float(100 * best.memory):g} %, "
+        f"{float(best.ratio):g}",
+        file=sys.stderr,
+    )
