@@ -15,7 +15,13 @@ from offcert.certify.certificate import Certificate
 from offcert.certify.ladder import certify
 from offcert.certify.methods import METHODS, solve
 from offcert.certify.verify import verify
-from offcert.certify.warm import warm_heads, warm_local_search, warm_pivot, warm_set_search
+from offcert.certify.warm import (
+    warm_heads,
+    warm_local_search,
+    warm_order_search,
+    warm_pivot,
+    warm_set_search,
+)
 from offcert.core.errors import InputError, MethodError
 from offcert.core.problem import Transfers
 from offcert.core.result import Evidence, Result
@@ -109,7 +115,8 @@ def warm_up(method: str) -> None:
     base = cnn_chain(_WARMING_STAGES, 0)
     tiny = base.with_memory((base.trace.least_memory + base.trace.peak_memory) // 2)
     if method == CERTIFY:
-        for warm in (warm_local_search, warm_set_search, warm_heads, warm_pivot):
+        searches = (warm_local_search, warm_set_search, warm_order_search, warm_heads, warm_pivot)
+        for warm in searches:
             warm()
         for heuristic in ("sequential", "greedy"):
             warm_up(heuristic)

@@ -22,6 +22,7 @@ from offcert.certify.steps import (
     climb_time_indexed_milp,
     descend_fluid_ordered,
     descend_local_search,
+    descend_order_search,
 )
 from offcert.core.errors import InputError, NoPlanError
 from offcert.core.plan import Plan
@@ -150,6 +151,11 @@ METHODS = {
     "tflms": _plan_method(_tflms, "TFLMS, the best of its two parameters"),
     "local-search": Method(
         _from_scratch(descend_local_search), "annealing over sets and orders", heuristic=True
+    ),
+    "order-search": Method(
+        descend_order_search,
+        "annealing over sets and both orders of ordered schedules",
+        heuristic=True,
     ),
     "fluid-milp": Method(climb_fluid, "aggregated interruptible relaxation: a bound"),
     "fluid-lp": Method(climb_fluid_lp, "its linear relaxation: a bound"),

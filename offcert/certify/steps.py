@@ -11,7 +11,13 @@ from offcert.certify import heads_check
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.pivot_check import within_reach
 from offcert.certify.search import Search
-from offcert.certify.warm import warm_heads, warm_local_search, warm_pivot, warm_set_search
+from offcert.certify.warm import (
+    warm_heads,
+    warm_local_search,
+    warm_order_search,
+    warm_pivot,
+    warm_set_search,
+)
 from offcert.core.errors import MethodError, NoPlanError, PlanError
 from offcert.core.problem import Transfers
 from offcert.core.result import Bound, Evidence
@@ -144,6 +150,23 @@ def descend_set_search(search: Search, effort: Effort) -> None:
         time_limit=effort.seconds,
         seed=effort.seed + 1000 * len(search.bounds),
         target=search.goal,
+        on_improvement=search.offer,
+    )
+
+
+def descend_order_search(search: Search, effort: Effort) -> None:
+    """Anneal over sets and both orders, from those of the best schedule so far."""
+    search.begin("order search")
+    with held_interrupts():
+        from offcert.heuristics.order_search import order_search
+    with search.untimed():
+        warm_order_search()
+    order_search(
+        search.problem,
+        time_limit=effort.seconds,
+        seed=effort.seed + 1000 * len(search.bounds),
+        target=search.goal,
+        start=search.schedule,
         on_improvement=search.offer,
     )
 

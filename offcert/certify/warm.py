@@ -34,6 +34,14 @@ def warm_set_search() -> None:
 
 
 @cache
+def warm_order_search() -> None:
+    """Compile annealing over sets and orders."""
+    from offcert.heuristics.order_search import order_search
+
+    order_search(_tiny(), time_limit=0.0, on_improvement=lambda schedule: None)
+
+
+@cache
 def warm_heads() -> None:
     """Compile the search for heads and tails, and what says whether it can be verified."""
     from offcert.certify.heads_check import within_reach
