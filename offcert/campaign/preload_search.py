@@ -8,6 +8,7 @@ from offcert.campaign.execute import warm_up
 for _name in (
     "offcert.formulations.fluid_milp",
     "offcert.formulations.interval_cpsat",
+    "offcert.formulations.interval_dive",
     "offcert.formulations.stage_milp",
 ):
     import_module(_name)

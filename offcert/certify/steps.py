@@ -34,12 +34,15 @@ if TYPE_CHECKING:
     from offcert.formulations.outcome import ModelOutcome
 
 # Coolings without success after which annealing leaves the time to the solvers.
-_PATIENCE = 4
+_PATIENCE = 12
 # About 100 bytes each.
 _MOST_LABELS = 30_000_000
 # Verification searches about as many labels and gives up at several times more than these; a bound
 # that took more is not called proved.
 _MOST_CONFIRMED_LABELS = 3_000_000
+
+# Operations of a trace; dives into longer ones have come back with nothing.
+_LONGEST_DIVE = 80
 
 # The same solver under several names; two formulations on one of them attest nothing together.
 _FAMILIES = {
@@ -387,6 +390,31 @@ def _add_attested(
         key: item for key, item in details.items() if "seconds" not in key and key != "time_limit"
     }
     search.add(Bound(name, value, Evidence.ATTESTED, kept | {"solver": family}))
+
+
+def descend_dives(search: Search, effort: Effort) -> None:
+    """Ask the interval model for schedules that meet the bound; it may refute that there are."""
+    if len(search.problem.trace) > _LONGEST_DIVE:
+        return
+    search.begin("interval CP-SAT, dives")
+    with held_interrupts():
+        from offcert.formulations.interval_dive import dive
+    assert search.schedule is not None
+    outcome = dive(
+        search.problem,
+        search.schedule,
+        lower_bound=search.lower_bound,
+        time_limit=effort.seconds,
+        workers=effort.workers,
+        seed=effort.seed,
+        on_solution=search.offer,
+    )
+    if outcome.schedule is not None:
+        search.offer(outcome.schedule)
+    if outcome.lower_bound > search.problem.trace.compute_time:
+        _add_attested(search, "interval-cpsat", "CP-SAT", outcome.lower_bound, outcome.details)
+    if outcome.details.get("interrupted"):
+        raise KeyboardInterrupt
 
 
 def climb_interval(search: Search, effort: Effort) -> None:
