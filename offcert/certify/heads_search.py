@@ -4,6 +4,9 @@ Every transfer adds at least one unit to what has moved, so the labels are worke
 amount, least first: all labels with one amount are known before the first of them is expanded. No
 queue by promise, no parents, no table of keys: it shares nothing with the program whose result it
 confirms.
+
+Before that, `prospects` goes through the amounts the other way, from the end, and finds what is
+still to come from each: labels that cannot end in time for that reason are not stored.
 """
 
 from __future__ import annotations
@@ -37,6 +40,8 @@ Tables = namedtuple(
 TOO_LATE, IN_TIME, TOO_LARGE = range(3)
 NONE = -1
 UNKNOWN = -(2**62)
+# Pairs that are told apart for one amount.
+WIDTH = 16
 # Columns of a label: how many have left of each size told apart, when the link is free, ticks
 # waited, and the next label with as many units moved.
 CODE, FREE, WAITED, NEXT = range(4)
@@ -106,6 +111,87 @@ def _still(tables: Tables, moved: int) -> int:
 
 
 @numba.njit(cache=True)
+def _run(tables: Tables, moved: int, run: int) -> int:
+    """Return how many operations can run with so many bytes moved, `run` of which can for sure."""
+    while run < len(tables.clock) - 1 and tables.need[run] <= moved:
+        run += 1
+    return run
+
+
+@numba.njit(cache=True)
+def _added(pairs: IntArray, count: int, free: int, wait: int) -> int:
+    """Add a pair to the first `count` rows of `pairs` unless one is as good; return how many."""
+    for row in range(count):
+        if pairs[row, 0] <= free and pairs[row, 1] <= wait:
+            return count
+    kept = 0
+    for row in range(count):
+        if pairs[row, 0] < free or pairs[row, 1] < wait:
+            pairs[kept, 0], pairs[kept, 1] = pairs[row, 0], pairs[row, 1]
+            kept += 1
+    if kept == len(pairs):
+        # There is no room: one that promises more than both can be true of neither.
+        kept -= 1
+        free, wait = min(free, pairs[kept, 0]), min(wait, pairs[kept, 1])
+    pairs[kept, 0], pairs[kept, 1] = free, wait
+    return kept + 1
+
+
+@numba.njit(cache=True)
+def prospects(tables: Tables, levels: int) -> tuple[IntArray, IntArray]:
+    """Return what is to come once so many units have moved, if no tensor ever runs out.
+
+    Returns
+    -------
+    bounds : int64 array, shape (levels+1, 2)
+        First and last row, exclusive, of each amount.
+    pairs : int64 array, shape (P, 2)
+        The side ends at ``max(free + pair[0], waited + pair[1])`` or later for one of the pairs;
+        no pair, no end.
+    """
+    bounds = np.zeros((levels + 1, 2), dtype=np.int64)
+    pairs = np.zeros((2 * levels + WIDTH + 1, 2), dtype=np.int64)
+    pairs[0, 1] = tables.clock[-1]
+    bounds[levels, 1] = stored = 1
+    runs = np.zeros(levels + 1, dtype=np.int64)
+    for level in range(levels + 1):
+        runs[level] = _run(tables, level * tables.unit, runs[max(0, level - 1)])
+    found = np.empty((WIDTH, 2), dtype=np.int64)
+    for level in range(levels - 1, -1, -1):
+        count, run, still = 0, runs[level], UNKNOWN
+        for c in range(len(tables.units)):
+            ready, reached = tables.ready[c, 0], level + tables.units[c]
+            if ready >= run or reached > tables.at_hand[run]:
+                continue
+            reached = min(reached, levels)
+            if still == UNKNOWN:
+                still = _still(tables, level * tables.unit)
+            for row in range(bounds[reached, 0], bounds[reached, 1]):
+                free = tables.times[c] + pairs[row, 0]
+                if runs[reached] > run:
+                    free = max(free, tables.times[c] - tables.clock[run] + pairs[row, 1])
+                wait = max(pairs[row, 1], tables.clock[ready + 1] + free)
+                count = _added(found, count, max(free, still), max(wait, tables.floor[run]))
+        if stored + count > len(pairs):
+            pairs = np.concatenate((pairs, np.zeros_like(pairs)))
+        bounds[level, 0] = stored
+        for row in range(count):
+            pairs[stored, 0], pairs[stored, 1] = found[row, 0], found[row, 1]
+            stored += 1
+        bounds[level, 1] = stored
+    return bounds, pairs
+
+
+@numba.njit(cache=True)
+def _in_time(bounds: IntArray, pairs: IntArray, child: tuple[int, int, int], limit: int) -> bool:
+    """Return whether a label with these `bounds` among the pairs can end by `limit`."""
+    for row in range(bounds[0], bounds[1]):
+        if child[1] + pairs[row, 0] <= limit and child[2] + pairs[row, 1] <= limit:
+            return True
+    return False
+
+
+@numba.njit(cache=True)
 def _listed(labels: IntArray, first: int) -> IntArray:
     """Return the labels of the list that begins with `first`."""
     count, label = 0, first
@@ -153,14 +239,6 @@ def _store(labels: IntArray, used: IntArray, first: int, child: tuple[int, int, 
 
 
 @numba.njit(cache=True)
-def _run(tables: Tables, moved: int, run: int) -> int:
-    """Return how many operations can run with so many bytes moved, `run` of which can for sure."""
-    while run < len(tables.clock) - 1 and tables.need[run] <= moved:
-        run += 1
-    return run
-
-
-@numba.njit(cache=True)
 def _child(tables: Tables, label: IntArray, level: int, run: int, c: int) -> tuple[int, int, int]:
     """Return code, time at which the link is free and ticks waited after a transfer of size `c`.
 
@@ -200,7 +278,9 @@ def search(tables: Tables, limit: int, max_labels: int) -> int:
         return TOO_LATE
     if levels == 0:
         return IN_TIME
-    still = np.full(levels, UNKNOWN, dtype=np.int64)
+    bounds, pairs = prospects(tables, levels)
+    if not _in_time(bounds[0], pairs, (0, 0, 0), limit):
+        return TOO_LATE
     first = np.full(levels, NONE, dtype=np.int64)
     first[0] = 0
     labels = np.zeros((1024, 4), dtype=np.int64)
@@ -216,20 +296,14 @@ def search(tables: Tables, limit: int, max_labels: int) -> int:
             expanded += 1
             for c in range(len(tables.units)):
                 child = _child(tables, labels[label], level, run, c)
-                reached = level + tables.units[c]
-                if child[1] == NONE or child[1] > limit:
+                reached = min(level + tables.units[c], levels)
+                if child[1] == NONE or not _in_time(bounds[reached], pairs, child, limit):
                     continue
-                on = _run(tables, reached * tables.unit, run)
-                if child[2] + tables.floor[on] > limit:
-                    continue
-                if reached >= levels:
-                    # All operations have run, so the floor was the end.
+                if reached == levels:
+                    # All operations have run, so what is to come was the end.
                     return IN_TIME
-                if still[reached] == UNKNOWN:
-                    still[reached] = _still(tables, reached * tables.unit)
-                if child[1] + still[reached] <= limit:
-                    labels = _store(labels, used, first[reached], child)
-                    first[reached] = used[LATEST]
+                labels = _store(labels, used, first[reached], child)
+                first[reached] = used[LATEST]
             if expanded > max_labels or used[STORED] > max_labels:
                 return TOO_LARGE
         for label in listed:

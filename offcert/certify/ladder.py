@@ -7,9 +7,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from offcert.certify.certificate import Certificate
+from offcert.certify.descents import (
+    descend_cover,
+    descend_greedy,
+    descend_local_search,
+    descend_order_search,
+    descend_sequential,
+    descend_set_search,
+)
+from offcert.certify.effort import Effort
 from offcert.certify.search import Progress, Search, keeper
 from offcert.certify.steps import (
-    Effort,
     climb_combinatorial,
     climb_fluid,
     climb_fluid_exact,
@@ -17,12 +25,7 @@ from offcert.certify.steps import (
     climb_interval,
     climb_pivot,
     climb_stage,
-    descend_cover,
     descend_dives,
-    descend_greedy,
-    descend_local_search,
-    descend_sequential,
-    descend_set_search,
 )
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem, Transfers
@@ -54,23 +57,28 @@ _FIRST = (
 )
 # Where sizes repeat, as in networks, the pivot program is quick.
 _REPEATED_SIZES = (
-    _Rung(descend_local_search, 0.2),
+    _Rung(climb_pivot, 0.04, atomic_only=True),
+    _Rung(descend_order_search, 0.15),
+    _Rung(descend_local_search, 0.1),
+    _Rung(climb_heads, 0.1, atomic_only=True),
     _Rung(climb_pivot, 0.5, atomic_only=True),
     _Rung(descend_set_search, 0.06),
-    _Rung(climb_heads, 0.06, atomic_only=True),
+    _Rung(descend_order_search, 0.2),
     _Rung(descend_local_search, 0.2),
     _Rung(climb_fluid, 0.1),
     _Rung(climb_pivot, 0.5, atomic_only=True),
 )
-# Where they do not, heads and tails are close to the optimum. What is missing are schedules that
-# meet them: annealing finds most, dives the others on chains of up to about 36 stages.
+# Where they do not, heads and tails are close to the optimum and make schedules that are. What is
+# missing offloads in idle times after the turn: annealing finds most of it, dives some of the rest
+# on chains of up to about 36 stages.
 _DISTINCT_SIZES = (
-    _Rung(climb_heads, 0.03, atomic_only=True),
+    _Rung(climb_pivot, 0.02, atomic_only=True),
+    _Rung(climb_heads, 0.06, atomic_only=True),
     _Rung(descend_local_search, 0.1),
-    _Rung(descend_set_search, 0.06),
-    _Rung(climb_heads, 0.1, atomic_only=True),
+    _Rung(climb_heads, 0.25, atomic_only=True),
     _Rung(descend_local_search, 0.15),
     _Rung(descend_dives, 0.35, atomic_only=True),
+    _Rung(climb_heads, 0.3, atomic_only=True),
     _Rung(climb_pivot, 0.15, atomic_only=True),
     _Rung(descend_local_search, 0.3),
     _Rung(climb_interval, 0.35, atomic_only=True),

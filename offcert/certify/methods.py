@@ -6,9 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from offcert.certify.certificate import Certificate
+from offcert.certify.descents import (
+    descend_local_search,
+    descend_order_search,
+)
+from offcert.certify.effort import Effort
 from offcert.certify.search import Progress, Search, keeper
 from offcert.certify.steps import (
-    Effort,
     climb_combinatorial,
     climb_disjunctive,
     climb_fluid,
@@ -22,8 +26,6 @@ from offcert.certify.steps import (
     climb_time_indexed_milp,
     descend_dives,
     descend_fluid_ordered,
-    descend_local_search,
-    descend_order_search,
 )
 from offcert.core.errors import InputError, NoPlanError
 from offcert.core.plan import Plan

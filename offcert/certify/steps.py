@@ -1,22 +1,19 @@
-"""The steps of the ladder: each adds bounds or schedules to a search, within its time."""
+"""The steps of the ladder that bound: each adds bounds to a search, within its time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from offcert.certify import heads_check
+from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.pivot_check import within_reach
 from offcert.certify.search import Search
 from offcert.certify.warm import (
     warm_heads,
-    warm_local_search,
-    warm_order_search,
     warm_pivot,
-    warm_set_search,
 )
 from offcert.core.errors import MethodError, NoPlanError, PlanError
 from offcert.core.problem import Transfers
@@ -33,8 +30,6 @@ from offcert.formulations.relaxations import (
 if TYPE_CHECKING:
     from offcert.formulations.outcome import ModelOutcome
 
-# Coolings without success after which annealing leaves the time to the solvers.
-_PATIENCE = 12
 # About 100 bytes each.
 _MOST_LABELS = 30_000_000
 # Verification searches about as many labels and gives up at several times more than these; a bound
@@ -53,31 +48,6 @@ _FAMILIES = {
 }
 
 
-@dataclass(frozen=True)
-class Effort:
-    """What a step may spend, and what it is told.
-
-    Attributes
-    ----------
-    seconds : float
-        Time limit.
-    workers : int
-        Threads, for solvers that can use several.
-    seed : int
-        Of random choices.
-    grid : int or None
-        Ticks a cell, for time-indexed models; None lets the model choose.
-    solver : str or None
-        Which linear solver, by its PuLP name or ``"scipy"``; None is the model's default.
-    """
-
-    seconds: float
-    workers: int = 2
-    seed: int = 0
-    grid: int | None = None
-    solver: str | None = None
-
-
 def climb_combinatorial(search: Search, effort: Effort, late_too: bool = False) -> None:
     """Add the bounds that need no solver: Prop. 3 and the fractional optimum, rounded if valid.
 
@@ -94,105 +64,30 @@ def climb_combinatorial(search: Search, effort: Effort, late_too: bool = False) 
             search.add(fractional_bound(search.problem, rounding))
 
 
-def descend_sequential(search: Search, effort: Effort) -> None:
-    """Offer the plan that always works and costs next to nothing."""
-    search.begin("sequential")
-    with held_interrupts():
-        from offcert.heuristics.sequential import sequential
-    search.offer(simulate(search.problem, sequential(search.problem)))
-
-
-def descend_greedy(search: Search, effort: Effort) -> None:
-    """Offer GREEDY's plan, which often is good; it is for chains only and may find none."""
-    search.begin("greedy")
-    with held_interrupts():
-        from offcert.heuristics.greedy import greedy
-    with suppress(MethodError, PlanError):
-        search.offer(simulate(search.problem, greedy(search.problem)))
-
-
-def descend_cover(search: Search, effort: Effort) -> None:
-    """Offer the plan that evicts as little as possible where most has to be absent."""
-    search.begin("least cover")
-    from offcert.heuristics.least_cover import least_cover_plan
-
-    with suppress(MethodError, PlanError):
-        search.offer(simulate(search.problem, least_cover_plan(search.problem)))
-
-
-def descend_local_search(search: Search, effort: Effort) -> None:
-    """Anneal from the best schedule so far."""
-    search.begin("local search")
-    with held_interrupts():
-        from offcert.heuristics.local_search import local_search
-    assert search.schedule is not None
-    with search.untimed():
-        warm_local_search()
-    local_search(
-        search.problem,
-        time_limit=effort.seconds,
-        # Another random sequence each time it is called within one search.
-        seed=effort.seed + 1000 * len(search.bounds),
-        target=search.goal,
-        patience=_PATIENCE,
-        start=search.schedule.plan(search.problem.trace),
-        on_improvement=search.offer,
-        pass_interrupts=True,
-    )
-
-
-def descend_set_search(search: Search, effort: Effort) -> None:
-    """Anneal over how many tensors of each size leave."""
-    search.begin("set search")
-    with held_interrupts():
-        from offcert.heuristics.set_search import set_search
-    with search.untimed():
-        warm_set_search()
-    set_search(
-        search.problem,
-        time_limit=effort.seconds,
-        seed=effort.seed + 1000 * len(search.bounds),
-        target=search.goal,
-        on_improvement=search.offer,
-    )
-
-
-def descend_order_search(search: Search, effort: Effort) -> None:
-    """Anneal over sets and both orders, from those of the best schedule so far."""
-    search.begin("order search")
-    with held_interrupts():
-        from offcert.heuristics.order_search import order_search
-    with search.untimed():
-        warm_order_search()
-    order_search(
-        search.problem,
-        time_limit=effort.seconds,
-        seed=effort.seed + 1000 * len(search.bounds),
-        target=search.goal,
-        start=search.schedule,
-        on_improvement=search.offer,
-    )
-
-
 def climb_heads(search: Search, effort: Effort) -> None:
     """Search for the best head and tail with whole tensors; it applies to every trace and link.
 
-    The sets of tensors that they move may improve a plan.
+    The sets of tensors that they move and the orders in which they do are plans, too.
     """
     search.begin("atomic heads and tails")
     with held_interrupts():
         from offcert.formulations.atomic_heads.bound import heads_bound
-        from offcert.heuristics.ordered import ordered_plan
+        from offcert.heuristics.ordered import ordered_plan, ordered_schedule
     with search.untimed():
         warm_heads()
     outcome = heads_bound(
         search.problem,
         upper_bound=LARGEST_TOTAL if search.objective is None else search.objective,
         time_limit=effort.seconds,
+        # Other orders each time it is called within one search.
+        seed=effort.seed + 1000 * len(search.bounds),
     )
     for gaps in outcome.sets if search.schedule is not None else ():
         with suppress(MethodError, PlanError):
             search.offer(simulate(search.problem, ordered_plan(search.problem, gaps)))
+    for orders in outcome.orders if search.schedule is not None else ():
+        with suppress(MethodError):
+            search.offer(ordered_schedule(search.problem, orders.offloads, orders.prefetches))
     if outcome.lower_bound <= search.proved_bound:
         return
     (head_counted, tail_counted), (head_unit, tail_unit) = outcome.counted, outcome.units

@@ -7,9 +7,9 @@ from typing import Any
 
 from offcert.campaign.cells import Cell
 from offcert.campaign.execute import Answer, execute
+from offcert.certify.effort import Effort
 from offcert.certify.methods import METHODS, Method
 from offcert.certify.search import Search
-from offcert.certify.steps import Effort
 from offcert.core.simulate import simulate
 from offcert.heuristics.sequential import sequential
 

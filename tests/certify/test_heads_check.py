@@ -16,11 +16,12 @@ from random_instances import mixed_problem
 
 from benchmarks.chains import cnn_chain
 from offcert.certify import recheck, steps
+from offcert.certify.effort import Effort
 from offcert.certify.heads_check import confirm_heads, within_reach
 from offcert.certify.heads_search import IN_TIME, TOO_LARGE, TOO_LATE, Tables, search
 from offcert.certify.methods import solve
 from offcert.certify.search import Search
-from offcert.certify.steps import Effort, climb_combinatorial, climb_heads
+from offcert.certify.steps import climb_combinatorial, climb_heads
 from offcert.certify.verify import verify
 from offcert.core.chain import Chain
 from offcert.core.documents import canonical_digest
@@ -241,7 +242,7 @@ def test_a_search_says_when_a_side_can_end() -> None:
     # Both leave after the operation: 3 + 4 + 4.
     assert search(alone(), 11, 100) == IN_TIME
     assert search(alone(), 10, 100) == TOO_LATE
-    assert search(alone(), 10, 0) == TOO_LARGE
+    assert search(alone(), 11, 0) == TOO_LARGE
     # One tensor is not enough, unless nobody counts.
     few = {"amount": [1], "ready": [[0]], "at_hand": [0, 10]}
     assert search(alone(**few), 100, 100) == TOO_LATE

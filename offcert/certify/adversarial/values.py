@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from offcert.certify.effort import Effort
 from offcert.certify.methods import METHODS
 from offcert.certify.search import Search
-from offcert.certify.steps import Effort
 from offcert.core.errors import InputError, MethodError, PlanError
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem, Transfers

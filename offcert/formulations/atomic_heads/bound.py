@@ -13,15 +13,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offcert.core.problem import Problem
 from offcert.core.trace import LARGEST_TOTAL
+from offcert.formulations.atomic_heads.orders import Orders, good_orders
 from offcert.formulations.atomic_heads.search import SideSearch
 from offcert.formulations.atomic_heads.side import back, front
 from offcert.formulations.relaxations import required_absent
 
 _FIRST_BUDGET = 2_000
+# Of the time, what a first look at every operation may take, and all that is about the bound.
+_FIRST_PASS = 0.3
+_RACE = 0.7
 # Operations that compete at first.
 _PIVOTS = 24
 
@@ -50,6 +54,8 @@ class HeadsOutcome:
         Stored for this proof.
     sets : tuple of tuple of int
         Sets of gaps that optimal heads and tails evict: promising ones for a plan.
+    orders : tuple of Orders
+        Orders of offloads and of prefetches of the same gaps, better and better.
     """
 
     lower_bound: int
@@ -60,6 +66,7 @@ class HeadsOutcome:
     units: tuple[int, int]
     labels: int
     sets: tuple[tuple[int, ...], ...]
+    orders: tuple[Orders, ...] = ()
 
 
 class _Pivot:
@@ -106,6 +113,7 @@ def heads_bound(
     upper_bound: int,
     time_limit: float,
     max_labels: int = 3_000_000,
+    seed: int = 0,
 ) -> HeadsOutcome:
     """Prove a lower bound on the makespan.
 
@@ -118,29 +126,54 @@ def heads_bound(
     time_limit : float
         Seconds, after compilation and set-up.
     max_labels : int
-        Of one search; about 80 bytes each.
+        Of one search; about 90 bytes each.
+    seed : int
+        Of the random choices among orders.
     """
     # Moving everything by itself takes less, and times up to here can be added in 64 bits.
     upper_bound = min(upper_bound, LARGEST_TOTAL)
     required = required_absent(problem, subset_sum=True)
     if max(required, default=0) == 0:
         return HeadsOutcome(problem.trace.compute_time, -1, 0, 0, ((), ()), (1, 1), 0, ())
-    deadline = time.monotonic() + time_limit
+    now = time.monotonic()
+    middle, end = now + _FIRST_PASS * time_limit, now + _RACE * time_limit
     pivots: list[_Pivot] = []
     for pivot in _candidates(required):
         # On long traces setting one up takes a while; the neediest is always there.
-        if pivots and time.monotonic() > deadline - time_limit / 2:
+        if pivots and time.monotonic() > middle:
             break
         pivots.append(_Pivot(problem, required, pivot))
 
     def pause() -> None:
-        if time.monotonic() > deadline:
+        if time.monotonic() > end:
             raise _OutOfTimeError
 
     with suppress(_OutOfTimeError):
-        _race(pivots, upper_bound, max_labels, pause)
+        most = min(_FIRST_BUDGET, max_labels)
+        _race(_first_pass(pivots, upper_bound, most, middle, pause), upper_bound, max_labels, pause)
     best = max(pivots, key=lambda pivot: pivot.bound)
-    return best.outcome(upper_bound)
+    return replace(
+        best.outcome(upper_bound), orders=_orders(pivots, upper_bound, now + time_limit, seed)
+    )
+
+
+def _orders(pivots: list[_Pivot], upper: int, deadline: float, seed: int) -> tuple[Orders, ...]:
+    """Return orders that promise less than `upper`, each less than the one before it."""
+    found: list[Orders] = []
+    bound = max(pivot.bound for pivot in pivots)
+    # What cannot be absent during the pivot leaves on neither side, but may have to.
+    best = max(pivots, key=lambda pivot: (len(pivot.sides[0].side.items), pivot.bound))
+    begun = time.monotonic()
+    for orders in good_orders(*best.sides, seed):
+        if orders is not None and orders.end < upper:
+            upper = orders.end
+            found.append(orders)
+        # The next attempt takes at least as long as this one.
+        now = time.monotonic()
+        if upper <= bound or now + (now - begun) > deadline:
+            break
+        begun = now
+    return tuple(found)
 
 
 def _candidates(required: list[int]) -> list[int]:
@@ -151,22 +184,34 @@ def _candidates(required: list[int]) -> list[int]:
     return list(dict.fromkeys([most, *needy[::step]]))
 
 
+def _first_pass(
+    pivots: list[_Pivot], upper: int, budget: int, end: float, pause: Callable[[], None]
+) -> list[_Pivot]:
+    """Search a little at every pivot, the most promising ones first; return which had a turn."""
+    pivots = sorted(pivots, key=lambda pivot: -pivot.bound)
+    for turns, pivot in enumerate(pivots, start=1):
+        pivot.improve(upper, budget, pause)
+        if pivot.bound >= upper or time.monotonic() > end:
+            return pivots[:turns]
+    return pivots
+
+
 def _race(pivots: list[_Pivot], upper: int, max_labels: int, pause: Callable[[], None]) -> None:
-    """Search with growing budgets, each time with the more promising half of the pivots."""
+    """Search with growing budgets, each time at the most promising quarter of the pivots."""
     budget = _FIRST_BUDGET
-    racing = list(pivots)
-    while racing:
+    racing = pivots
+    while budget < max_labels:
+        best = max(pivot.bound for pivot in pivots)
+        # A pivot that is exact has had its say.
+        racing = [pivot for pivot in racing if not pivot.finished]
+        if best >= upper or not racing:
+            return
+        racing.sort(key=lambda pivot: (-pivot.bound, abs(pivot.pivot - pivots[0].pivot)))
+        racing = racing[: max(1, len(racing) // 4)]
+        if budget > 100_000 and racing[0].bound < best - (upper - best):
+            return
+        budget *= 8
         for pivot in racing:
             pivot.improve(upper, min(budget, max_labels), pause)
             if pivot.bound >= upper:
                 return
-        if budget >= max_labels:
-            return
-        # A pivot that is exact has had its say.
-        best = max(pivot.bound for pivot in pivots)
-        racing = [pivot for pivot in racing if not pivot.finished]
-        racing.sort(key=lambda pivot: (-pivot.bound, abs(pivot.pivot - pivots[0].pivot)))
-        racing = racing[: max(1, len(racing) // 2)]
-        if budget > 100_000 and racing and racing[0].bound < best - (upper - best):
-            return
-        budget *= 8

@@ -6,10 +6,10 @@ which the link is free, the operations ``k`` that have run as early as possible,
 units, and how many of each *counted* class; of other classes the first tensor may leave again and
 again. Fewer counted classes are a relaxation with far fewer labels.
 
-``f`` bounds the end of the side from below: the idle time plus the floor, and for each operation
-not yet run the time to move what is missing. Labels with the least ``f`` come first and of those
-the one that has moved most, so a search whose bound is tight runs straight to an end. The first
-complete label ends the search: its ``f`` is the least end.
+``f`` bounds the end of the side from below, by the best of the ways to the end that `completion`
+has found for what has left, in which no class is counted. Labels with the least ``f`` come first
+and of those the one that has moved most, so a search whose bound is tight runs straight to an end.
+The first complete label ends the search: its ``f`` is the least end.
 
 ``f`` speaks of real sequences, in which no tensor leaves twice; along others it can exceed what the
 relaxation attains. That is harmless because of the order: what stands for a real sequence that ends
@@ -36,10 +36,11 @@ STORED, WAITING, BEST, FINAL = range(4)
 class Tables(NamedTuple):
     """A side as arrays: ``K`` operations, ``C`` classes, at most ``R`` items in one.
 
-    ``size`` is rounded up to whole units; ``ready[c, r]`` is when the r-th item of a class is
-    ready; ``amount`` the number of items; ``shift`` and ``mask`` the place of a class in the key's
-    second word (mask 0: not counted); ``most[k]`` all bytes ready after ``k`` operations;
-    ``rate`` bytes and ticks.
+    ``size`` is in units, rounded up; ``ready[c, r]`` is when the r-th item of a class is
+    ready; ``amount`` the number of items; ``word``, ``shift`` and ``mask`` the place of a class in
+    the key (mask 0: not counted); ``most[k]`` all units ready after ``k`` operations; ``rate``
+    bytes and ticks; ``first``, ``link`` and ``idle`` the ways to the end (`completion`) from every
+    level of ``grain`` units.
     """
 
     prefix: Ints
@@ -50,10 +51,15 @@ class Tables(NamedTuple):
     time: Ints
     ready: Ints
     amount: Ints
+    word: Ints
     shift: Ints
     mask: Ints
     rate: Ints
     unit: int
+    grain: int
+    first: Ints
+    link: Ints
+    idle: Ints
 
 
 class Labels(NamedTuple):
@@ -64,6 +70,7 @@ class Labels(NamedTuple):
     s: Ints
     f: Ints
     counted: Ints
+    others: Ints
     k: Ints32
     parent: Ints32
     action: Ints32
@@ -82,6 +89,7 @@ def new_labels(capacity: int) -> Labels:
         s=np.empty(capacity, np.int64),
         f=np.empty(capacity, np.int64),
         counted=np.empty(capacity, np.int64),
+        others=np.empty(capacity, np.int64),
         k=np.empty(capacity, np.int32),
         parent=np.empty(capacity, np.int32),
         action=np.empty(capacity, np.int32),
@@ -104,14 +112,19 @@ def grown(labels: Labels) -> Labels:
 
 
 @numba.njit(cache=True)
-def _slot(labels: Labels, units: int, counted: int) -> int:
+def _slot(labels: Labels, units: int, counted: int, others: int) -> int:
     size = labels.table.size
     mixed = (np.uint64(units) ^ np.uint64(1469598103934665603)) * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(29)) ^ np.uint64(counted)) * np.uint64(0x9E3779B97F4A7C15)
+    for word in (counted, others):
+        mixed = (mixed ^ (mixed >> np.uint64(29)) ^ np.uint64(word)) * np.uint64(0x9E3779B97F4A7C15)
     place = np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(size - 1))
     while True:
         head = labels.table[place]
-        if head < 0 or (labels.w[head] == units and labels.counted[head] == counted):
+        if head < 0 or (
+            labels.w[head] == units
+            and labels.counted[head] == counted
+            and labels.others[head] == others
+        ):
             return int(place)
         place = (place + 1) & (size - 1)
 
@@ -120,7 +133,8 @@ def _slot(labels: Labels, units: int, counted: int) -> int:
 def _rehash(labels: Labels) -> None:
     # In the order in which they were stored, so each list ends with the newest label, as it began.
     for label in range(labels.counters[STORED]):
-        labels.table[_slot(labels, labels.w[label], labels.counted[label])] = label
+        place = _slot(labels, labels.w[label], labels.counted[label], labels.others[label])
+        labels.table[place] = label
 
 
 @numba.njit(cache=True)
@@ -172,55 +186,71 @@ def _ticks(rate: Ints, amount: int) -> int:
 
 
 @numba.njit(cache=True)
-def _settle(side: Tables, w: int, t: int, s: int, k: int) -> tuple[int, int, int]:
-    """Run what can be run; return idle time, operations run, and the bound on the end."""
-    last = side.prefix.size - 1
-    started = False
-    while k < last and w >= side.required[k]:
-        if not started:
-            s = max(s, t - side.prefix[k])
-            started = True
-        k += 1
-    f = max(s + side.floor[k], t)
+def bound_on_end(side: Tables, w: int, t: int, s: int, k: int) -> int:
+    """Return a bound on the end of a side of which `w` units have left and `k` operations run."""
+    level = min(-(-w // side.grain), side.first.size - 1)
+    f = 2**62
+    # The levels are stored from the last to the first.
+    end = side.first[level - 1] if level > 0 else side.link.size
+    for way in range(side.first[level], end):
+        f = min(f, max(t + side.link[way], s + side.idle[way]))
+    if side.grain == 1:
+        return f
+    # To the byte, what is coarser there.
+    f = max(f, s + side.floor[k], t)
     missing = 0
-    for j in range(k, last + 1):
-        if side.required[j] - w > missing:
-            missing = side.required[j] - w
+    for j in range(k, side.prefix.size):
+        if side.required[j] - side.unit * w > missing:
+            missing = side.required[j] - side.unit * w
             f = max(f, t + _ticks(side.rate, missing) - side.prefix[j] + side.floor[j])
-    return s, k, f
+    return f
+
+
+@numba.njit(cache=True)
+def _settle(side: Tables, w: int, t: int, s: int, k: int) -> tuple[int, int, int]:
+    """Run what can be run; return idle time, operations run, and the bound on the end.
+
+    `w` is in units.
+    """
+    last = side.prefix.size - 1
+    if k < last and side.unit * w >= side.required[k]:
+        s = max(s, t - side.prefix[k])
+        while k < last and side.unit * w >= side.required[k]:
+            k += 1
+    return s, k, bound_on_end(side, w, t, s, k)
 
 
 @numba.njit(cache=True)
 def _enter(
     labels: Labels,
-    w: int,
-    counted: int,
+    key: tuple[int, int, int],
     t: int,
     s: int,
     k: int,
     f: int,
-    parent: int,
-    action: int,
+    origin: tuple[int, int],
 ) -> None:
     """Add a label unless it is dominated; drop those that it dominates.
 
-    `w` is in units here.
+    `key` is what has left, in units, and the two words that count; `origin` the label and the class
+    it comes from.
     """
-    place = _slot(labels, w, counted)
+    place = _slot(labels, key[0], key[1], key[2])
     label = labels.table[place]
     while label >= 0:
         if labels.alive[label]:
-            lt, ls, lk = labels.t[label], labels.s[label], labels.k[label]
-            if lt <= t and ls <= s and lk >= k:
+            lt, ls = labels.t[label], labels.s[label]
+            if lt <= t and ls <= s:
                 return
-            if t <= lt and s <= ls and k >= lk:
+            if t <= lt and s <= ls:
                 labels.alive[label] = False
         label = labels.following[label]
     new = labels.counters[STORED]
     labels.counters[STORED] += 1
-    labels.w[new], labels.counted[new] = w, counted
+    labels.w[new], labels.counted[new], labels.others[new] = key
     labels.t[new], labels.s[new], labels.k[new], labels.f[new] = t, s, k, f
-    labels.parent[new], labels.action[new], labels.alive[new] = parent, action, True
+    labels.parent[new], labels.action[new] = origin
+    labels.alive[new] = True
     labels.following[new] = labels.table[place]
     labels.table[place] = new
     _push(labels, new)
@@ -230,15 +260,15 @@ def _enter(
 def start(side: Tables, labels: Labels) -> None:
     """Enter the label of nothing moved."""
     s, k, f = _settle(side, 0, 0, 0, 0)
-    _enter(labels, 0, 0, 0, s, k, f, -1, -1)
+    _enter(labels, (0, 0, 0), 0, s, k, f, (-1, -1))
 
 
 @numba.njit(cache=True)
 def _expand(side: Tables, labels: Labels, label: int, limit: int) -> None:
-    w, t, s, k = side.unit * labels.w[label], labels.t[label], labels.s[label], labels.k[label]
-    counted = labels.counted[label]
+    w, t, s, k = labels.w[label], labels.t[label], labels.s[label], int(labels.k[label])
+    words = (labels.counted[label], labels.others[label])
     for c in range(side.size.size):
-        r = (counted >> side.shift[c]) & side.mask[c]
+        r = (words[side.word[c]] >> side.shift[c]) & side.mask[c]
         if r >= side.amount[c] or side.ready[c, r] >= k or w + side.size[c] > side.most[k]:
             continue
         end = max(t, s + side.prefix[side.ready[c, r] + 1]) + side.time[c]
@@ -246,8 +276,12 @@ def _expand(side: Tables, labels: Labels, label: int, limit: int) -> None:
         f = max(f, labels.f[label])
         if f <= limit:
             more = np.int64(side.mask[c] > 0) << side.shift[c]
-            units = labels.w[label] + side.size[c] // side.unit
-            _enter(labels, units, counted + more, end, s2, k2, f, label, c)
+            one, two = words
+            if side.word[c] == 0:
+                one += more
+            else:
+                two += more
+            _enter(labels, (w + side.size[c], one, two), end, s2, k2, f, (int(label), c))
 
 
 @numba.njit(cache=True)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-import numpy as np
-
 from offcert.formulations.atomic_heads import kernel
-from offcert.formulations.atomic_heads.kernel import Ints, Tables
+from offcert.formulations.atomic_heads.arrays import counting, uncounted
+from offcert.formulations.atomic_heads.kernel import Tables
 from offcert.formulations.atomic_heads.side import Item, Side
 
-# Bits of the key's second word; the sign stays free.
-_BITS = 62
 # Required bytes are told apart up to this many units.
 _FINEST = 1 << 20
 # Labels expanded between two looks at the clock.
@@ -19,12 +17,17 @@ _STRIDE = 20_000
 _FIRST_CAPACITY = 1 << 12
 
 
+_Choice = Callable[[set[int]], int]
+
+
 class SideSearch:
     """Raises the bound on the end of one side, round by round.
 
     Every round solves a relaxation in which the tensors of some classes may leave several times,
     and counts one more class in the next (decremental state-space relaxation), until no tensor
-    leaves twice.
+    leaves twice. Which class matters is not known: where bytes are scarce early, as in most tails,
+    the largest of those used too often, where sums have to fit, as in most heads, the smallest. So
+    each choice has its own rounds.
 
     Attributes
     ----------
@@ -43,121 +46,94 @@ class SideSearch:
 
     def __init__(self, side: Side) -> None:
         self.side = side
-        self.unit = max(1, -(-max(side.required) // _FINEST))
+        grid = math.gcd(*(item.size for item in side.items)) or 1
+        self.unit = grid * max(1, -(-max(side.required) // (grid * _FINEST)))
+        self._tables: Tables | None = None
         self.classes = sorted(side.classes().items())
         self.bound = side.floor[0]
         self.counted: tuple[int, ...] = ()
         self.labels = 0
         self.way: tuple[int, ...] | None = None
         self.exact = False
-        self._next: list[int] = []
+        # Classes that the next round counts, for each choice among those used too often.
+        self._next: dict[_Choice, list[int]] = {max: [], min: []}
+
+    def tables(self) -> Tables:
+        """Return the side as arrays, with no class counted."""
+        if self._tables is None:
+            self._tables = uncounted(self.side, self.classes, self.unit)
+        return self._tables
 
     def improve(self, limit: int, max_labels: int, pause: Callable[[], None]) -> None:
         """Raise `bound`, at most to one more than `limit`, with at most `max_labels` a round."""
-        while self.bound <= limit and not self.exact:
-            if not self._round(limit, max_labels, pause):
-                return
+        for choice in self._next:
+            while self.bound <= limit and not self.exact:
+                if not self._round(choice, limit, max_labels, pause):
+                    break
 
-    def _round(self, limit: int, max_labels: int, pause: Callable[[], None]) -> bool:
-        """Solve the relaxation that counts `_next`; return whether another round may help."""
-        tables = self._tables()
+    def _round(
+        self, choice: _Choice, limit: int, max_labels: int, pause: Callable[[], None]
+    ) -> bool:
+        """Solve the relaxation that a choice has come to; return whether another may help."""
+        counted = self._next[choice]
+        tables = counting(self.tables(), self.classes, counted)
+        assert tables is not None
         labels = kernel.new_labels(_FIRST_CAPACITY)
         kernel.start(tables, labels)
         while True:
             status = kernel.run(tables, labels, limit, _STRIDE)
             stored = int(labels.counters[kernel.STORED])
             if status == kernel.EXHAUSTED:
-                self._note(limit + 1, stored)
+                self._note(limit + 1, stored, counted)
                 return True
-            self._note(int(labels.counters[kernel.BEST]), stored)
+            self._note(int(labels.counters[kernel.BEST]), stored, counted)
             if status == kernel.COMPLETE:
-                return self._count_more(labels)
+                return self._count_more(choice, labels)
             pause()
             if stored >= max_labels:
                 return False
             if status == kernel.FULL:
                 labels = kernel.grown(labels)
 
-    def _note(self, bound: int, stored: int) -> None:
+    def _note(self, bound: int, stored: int, counted: list[int]) -> None:
         if bound > self.bound:
-            self.bound, self.counted, self.labels = bound, tuple(self._next), stored
+            self.bound, self.counted, self.labels = bound, tuple(counted), stored
 
-    def _count_more(self, labels: kernel.Labels) -> bool:
-        """Count the class that the optimal sequence has overused most, if there is any."""
+    def _count_more(self, choice: _Choice, labels: kernel.Labels) -> bool:
+        """Count one of the classes that the optimal sequence has overused, if there is any."""
         path = []
         label = int(labels.counters[kernel.FINAL])
         while labels.parent[label] >= 0:
             path.append((int(labels.action[label]), int(labels.parent[label])))
             label = int(labels.parent[label])
         used = [0] * len(self.classes)
-        wrong = [0] * len(self.classes)
+        wrong = set()
         gaps = []
         for c, label in reversed(path):
             items = self.classes[c][1]
-            if used[c] >= len(items) or self._too_early(c, items[used[c]], labels, label):
-                wrong[c] += 1
+            if used[c] >= len(items) or self._too_early(choice, c, items[used[c]], labels, label):
+                wrong.add(c)
             else:
                 gaps.append(items[used[c]].gap)
             used[c] += 1
-        worst = max(range(len(wrong)), key=wrong.__getitem__, default=-1)
-        if worst < 0 or wrong[worst] == 0:
+        if not wrong:
             self.way, self.exact = tuple(gaps), True
             return False
-        bits = sum(self._bits(size) for size in self._next)
-        size = self.classes[worst][0]
-        if bits + self._bits(size) > _BITS:
+        more = [*self._next[choice], self.classes[choice(wrong)][0]]
+        if counting(self.tables(), self.classes, more) is None:
             return False
-        self._next.append(size)
+        self._next[choice] = more
         return True
 
-    def _too_early(self, c: int, item: Item, labels: kernel.Labels, label: int) -> bool:
+    def _too_early(
+        self, choice: _Choice, c: int, item: Item, labels: kernel.Labels, label: int
+    ) -> bool:
         """Whether a class that is not counted left after `label` when `item` was not ready yet."""
         size, items = self.classes[c]
-        if size in self._next:
+        if size in self._next[choice]:
             return False
         if item.ready >= labels.k[label]:
             return True
         idle, prefix = int(labels.s[label]), self.side.prefix
         begun = max(int(labels.t[label]), idle + prefix[items[0].ready + 1])
         return idle + prefix[item.ready + 1] > begun
-
-    def _bits(self, size: int) -> int:
-        return len(self.side.classes()[size]).bit_length()
-
-    def _tables(self) -> Tables:
-        side, unit = self.side, self.unit
-        count = len(side.prefix) - 1
-        rounded = {size: -(-size // unit) * unit for size, _ in self.classes}
-        most = np.zeros(count + 1, np.int64)
-        for item in side.items:
-            most[item.ready + 1 :] += rounded[item.size]
-        shift, mask, place = {}, {}, 0
-        for size in self._next:
-            shift[size], mask[size] = place, (1 << self._bits(size)) - 1
-            place += self._bits(size)
-        sizes = [size for size, _ in self.classes]
-        return Tables(
-            prefix=_array(side.prefix),
-            required=_array(side.required),
-            floor=_array(side.floor),
-            most=most,
-            size=_array([rounded[size] for size in sizes]),
-            time=_array([items[0].time for _, items in self.classes]),
-            ready=_ready([items for _, items in self.classes]),
-            amount=_array([len(items) for _, items in self.classes]),
-            shift=_array([shift.get(size, 0) for size in sizes]),
-            mask=_array([mask.get(size, 0) for size in sizes]),
-            rate=_array(side.rate),
-            unit=unit,
-        )
-
-
-def _array(values: object) -> Ints:
-    return np.array(values, dtype=np.int64)
-
-
-def _ready(classes: list[list[Item]]) -> Ints:
-    table = np.zeros((len(classes), max(map(len, classes), default=1)), np.int64)
-    for row, items in zip(table, classes, strict=True):
-        row[: len(items)] = [item.ready for item in items]
-    return table

@@ -20,7 +20,7 @@ pivot, in classes of equal size. How the problem is relaxed to it:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -171,6 +171,22 @@ def _side(
     items = sorted(items, key=lambda item: (item.ready, item.size, item.gap))
     rate = link_rate(problem.platform.rate(kind), sum(item.size for item in items) + max(needs))
     return Side(prefix, needs, items, _floor(prefix, needs, items, rate), rate)
+
+
+def only(side: Side, gaps: Collection[int]) -> Side:
+    """Return the side on which exactly these gaps' tensors leave.
+
+    Parameters
+    ----------
+    side : Side
+        Of any pivot.
+    gaps : collection of int
+        Gaps over the pivot.
+    """
+    items = [item for item in side.items if item.gap in gaps]
+    required = [*side.required[:-1], sum(item.size for item in items)]
+    floor = _floor(side.prefix, required, items, side.rate)
+    return Side(side.prefix, required, items, floor, side.rate)
 
 
 def link_rate(bandwidth: Fraction, most: int) -> tuple[int, int]:

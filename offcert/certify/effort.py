@@ -1,0 +1,30 @@
+"""What a step of a search may spend, and what it is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a step may spend, and what it is told.
+
+    Attributes
+    ----------
+    seconds : float
+        Time limit.
+    workers : int
+        Threads, for solvers that can use several.
+    seed : int
+        Of random choices.
+    grid : int or None
+        Ticks a cell, for time-indexed models; None lets the model choose.
+    solver : str or None
+        Which linear solver, by its PuLP name or ``"scipy"``; None is the model's default.
+    """
+
+    seconds: float
+    workers: int = 2
+    seed: int = 0
+    grid: int | None = None
+    solver: str | None = None
