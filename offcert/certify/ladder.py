@@ -57,16 +57,16 @@ _FIRST = (
 )
 # Where sizes repeat, as in networks, the pivot program is quick.
 _REPEATED_SIZES = (
-    _Rung(climb_pivot, 0.04, atomic_only=True),
-    _Rung(descend_order_search, 0.15),
-    _Rung(descend_local_search, 0.1),
+    _Rung(climb_pivot, 0.03, atomic_only=True),
+    _Rung(descend_order_search, 0.1),
     _Rung(climb_heads, 0.1, atomic_only=True),
+    _Rung(descend_local_search, 0.1),
     _Rung(climb_pivot, 0.5, atomic_only=True),
-    _Rung(descend_set_search, 0.06),
     _Rung(descend_order_search, 0.2),
     _Rung(descend_local_search, 0.2),
-    _Rung(climb_fluid, 0.1),
-    _Rung(climb_pivot, 0.5, atomic_only=True),
+    _Rung(climb_heads, 0.3, atomic_only=True),
+    _Rung(climb_pivot, 0.6, atomic_only=True),
+    _Rung(climb_fluid, 0.2),
 )
 # Where they do not, heads and tails are close to the optimum and make schedules that are. What is
 # missing offloads in idle times after the turn: annealing finds most of it, dives some of the rest

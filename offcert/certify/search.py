@@ -53,7 +53,8 @@ class Search:
     """Collects schedules and bounds; every schedule passes a checker before it counts.
 
     ``schedule`` is the best one of whole transfers, ``fluid`` the best one in pieces; what steps
-    want to be said beside the result they put into ``remarks`` (JSON values).
+    want to be said beside the result they put into ``remarks`` (JSON values), and what they need to
+    go on where they stopped into ``workings``.
 
     Parameters
     ----------
@@ -82,6 +83,7 @@ class Search:
         self.schedule: Schedule | None = None
         self.fluid: FluidSchedule | None = None
         self.remarks: dict[str, Any] = {}
+        self.workings: dict[str, Any] = {}
         self.bounds: list[Bound] = []
         self.refuted: list[Bound] = []
         self.infeasibility: Infeasibility | None = None

@@ -71,7 +71,7 @@ def climb_heads(search: Search, effort: Effort) -> None:
     """
     search.begin("atomic heads and tails")
     with held_interrupts():
-        from offcert.formulations.atomic_heads.bound import heads_bound
+        from offcert.formulations.atomic_heads.bound import Ends, heads_bound
         from offcert.heuristics.ordered import ordered_plan, ordered_schedule
     with search.untimed():
         warm_heads()
@@ -88,6 +88,8 @@ def climb_heads(search: Search, effort: Effort) -> None:
     for orders in outcome.orders if search.schedule is not None else ():
         with suppress(MethodError):
             search.offer(ordered_schedule(search.problem, orders.offloads, orders.prefetches))
+    # The pivot program does better with what is known about the ends of its sides.
+    search.workings["ends"] = [Ends(outcome.pivot, outcome.head, outcome.tail)]
     if outcome.lower_bound <= search.proved_bound:
         return
     (head_counted, tail_counted), (head_unit, tail_unit) = outcome.counted, outcome.units
@@ -115,16 +117,14 @@ def climb_pivot(search: Search, effort: Effort) -> None:
     """Run the pivot dynamic program; it applies to nested traces and simplex links only."""
     search.begin("pivot program")
     with held_interrupts():
-        from offcert.formulations.pivot.bound import pivot_bound
+        from offcert.formulations.pivot.bound import PivotSearch
     with search.untimed():
         warm_pivot()
     assert search.objective is not None
-    outcome = pivot_bound(
-        search.problem,
-        upper_bound=search.objective,
-        time_limit=effort.seconds,
-        max_labels=_MOST_LABELS,
-    )
+    if "pivot" not in search.workings:
+        search.workings["pivot"] = PivotSearch(search.problem, max_labels=_MOST_LABELS)
+    program: PivotSearch = search.workings["pivot"]
+    outcome = program.improve(search.objective, effort.seconds, search.workings.get("ends", ()))
     if outcome.schedule is not None:
         search.offer(outcome.schedule)
     # A bound that says nothing new would only cost its verification.

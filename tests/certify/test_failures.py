@@ -36,6 +36,7 @@ from tests.random_instances import random_problem
 # What is imported where a solver or the compiler is needed.
 NEEDED = {
     "offcert.heuristics.set_search": "set search",
+    "offcert.formulations.interval_dive": "interval CP-SAT, dives",
     "offcert.heuristics.local_search": "local search",
     "offcert.formulations.atomic_heads.bound": "atomic heads and tails",
     "offcert.formulations.pivot.bound": "pivot program",

@@ -35,6 +35,23 @@ class _OutOfTimeError(Exception):
 
 
 @dataclass(frozen=True)
+class Ends:
+    """What is known about the sides of a pivot, in ticks.
+
+    Attributes
+    ----------
+    pivot : int
+        An operation.
+    front, back : int
+        No schedule starts the pivot before `front`, or ends before `back` after its start.
+    """
+
+    pivot: int
+    front: int
+    back: int
+
+
+@dataclass(frozen=True)
 class HeadsOutcome:
     """What the search proved.
 

@@ -34,12 +34,15 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.formulations.atomic_heads.bound import Ends
 from offcert.formulations.pivot.cut import Cut, OutOfLabelsError, OutOfTimeError
 from offcert.formulations.pivot.model import Nested, nested
 
 # Places of the default pivots, in sixteenths of the trace, and what a search may hold at first.
 PLACES = (4, 5, 3, 6, 2, 7, 8, 9, 10, 12, 14)
 FIRST_BUDGET = 1_000
+# A pivot about whose sides something is known may hold so many times as much.
+_FAVOUR = 8
 # From this budget on, every fourfold increase drops a third of the pivots.
 THINNING_BUDGET = 64_000
 
@@ -125,16 +128,8 @@ def pivot_bound(
     MethodError
         If the problem is of another kind.
     """
-    data = nested(problem)
-    _compile()
-    trace = problem.trace
-    if trace.least_memory > problem.platform.memory:
-        return PivotOutcome(upper_bound, True, None, -1, -1, -1, (), 0)
-    if pivots is None:
-        pivots = default_pivots(data)
-    if not pivots or max(data.required) == 0:
-        return _unconstrained(problem, upper_bound)
-    return _Run(data, upper_bound, time_limit, max_labels, stop).over(pivots)
+    search = PivotSearch(problem, max_labels=max_labels, pivots=pivots, stop=stop)
+    return search.improve(upper_bound, time_limit)
 
 
 @cache
@@ -156,58 +151,123 @@ def _unconstrained(problem: Problem, upper_bound: int) -> PivotOutcome:
     return PivotOutcome(length, True, Schedule(starts, ends, ()), -1, -1, -1, (), 0)
 
 
-class _Run:
-    """One call of `pivot_bound`: pivots compete, each with a budget of labels that grows."""
+class PivotSearch:
+    """The search behind `pivot_bound`, which can be taken up again where it was left.
+
+    Pivots compete, each with a budget of labels that grows.
+
+    Parameters
+    ----------
+    problem, max_labels, pivots, stop
+        As for `pivot_bound`.
+
+    Raises
+    ------
+    MethodError
+        If the problem is of another kind.
+    """
 
     def __init__(
         self,
-        data: Nested,
-        upper_bound: int,
-        time_limit: float,
+        problem: Problem,
+        *,
         max_labels: int,
-        stop: Callable[[], bool] | None,
+        pivots: Sequence[int] | None = None,
+        stop: Callable[[], bool] | None = None,
     ) -> None:
-        self.data = data
-        self.upper = upper_bound
-        self.deadline = time.monotonic() + time_limit
+        self.data = nested(problem)
         self.max_labels = max_labels
         self.stop = stop
+        self.upper = 0
+        self.deadline = 0.0
         self.schedule: Schedule | None = None
         self.best: PivotOutcome | None = None
         self.searched = 0
+        self._pivots = list(default_pivots(self.data) if pivots is None else pivots)
+        self._cuts: list[Cut] = []
+        self._favoured: set[int] = set()
+        # Those that have had their turn with the present budget.
+        self._turns = 0
+        self._budget = FIRST_BUDGET
+        self._exhausted = False
+        _compile()
 
-    def over(self, pivots: Sequence[int]) -> PivotOutcome:
-        """Let the pivots compete until one closes the bound or time or labels run out."""
+    def improve(
+        self, upper_bound: int, time_limit: float, known: Sequence[Ends] = ()
+    ) -> PivotOutcome:
+        """Search on, for a schedule shorter than `upper_bound` and a higher bound.
+
+        Parameters
+        ----------
+        upper_bound : int
+            Makespan, in ticks; not more than the time before.
+        time_limit : float
+            Seconds.
+        known : sequence of Ends
+            Of pivots that are worth a search of their own for that.
+        """
+        problem = self.data.problem
+        if problem.trace.least_memory > problem.platform.memory:
+            return PivotOutcome(upper_bound, True, None, -1, -1, -1, (), 0)
+        if not (self._pivots or self._cuts) or max(self.data.required) == 0:
+            return _unconstrained(problem, upper_bound)
+        self.upper = upper_bound
+        self.schedule = None
+        self.deadline = time.monotonic() + time_limit
         with suppress(OutOfTimeError):
-            self._race(pivots)
+            self._set_up(known)
+            self._race()
         assert self.best is not None
         bound = min(self.best.lower_bound, self.upper)
         return replace(
             self.best,
+            lower_bound=bound,
             schedule=self.schedule,
             complete=bound == self.upper,
             searched=self.searched,
         )
 
-    def _race(self, pivots: Sequence[int]) -> None:
-        cuts = [Cut(self.data, pivot) for pivot in pivots[:1]]
-        self._note(cuts[0])
-        cuts += [Cut(self.data, pivot) for pivot in pivots[1:]]
-        budget = FIRST_BUDGET
-        while True:
+    def _set_up(self, known: Sequence[Ends]) -> None:
+        """Cut at every pivot, and use what is known about some."""
+        for ends in known:
+            self._favoured.add(ends.pivot)
+            at = [cut for cut in self._cuts if cut.pivot == ends.pivot]
+            if not at:
+                at = [Cut(self.data, ends.pivot)]
+                self._cuts.insert(0, at[0])
+                self._exhausted = False
+            at[0].raise_minimum((ends.front, ends.back))
+            self._note(at[0])
+        while self._pivots:
+            if self._cuts:
+                # On long traces cutting takes a while.
+                self._pause()
+            pivot = self._pivots[0]
+            if all(cut.pivot != pivot for cut in self._cuts):
+                self._cuts.append(Cut(self.data, pivot))
+                self._note(self._cuts[-1])
+            del self._pivots[0]
+
+    def _race(self) -> None:
+        cuts = self._cuts
+        while not self._exhausted:
             # All searches that are kept share the labels.
-            budget = max(1, min(budget, self.max_labels // len(cuts)))
-            for index in range(len(cuts)):
-                cuts[index] = self._advance(cuts[index], budget)
-                if cuts[index].proven >= self.upper:
+            share = self.max_labels // len(cuts)
+            budget = max(1, min(self._budget, share))
+            while self._turns < len(cuts):
+                favour = _FAVOUR if cuts[self._turns].pivot in self._favoured else 1
+                most = max(budget, min(favour * budget, share))
+                cuts[self._turns] = self._advance(cuts[self._turns], most)
+                if cuts[self._turns].proven >= self.upper:
                     return
-            exhausted = budget >= self.max_labels // len(cuts)
-            if exhausted and len(cuts) == 1:
-                return
+                self._turns += 1
+            self._turns = 0
+            exhausted = budget >= share
+            self._exhausted = exhausted and len(cuts) == 1
             if exhausted or budget >= THINNING_BUDGET:
                 cuts.sort(key=lambda cut: -cut.proven)
                 del cuts[max(1, 2 * len(cuts) // 3) :]
-            budget *= 4
+            self._budget = 4 * budget
 
     def _advance(self, cut: Cut, budget: int) -> Cut:
         """Search within the budget; return the cut, or one that tracks more classes instead."""
@@ -219,7 +279,9 @@ class _Run:
                 if twice:
                     self._note(cut)
                     self.searched += cut.labels - counted
+                    minimum = (cut.minimum[0], cut.minimum[1])
                     cut, counted = Cut(self.data, cut.pivot, cut.tracked | twice), 0
+                    cut.raise_minimum(minimum)
         except OutOfLabelsError:
             pass
         finally:

@@ -68,7 +68,12 @@ class Cut:
             pool.counters[store.HEAP] = 0
             pool.counters[store.DEFERRED] = 1
             pool.deferred[0] = 0
-            self.minimum[i] = max(self.minimum[i], heads[i])
+        self.raise_minimum(heads)
+
+    def raise_minimum(self, ends: tuple[int, int]) -> None:
+        """Take up that no front and no back of a schedule ends before these times."""
+        for i in (0, 1):
+            self.minimum[i] = max(self.minimum[i], ends[i])
         self.proven = max(self.proven, sum(self.minimum))
 
     @property
