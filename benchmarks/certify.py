@@ -119,6 +119,9 @@ class Output:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self.rows: list[Row] = []
+        if path is not None and not path.parent.is_dir():
+            # Before anything is computed.
+            raise InputError(f"{path} cannot be written: there is no folder {path.parent}")
         if path is not None and path.exists():
             document = read_json(path)
             if not isinstance(document, dict) or document.get("format") != FORMAT:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from benchmark_workers import crash_at_m5, quick, sleep
 
+from offcert.core.errors import InputError
 from offcert.core.result import SolveStatus
 from offcert.instances.library import Family, Library, default_library, make_entry
 from offcert.instances.records import Record
@@ -133,6 +134,15 @@ def test_another_programs_file_is_not_overwritten(
     with pytest.raises(ValueError, match="choose another output"):
         run(benchmark_, options(folder, output))
     assert output.read_text() == '{"precious": 1}'
+
+
+def test_a_folder_that_is_not_there_is_said_before_anything_is_computed(
+    benchmark_: ModuleType, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whoever computed first would wait for a worker that never answers.
+    monkeypatch.setattr(benchmark_, "work", sleep)
+    with pytest.raises(InputError, match="there is no folder"):
+        run(benchmark_, options(folder, tmp_path / "missing" / "rows.json"))
 
 
 def test_the_script_itself(tmp_path: Path) -> None:

@@ -219,11 +219,12 @@ def _set_limits(curves: Curves, ax: Axes) -> None:
 
 
 def _add_sizes(curves: Curves, ax: Axes) -> None:
-    """Add an axis with the memory in GiB, or in the problem's units if it is tiny."""
+    """Add an axis with the memory in GiB or MiB, or in the problem's units if it is tiny."""
     least, peak = curves.ends
     if peak <= least:
         return
-    unit, name = (_GIB, "GiB") if peak > 2**26 else (1, "size units")
+    sizes = ((_GIB, "GiB"), (_GIB >> 10, "MiB"))
+    unit, name = next((known for known in sizes if peak > known[0]), (1, "size units"))
     per_percent = (peak - least) / 100 / unit
     both_ways = (
         lambda percent: least / unit + percent * per_percent,
