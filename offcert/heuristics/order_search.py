@@ -19,16 +19,16 @@ from offcert.core.errors import MethodError
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
+from offcert.heuristics.cooling import coolings
 from offcert.heuristics.exchanges import exchanges
 from offcert.heuristics.order_moves import Classes, State, anneal
 from offcert.heuristics.ordered import OrderedArrays, ordered_orders, ordered_schedule
 from offcert.heuristics.ordered_kernel import INFEASIBLE
 from offcert.heuristics.set_search import classes_of_equal_size
 
-_STEPS_A_ROUND = 20_000
-_ROUNDS = 50
-# Of the makespan; a cooling ends at a thousandth of it.
+_ROUNDS = (50, 20_000)
 _HOT = (0.0003, 0.001, 0.0001, 0.003)
+_FACTOR = 1e-3
 
 Orders = tuple[Sequence[int], Sequence[int]]
 
@@ -166,19 +166,16 @@ def order_search(
     annealer = OrderAnnealer(problem, seed, None if start is None else _orders(start))
     with suppress(MethodError):
         on_improvement(annealer.schedule())
-    fruitless = coolings = 0
-    while fruitless < patience:
-        fruitless += 1
-        hot = annealer.makespan * _HOT[coolings % len(_HOT)]
-        for round_ in range(_ROUNDS):
-            high, low = (hot * 1e-3 ** ((round_ + done) / _ROUNDS) for done in (0, 1))
-            if annealer.run(_STEPS_A_ROUND, high, low):
-                fruitless = 0
-                on_improvement(annealer.schedule())
-            if annealer.makespan <= target or time.monotonic() >= deadline:
-                return
-        coolings += 1
-        annealer.restart()
+    coolings(
+        annealer,
+        rounds=_ROUNDS,
+        hot=_HOT,
+        factor=_FACTOR,
+        deadline=deadline,
+        target=target,
+        patience=patience,
+        on_improvement=on_improvement,
+    )
 
 
 def _orders(schedule: Schedule) -> Orders:

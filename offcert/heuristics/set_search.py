@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
+from offcert.heuristics.cooling import coolings
 from offcert.heuristics.ordered import OrderedArrays, ordered_orders, ordered_schedule
 from offcert.heuristics.ordered_kernel import INFEASIBLE, evaluate_ordered
 
 Integers = NDArray[np.int64]
 
-_STEPS_A_ROUND = 10_000
-_ROUNDS = 10
-# Of the makespan; a cooling ends at a ten-thousandth of it.
-_HOTTEST = 0.01
+_ROUNDS = (10, 10_000)
+_HOT = (0.01, 0.01, 0.001)
+_FACTOR = 1e-4
 
 
 class SetAnnealer:
@@ -143,20 +143,16 @@ def set_search(
     deadline = time.monotonic() + time_limit
     if not problem.trace.gaps:
         return
-    annealer = SetAnnealer(problem, seed)
-    fruitless = coolings = 0
-    while fruitless < patience:
-        fruitless += 1
-        hot = annealer.makespan * (_HOTTEST if coolings % 3 != 2 else _HOTTEST / 10)
-        for round_ in range(_ROUNDS):
-            high, low = (hot * 1e-4 ** ((round_ + done) / _ROUNDS) for done in (0, 1))
-            if annealer.run(_STEPS_A_ROUND, high, low):
-                fruitless = 0
-                on_improvement(annealer.schedule())
-            if annealer.makespan <= target or time.monotonic() >= deadline:
-                return
-        coolings += 1
-        annealer.restart()
+    coolings(
+        SetAnnealer(problem, seed),
+        rounds=_ROUNDS,
+        hot=_HOT,
+        factor=_FACTOR,
+        deadline=deadline,
+        target=target,
+        patience=patience,
+        on_improvement=on_improvement,
+    )
 
 
 def classes_of_equal_size(problem: Problem) -> list[list[int]]:
