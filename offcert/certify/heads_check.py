@@ -106,17 +106,36 @@ def heads_fault(
         return f"nothing of the kind holds with {problem.transfers} transfers"
     if min(times) < 0 or sum(times) < claimed:
         return f"details.head and details.tail make {times[0]} and {times[1]} only"
-    if not 0 <= pivot < len(trace):
-        return f"details.pivot must be below the number of operations, {len(trace)}, not {pivot}"
+    return ends_fault(problem, pivot, times, counted, units, max_labels)
+
+
+def ends_fault(
+    problem: Problem,
+    pivot: int,
+    times: tuple[int, int],
+    counted: tuple[Sizes, Sizes],
+    units: tuple[int, int],
+    max_labels: int = 10_000_000,
+    place: str = "details",
+) -> str | None:
+    """Return None if no schedule's front or back is shorter than `times`, or what is wrong.
+
+    Parameters are those of `confirm_heads`; `place` is where the numbers stand, for the message.
+    """
+    if problem.transfers is not Transfers.ATOMIC:
+        return f"nothing of the kind holds with {problem.transfers} transfers"
+    if not 0 <= pivot < len(problem.trace):
+        count = len(problem.trace)
+        return f"{place}.pivot must be below the number of operations, {count}, not {pivot}"
     sides = _both(problem, pivot, times, counted, units)
     if sides is None:
         return "its numbers are too large for the search"
     for name, side, time in zip(("head", "tail"), sides, times, strict=True):
         end = search(side, time - 1, max_labels)
         if end == IN_TIME:
-            return f"details.{name} is too much: as far as the search can tell, {time - 1} will do"
+            return f"{place}.{name} is too much: as far as the search can tell, {time - 1} will do"
         if end != TOO_LATE:
-            return f"the search for details.{name} is too large"
+            return f"the search for {place}.{name} is too large"
     return None
 
 

@@ -77,10 +77,12 @@ def pivot_fault(
     claimed: int,
     once: Collection[int] = (),
     max_labels: int = 10_000_000,
+    ends: tuple[int, int] = (0, 0),
 ) -> str | None:
     """Return None if no schedule is shorter than `claimed` ticks, or which part fails to show it.
 
-    Parameters are those of `confirm`.
+    Parameters are those of `confirm`; `ends` are times before which no front and no back of a
+    schedule ends, established elsewhere: what is shorter need not be searched.
     """
     trace = problem.trace
     front_limit, back_limit = limits
@@ -98,13 +100,16 @@ def pivot_fault(
     front = Side(problem, classes, pivot, claimed - 1, front_limit, once, backwards=False)
     back = Side(problem, classes, pivot, claimed - 1, back_limit, once, backwards=True)
     try:
-        one, two = front.search(max_labels), back.search(max_labels)
+        one, two = (
+            side.search(max_labels) if limit >= end else Found()
+            for side, limit, end in zip((front, back), limits, ends, strict=True)
+        )
     except TooLargeError:
         return "the search is too large"
     # A shorter schedule with a side beyond its limit has another that ends before its earliest.
-    if front_limit + two.earliest < claimed - 1:
+    if front_limit + max(two.earliest, ends[1]) < claimed - 1:
         return f"details.front_limit is too small: a front of more than {front_limit} may do"
-    if back_limit + one.earliest < claimed - 1:
+    if back_limit + max(one.earliest, ends[0]) < claimed - 1:
         return f"details.back_limit is too small: a back of more than {back_limit} may do"
     shortest = min(_lengths(front, one, back, two), default=claimed)
     if shortest < claimed:

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from offcert.certify.cover import cheapest_cover
 from offcert.certify.fluid_proof import examine
-from offcert.certify.heads_check import heads_fault
+from offcert.certify.heads_check import ends_fault, heads_fault
 from offcert.certify.pivot_check import pivot_fault
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
@@ -58,10 +58,18 @@ def _recheck_pivot(bound: Bound, problem: Problem) -> str | None:
         pivot = fields.integer("pivot", -1)
         limits = fields.integer("front_limit"), fields.integer("back_limit")
         once = fields.integers("once", 0)
+        # What heads and tails have established about the two sides, if that was needed.
+        known = fields.optional("ends", dict)
         fields.finish()
+        ends = None if known is None else _ends(Fields(known, "details.ends"))
     except InputError as error:
         return str(error)
-    fault = pivot_fault(problem, pivot, limits, bound.value, once)
+    times = (0, 0)
+    fault = None
+    if ends is not None:
+        times = ends[0]
+        fault = ends_fault(problem, pivot, *ends, place="details.ends")
+    fault = fault or pivot_fault(problem, pivot, limits, bound.value, once, ends=times)
     return fault and f"the search it names does not establish {bound.value}: {fault}"
 
 
@@ -87,14 +95,22 @@ def _recheck_heads(bound: Bound, problem: Problem) -> str | None:
     fields = Fields(dict(bound.details), "details")
     try:
         pivot = fields.integer("pivot", 0)
-        times = fields.integer("head", 0), fields.integer("tail", 0)
-        counted = fields.integers("head_counted", 1), fields.integers("tail_counted", 1)
-        units = fields.integer("head_unit", 1), fields.integer("tail_unit", 1)
-        fields.finish()
+        ends = _ends(fields)
     except InputError as error:
         return str(error)
-    fault = heads_fault(problem, pivot, times, counted, units, bound.value)
+    fault = heads_fault(problem, pivot, *ends, bound.value)
     return fault and f"the search it names does not establish {bound.value}: {fault}"
+
+
+def _ends(
+    fields: Fields,
+) -> tuple[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]], tuple[int, int]]:
+    """Read head and tail, the sizes counted for each, and their units; the rest must be read."""
+    times = fields.integer("head", 0), fields.integer("tail", 0)
+    counted = fields.integers("head_counted", 1), fields.integers("tail_counted", 1)
+    units = fields.integer("head_unit", 1), fields.integer("tail_unit", 1)
+    fields.finish()
+    return times, counted, units
 
 
 def recompute(method: str, problem: Problem) -> int | None:

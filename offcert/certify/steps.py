@@ -28,6 +28,7 @@ from offcert.formulations.relaxations import (
 )
 
 if TYPE_CHECKING:
+    from offcert.formulations.atomic_heads.bound import Ends
     from offcert.formulations.outcome import ModelOutcome
 
 # About 100 bytes each.
@@ -71,7 +72,7 @@ def climb_heads(search: Search, effort: Effort) -> None:
     """
     search.begin("atomic heads and tails")
     with held_interrupts():
-        from offcert.formulations.atomic_heads.bound import Ends, heads_bound
+        from offcert.formulations.atomic_heads.bound import heads_bound
         from offcert.heuristics.ordered import ordered_plan, ordered_schedule
     with search.untimed():
         warm_heads()
@@ -88,29 +89,37 @@ def climb_heads(search: Search, effort: Effort) -> None:
     for orders in outcome.orders if search.schedule is not None else ():
         with suppress(MethodError):
             search.offer(ordered_schedule(search.problem, orders.offloads, orders.prefetches))
-    # The pivot program does better with what is known about the ends of its sides.
-    search.workings["ends"] = [Ends(outcome.pivot, outcome.head, outcome.tail)]
-    if outcome.lower_bound <= search.proved_bound:
-        return
-    (head_counted, tail_counted), (head_unit, tail_unit) = outcome.counted, outcome.units
-    details = {
-        "pivot": outcome.pivot,
-        "head": outcome.head,
-        "tail": outcome.tail,
-        "head_counted": list(head_counted),
-        "tail_counted": list(tail_counted),
-        "head_unit": head_unit,
-        "tail_unit": tail_unit,
-    }
-    confirmable = outcome.labels <= _MOST_CONFIRMED_LABELS and heads_check.within_reach(
+    confirmable = outcome.labels <= _MOST_CONFIRMED_LABELS and _within_reach(search, outcome.ends)
+    if confirmable and outcome.pivot >= 0:
+        # The pivot program does better with what is proved about the ends of its sides.
+        search.workings.setdefault("ends", []).append(outcome.ends)
+    if outcome.lower_bound > search.proved_bound:
+        details = {"pivot": outcome.pivot, **_ends_details(outcome.ends)}
+        _add_searched(search, "atomic-heads", outcome.lower_bound, details, confirmable)
+
+
+def _within_reach(search: Search, ends: Ends) -> bool:
+    """Return whether verification can work with such numbers at all."""
+    return heads_check.within_reach(
         search.problem,
-        outcome.pivot,
-        outcome.head,
-        outcome.tail,
-        counted=outcome.counted,
-        units=outcome.units,
+        ends.pivot,
+        ends.head,
+        ends.tail,
+        counted=ends.counted,
+        units=ends.units,
     )
-    _add_searched(search, "atomic-heads", outcome.lower_bound, details, confirmable)
+
+
+def _ends_details(ends: Ends) -> dict[str, Any]:
+    """Return what verification needs to establish head and tail again."""
+    return {
+        "head": ends.head,
+        "tail": ends.tail,
+        "head_counted": list(ends.counted[0]),
+        "tail_counted": list(ends.counted[1]),
+        "head_unit": ends.units[0],
+        "tail_unit": ends.units[1],
+    }
 
 
 def climb_pivot(search: Search, effort: Effort) -> None:
@@ -124,7 +133,8 @@ def climb_pivot(search: Search, effort: Effort) -> None:
     if "pivot" not in search.workings:
         search.workings["pivot"] = PivotSearch(search.problem, max_labels=_MOST_LABELS)
     program: PivotSearch = search.workings["pivot"]
-    outcome = program.improve(search.objective, effort.seconds, search.workings.get("ends", ()))
+    known = search.workings.pop("ends", [])
+    outcome = program.improve(search.objective, effort.seconds, known)
     if outcome.schedule is not None:
         search.offer(outcome.schedule)
     # A bound that says nothing new would only cost its verification.
@@ -135,8 +145,12 @@ def climb_pivot(search: Search, effort: Effort) -> None:
             "back_limit": outcome.back_limit,
             "once": list(outcome.once),
         }
-        confirmable = outcome.labels <= _MOST_CONFIRMED_LABELS and within_reach(
-            search.problem, outcome.pivot, outcome.lower_bound
+        if outcome.ends is not None:
+            details["ends"] = _ends_details(outcome.ends)
+        confirmable = (
+            outcome.labels <= _MOST_CONFIRMED_LABELS
+            and within_reach(search.problem, outcome.pivot, outcome.lower_bound)
+            and (outcome.ends is None or _within_reach(search, outcome.ends))
         )
         _add_searched(search, "pivot", outcome.lower_bound, details, confirmable)
 

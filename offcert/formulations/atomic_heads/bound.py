@@ -36,19 +36,25 @@ class _OutOfTimeError(Exception):
 
 @dataclass(frozen=True)
 class Ends:
-    """What is known about the sides of a pivot, in ticks.
+    """What is known about the sides of a pivot, and what shows it.
 
     Attributes
     ----------
     pivot : int
         An operation.
-    front, back : int
-        No schedule starts the pivot before `front`, or ends before `back` after its start.
+    head, tail : int
+        Ticks: no schedule starts the pivot before `head`, or ends before `tail` after its start.
+    counted : pair of tuple of int
+        Sizes of the tensors that each search counted.
+    units : pair of int
+        To whose multiples each search rounded sizes up.
     """
 
     pivot: int
-    front: int
-    back: int
+    head: int
+    tail: int
+    counted: tuple[tuple[int, ...], tuple[int, ...]]
+    units: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,11 @@ class HeadsOutcome:
     labels: int
     sets: tuple[tuple[int, ...], ...]
     orders: tuple[Orders, ...] = ()
+
+    @property
+    def ends(self) -> Ends:
+        """Head and tail, and what shows them."""
+        return Ends(self.pivot, self.head, self.tail, self.counted, self.units)
 
 
 class _Pivot:

@@ -71,6 +71,8 @@ class PivotOutcome:
     searched : int
         Labels stored by all pivots that competed: what the search cost, the same on every machine
         unless the time or `stop` ended it.
+    ends : Ends or None
+        What the search took as known about the ends of its sides; None if it needs no cut.
     """
 
     lower_bound: int
@@ -82,6 +84,7 @@ class PivotOutcome:
     once: tuple[int, ...]
     labels: int
     searched: int = 0
+    ends: Ends | None = None
 
 
 def default_pivots(data: Nested) -> tuple[int, ...]:
@@ -236,7 +239,7 @@ class PivotSearch:
                 at = [Cut(self.data, ends.pivot)]
                 self._cuts.insert(0, at[0])
                 self._exhausted = False
-            at[0].raise_minimum((ends.front, ends.back))
+            at[0].take(ends)
             self._note(at[0])
         while self._pivots:
             if self._cuts:
@@ -279,9 +282,7 @@ class PivotSearch:
                 if twice:
                     self._note(cut)
                     self.searched += cut.labels - counted
-                    minimum = (cut.minimum[0], cut.minimum[1])
-                    cut, counted = Cut(self.data, cut.pivot, cut.tracked | twice), 0
-                    cut.raise_minimum(minimum)
+                    cut, counted = Cut(self.data, cut.pivot, cut.tracked | twice, cut.ends), 0
         except OutOfLabelsError:
             pass
         finally:
@@ -326,4 +327,5 @@ class PivotSearch:
             back_limit=bound - 1 - front,
             once=tuple(item.gap for c in sorted(cut.tracked) for item in self.data.classes[c]),
             labels=cut.labels,
+            ends=cut.ends,
         )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from offcert.core.schedule import Schedule
+from offcert.formulations.atomic_heads.bound import Ends
 from offcert.formulations.atomic_heads.search import SideSearch
 from offcert.formulations.atomic_heads.side import back, front
 from offcert.formulations.pivot import arrays, kernel
@@ -31,21 +32,26 @@ class OutOfLabelsError(Exception):
     """A search has grown to the size it is allowed."""
 
 
-def _least_ends(data: Nested, pivot: int) -> tuple[int, int]:
+def _least_ends(data: Nested, pivot: int) -> Ends:
     """Return bounds on the ends of both sides that take next to no time: a head and a tail."""
     required = list(data.required)
-    ends = []
-    for side in (front, back):
-        search = SideSearch(side(data.problem, required, pivot))
+    searches = [SideSearch(side(data.problem, required, pivot)) for side in (front, back)]
+    for search in searches:
         search.improve(int(store.NEVER) // 4, _LABELS_OF_HEADS, lambda: None)
-        ends.append(search.bound)
-    return ends[0], ends[1]
+    one, two = searches
+    return Ends(pivot, one.bound, two.bound, (one.counted, two.counted), (one.unit, two.unit))
 
 
 class Cut:
     """One pivot: two sides, their labels, and what has been proved with them."""
 
-    def __init__(self, data: Nested, pivot: int, tracked: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        data: Nested,
+        pivot: int,
+        tracked: frozenset[int] = frozenset(),
+        ends: Ends | None = None,
+    ) -> None:
         self.data = data
         self.pivot = pivot
         self.tracked = tracked
@@ -58,7 +64,7 @@ class Cut:
         self.proven = 0
         self.step = 0
         unlimited = np.full(4, store.NEVER)
-        heads = _least_ends(data, pivot)
+        self.ends = _least_ends(data, pivot) if ends is None else ends
         for i in (0, 1):
             kernel.start(self.arrays[i], self.pools[i], unlimited)
             pool = self.pools[i]
@@ -68,12 +74,20 @@ class Cut:
             pool.counters[store.HEAP] = 0
             pool.counters[store.DEFERRED] = 1
             pool.deferred[0] = 0
-        self.raise_minimum(heads)
+        self._raise_minimum()
 
-    def raise_minimum(self, ends: tuple[int, int]) -> None:
-        """Take up that no front and no back of a schedule ends before these times."""
-        for i in (0, 1):
-            self.minimum[i] = max(self.minimum[i], ends[i])
+    def take(self, ends: Ends) -> None:
+        """Use what is known about the ends of the sides, unless less is known about one of them.
+
+        So what shows it is one pair of searches.
+        """
+        if ends.head >= self.ends.head and ends.tail >= self.ends.tail:
+            self.ends = ends
+            self._raise_minimum()
+
+    def _raise_minimum(self) -> None:
+        for i, end in enumerate((self.ends.head, self.ends.tail)):
+            self.minimum[i] = max(self.minimum[i], end)
         self.proven = max(self.proven, sum(self.minimum))
 
     @property
