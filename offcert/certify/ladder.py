@@ -62,9 +62,9 @@ _REPEATED_SIZES = (
     _Rung(climb_heads, 0.1, atomic_only=True),
     _Rung(descend_local_search, 0.1),
     _Rung(climb_pivot, 0.5, atomic_only=True),
-    _Rung(descend_order_search, 0.2),
-    _Rung(descend_local_search, 0.2),
-    _Rung(climb_heads, 0.3, atomic_only=True),
+    _Rung(descend_order_search, 0.25),
+    _Rung(climb_heads, 0.4, atomic_only=True),
+    _Rung(descend_local_search, 0.25),
     _Rung(climb_pivot, 0.6, atomic_only=True),
     _Rung(climb_fluid, 0.2),
 )
