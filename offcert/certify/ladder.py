@@ -36,7 +36,8 @@ from offcert.formulations.relaxations import infeasibility
 class _Rung:
     """One step of the ladder: a function, and the share of the remaining time it may take.
 
-    What is `always` taken leaves a plan and a bound however little time there is.
+    What is `always` taken leaves a plan and a bound however little time there is; `at_least` are
+    seconds that it may take if there are so many.
     """
 
     run: Callable[[Search, Effort], None]
@@ -44,6 +45,7 @@ class _Rung:
     atomic_only: bool = False
     relaxed_only: bool = False
     always: bool = False
+    at_least: float = 0.0
 
 
 # Cheap and solver-free first. Each rung is skipped once bound and schedule meet.
@@ -57,7 +59,7 @@ _FIRST = (
 )
 # Where sizes repeat, as in networks, the pivot program is quick.
 _REPEATED_SIZES = (
-    _Rung(climb_pivot, 0.03, atomic_only=True),
+    _Rung(climb_pivot, 0.03, atomic_only=True, at_least=0.5),
     _Rung(descend_order_search, 0.1),
     _Rung(climb_heads, 0.1, atomic_only=True),
     _Rung(descend_local_search, 0.1),
@@ -72,7 +74,7 @@ _REPEATED_SIZES = (
 # missing offloads in idle times after the turn: annealing finds most of it, dives some of the rest
 # on chains of up to about 36 stages.
 _DISTINCT_SIZES = (
-    _Rung(climb_pivot, 0.02, atomic_only=True),
+    _Rung(climb_pivot, 0.02, atomic_only=True, at_least=0.5),
     _Rung(climb_heads, 0.06, atomic_only=True),
     _Rung(descend_local_search, 0.1),
     _Rung(climb_heads, 0.25, atomic_only=True),
@@ -150,9 +152,11 @@ def certify(
             atomic = problem.transfers is Transfers.ATOMIC
             if rung.relaxed_only if atomic else rung.atomic_only:
                 continue
+            left = search.remaining
+            seconds = max(rung.share * left, min(rung.at_least, left))
             # A method that does not apply to this network leaves its place to the next one.
             with suppress(MethodError), search.surviving():
-                rung.run(search, Effort(rung.share * search.remaining, workers, seed))
+                rung.run(search, Effort(seconds, workers, seed))
     except KeyboardInterrupt:
         settings["interrupted"] = True
     return search.certificate("certify", settings)
