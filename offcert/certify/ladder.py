@@ -77,6 +77,7 @@ _DISTINCT_SIZES = (
     _Rung(climb_pivot, 0.02, atomic_only=True, at_least=0.5),
     _Rung(climb_heads, 0.06, atomic_only=True),
     _Rung(descend_local_search, 0.1),
+    _Rung(climb_pivot, 0.15, atomic_only=True),
     _Rung(climb_heads, 0.25, atomic_only=True),
     _Rung(descend_local_search, 0.15),
     _Rung(descend_dives, 0.35, atomic_only=True),
