@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,8 +37,9 @@ from offcert.formulations.relaxations import infeasibility
 class _Rung:
     """One step of the ladder: a function, and the share of the remaining time it may take.
 
-    What is `always` taken leaves a plan and a bound however little time there is; `at_least` are
-    seconds that it may take if there are so many.
+    What is `always` taken leaves a plan and a bound however little time there is. `at_least` are
+    seconds that it may take if there are so many, `at_most` those after which it has had its turn:
+    with much time, what closes most problems should not come late.
     """
 
     run: Callable[[Search, Effort], None]
@@ -46,6 +48,11 @@ class _Rung:
     relaxed_only: bool = False
     always: bool = False
     at_least: float = 0.0
+    at_most: float = math.inf
+
+    def seconds(self, left: float) -> float:
+        """Return how long it may take if so many seconds are left."""
+        return min(max(self.share * left, min(self.at_least, left)), self.at_most)
 
 
 # Cheap and solver-free first. Each rung is skipped once bound and schedule meet.
@@ -55,14 +62,14 @@ _FIRST = (
     _Rung(descend_greedy, 1.0),
     _Rung(descend_cover, 1.0),
     _Rung(climb_fluid_exact, 0.6, relaxed_only=True),
-    _Rung(descend_set_search, 0.03),
+    _Rung(descend_set_search, 0.03, at_most=0.5),
 )
 # Where sizes repeat, as in networks, the pivot program is quick.
 _REPEATED_SIZES = (
-    _Rung(climb_pivot, 0.03, atomic_only=True, at_least=0.5),
-    _Rung(descend_order_search, 0.1),
-    _Rung(climb_heads, 0.1, atomic_only=True),
-    _Rung(descend_local_search, 0.1),
+    _Rung(climb_pivot, 0.03, atomic_only=True, at_least=0.5, at_most=1.0),
+    _Rung(descend_order_search, 0.1, at_most=1.0),
+    _Rung(climb_heads, 0.1, atomic_only=True, at_most=1.5),
+    _Rung(descend_local_search, 0.1, at_most=1.0),
     _Rung(climb_pivot, 0.5, atomic_only=True),
     _Rung(descend_order_search, 0.25),
     _Rung(climb_heads, 0.4, atomic_only=True),
@@ -74,11 +81,11 @@ _REPEATED_SIZES = (
 # missing offloads in idle times after the turn: annealing finds most of it, dives some of the rest
 # on chains of up to about 36 stages.
 _DISTINCT_SIZES = (
-    _Rung(climb_pivot, 0.02, atomic_only=True, at_least=0.5),
-    _Rung(climb_heads, 0.06, atomic_only=True),
-    _Rung(descend_local_search, 0.1),
-    _Rung(climb_pivot, 0.15, atomic_only=True),
-    _Rung(climb_heads, 0.25, atomic_only=True),
+    _Rung(climb_pivot, 0.02, atomic_only=True, at_least=0.5, at_most=1.0),
+    _Rung(climb_heads, 0.06, atomic_only=True, at_most=1.5),
+    _Rung(descend_local_search, 0.1, at_most=1.5),
+    _Rung(climb_pivot, 0.15, atomic_only=True, at_most=2.0),
+    _Rung(climb_heads, 0.25, atomic_only=True, at_most=6.0),
     _Rung(descend_local_search, 0.15),
     _Rung(descend_dives, 0.35, atomic_only=True),
     _Rung(climb_heads, 0.3, atomic_only=True),
@@ -153,8 +160,7 @@ def certify(
             atomic = problem.transfers is Transfers.ATOMIC
             if rung.relaxed_only if atomic else rung.atomic_only:
                 continue
-            left = search.remaining
-            seconds = max(rung.share * left, min(rung.at_least, left))
+            seconds = rung.seconds(search.remaining)
             # A method that does not apply to this network leaves its place to the next one.
             with suppress(MethodError), search.surviving():
                 rung.run(search, Effort(seconds, workers, seed))

@@ -229,7 +229,7 @@ def wait_for(step: str, folder: Path, process: subprocess.Popen[str]) -> None:
 PHASES = {
     "local search": (36, ("solve", "--method", "local-search")),
     "pivot program": (36, ("solve", "--method", "pivot")),
-    "atomic heads and tails": (50, ("solve", "--method", "heads")),
+    "atomic heads and tails": (101, ("solve", "--method", "heads")),
     "interval CP-SAT": (36, ("solve", "--method", "interval-cpsat")),
     "stage MILP": (50, ("solve", "--method", "stage-milp")),
 }
