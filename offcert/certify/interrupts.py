@@ -35,6 +35,19 @@ def held_interrupts() -> Iterator[None]:
         signal.raise_signal(signal.Signals(arrived[0]))
 
 
+def is_interrupt(error: BaseException | None) -> bool:
+    """Return whether an error only reports that an interrupt came.
+
+    A compiled function whose arguments are being read says that it "returned a result with an
+    exception set" (SystemError), and has the interrupt as its cause.
+    """
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 @contextmanager
 def terminating_interrupts() -> Iterator[None]:
     """Let a request to end (SIGTERM) do what Ctrl-C does: end with what is known."""

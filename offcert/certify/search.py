@@ -13,6 +13,7 @@ from typing import Any
 
 from offcert.certify.attestation import witness
 from offcert.certify.certificate import Certificate, current_versions
+from offcert.certify.interrupts import held_interrupts, is_interrupt
 from offcert.core.check import check
 from offcert.core.check_fluid import check_fluid
 from offcert.core.errors import OffcertError, PlanError
@@ -164,6 +165,8 @@ class Search:
         except MemoryError:
             self.note_failure("out of memory")
         except Exception as error:
+            if is_interrupt(error):
+                raise KeyboardInterrupt from error
             # In one line: it becomes part of certificates and tables.
             self.note_failure(" ".join(f"{type(error).__name__}: {error}".split()))
 
@@ -175,9 +178,13 @@ class Search:
 
     @contextmanager
     def untimed(self) -> Iterator[None]:
-        """Stop the clock meanwhile: compiling is not searching."""
+        """Stop the clock meanwhile: compiling is not searching.
+
+        An interrupt waits until it has ended: what compiles may swallow it.
+        """
         began = time.monotonic()
-        yield
+        with held_interrupts():
+            yield
         spent = time.monotonic() - began
         self._begin += spent
         self._deadline += spent

@@ -255,7 +255,7 @@ def interrupted(
     verification = verify_file(folder / "out.json")
     assert verification.faults == []
     result, settings = verification.certificate.result, verification.certificate.settings
-    assert settings["interrupted"] is True
+    assert settings.get("interrupted") is True, (settings, output, errors)
     assert "unfinished" not in settings
     assert (result.objective is None) == (kept["objective"] is None)
     assert (result.objective or 0) <= most

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from offcert.certify.interrupts import held_interrupts, terminating_interrupts
+from offcert.certify.interrupts import held_interrupts, is_interrupt, terminating_interrupts
 
 
 @pytest.fixture(autouse=True)
@@ -68,3 +68,11 @@ def test_other_threads_have_no_signals_to_hold() -> None:
     thread.start()
     thread.join()
     assert reached == [signal.default_int_handler]
+
+
+def test_an_error_that_an_interrupt_caused_is_one() -> None:
+    with pytest.raises(SystemError) as caught:
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+    assert is_interrupt(caught.value)
+    assert not is_interrupt(SystemError("of another kind"))
+    assert not is_interrupt(None)

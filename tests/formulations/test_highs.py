@@ -176,9 +176,10 @@ def test_a_copy_of_this_process_has_a_process_of_its_own_and_nothing_is_left_beh
 def test_an_interrupt_leaves_no_cbc_behind() -> None:
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     found: list[int] = []
+    # Before anything starts: a thread may come late.
+    before = set(children.read_text().split())
 
     def interrupt() -> None:
-        before = set(children.read_text().split())
         while not found:
             time.sleep(0.05)
             new = set(children.read_text().split()) - before
