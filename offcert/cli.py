@@ -15,6 +15,7 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from offcert import __version__
+from offcert.cli_arguments import count, gap, seconds, seed
 from offcert.cli_compare import add_compare_command
 from offcert.cli_curves import add_curve_commands
 from offcert.cli_instances import add_instance_commands
@@ -82,8 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for add in (_add_profile, _add_certify, _add_solve, _add_verify, _add_train, _add_plot):
         add(commands)
-    kinds = {"seconds": _seconds, "count": _count, "seed": _seed}
-    add_compare_command(commands, _command, _print, kinds)
+    add_compare_command(commands, _command, _print)
     add_instance_commands(commands, _command, _print)
     add_curve_commands(commands, _command, _print)
     return parser
@@ -121,10 +121,10 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         help="from host to device, if not the same as the other way",
     )
     parser.add_argument("--transfers", help="atomic, interruptible or fractional; default: file's")
-    parser.add_argument("--time-limit", type=_seconds, default=60.0, metavar="S")
-    parser.add_argument("--workers", type=_count, default=2, metavar="N")
-    parser.add_argument("--target-gap", type=_gap, default=0.0, metavar="G")
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N")
+    parser.add_argument("--time-limit", type=seconds, default=60.0, metavar="S")
+    parser.add_argument("--workers", type=count, default=2, metavar="N")
+    parser.add_argument("--target-gap", type=gap, default=0.0, metavar="G")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N")
     parser.add_argument("-o", "--output", metavar="CERTIFICATE")
 
 
@@ -137,7 +137,7 @@ def _add_solve(commands: Commands) -> None:
     parser = _command(commands, "solve", "run one method", _solve)
     parser.add_argument("--method", required=True, metavar="NAME", help="?: list them")
     _add_limits(parser)
-    parser.add_argument("--grid", type=_count, metavar="TICKS", help="for time-indexed models")
+    parser.add_argument("--grid", type=count, metavar="TICKS", help="for time-indexed models")
     parser.add_argument("--solver", metavar="NAME", help="linear solver, for example PULP_CBC_CMD")
 
 
@@ -149,49 +149,14 @@ def _add_verify(commands: Commands) -> None:
 def _add_train(commands: Commands) -> None:
     parser = _command(commands, "train", "train plainly and by the plan, and compare", _train)
     parser.add_argument("certificate", metavar="CERTIFICATE")
-    parser.add_argument("--steps", type=_count, default=3, metavar="N")
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N")
+    parser.add_argument("--steps", type=count, default=3, metavar="N")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N")
 
 
 def _add_plot(commands: Commands) -> None:
     parser = _command(commands, "plot", "draw the schedule and the memory curve", _plot)
     parser.add_argument("certificate", metavar="CERTIFICATE")
     parser.add_argument("-o", "--output", required=True, metavar="out.png|out.svg")
-
-
-def _number(text: str, kind: Callable[[str], float]) -> float:
-    try:
-        return kind(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, not {text}") from None
-
-
-def _seed(text: str) -> int:
-    value = int(_number(text, int))
-    if not 0 <= value < 2**31:
-        raise argparse.ArgumentTypeError(f"must be from 0 to below 2**31, not {text}")
-    return value
-
-
-def _seconds(text: str) -> float:
-    value = _number(text, float)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, not {text}")
-    return value
-
-
-def _count(text: str) -> int:
-    value = int(_number(text, int))
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
-    return value
-
-
-def _gap(text: str) -> float:
-    value = _number(text.rstrip("%"), float) / (100 if text.endswith("%") else 1)
-    if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"must be from 0 to below 1, not {text}")
-    return value
 
 
 def _profile(options: argparse.Namespace) -> int:

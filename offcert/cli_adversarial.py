@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from offcert.cli_output import native_output_to_stderr
+from offcert.cli_arguments import integer, seconds
+from offcert.cli_output import STDOUT, native_output_to_stderr, print_problem
 
 if TYPE_CHECKING:
     from offcert.certify.adversarial.hunt import Hunt, HuntProgress
     from offcert.certify.certificate import Certificate
     from offcert.core.problem import Problem
 
-_STDOUT = "-"
 _EXIT_NOTHING = 1
 _DEFAULT_SECONDS = 60.0
 _CERTIFY_SECONDS = 60.0
@@ -37,47 +36,30 @@ def add_adversarial_command(kinds: Any, command: Callable[..., Any], show: Any) 
     parser.add_argument("--by", metavar="NAME", help="what it is measured by (optimum)")
     parser.add_argument("--transfers", metavar="KIND", help="atomic (default), interruptible, …")
     for name, text in _NUMBERS.items():
-        parser.add_argument(f"--{name}", type=_integer, metavar="N", help=text)
-    parser.add_argument("--seed", type=_integer, default=0, metavar="N", help="(%(default)s)")
+        parser.add_argument(f"--{name}", type=integer, metavar="N", help=text)
+    parser.add_argument("--seed", type=integer, default=0, metavar="N", help="(%(default)s)")
     parser.add_argument(
-        "--steps", type=_integer, metavar="N", help="end after so many problems: repeatable"
+        "--steps", type=integer, metavar="N", help="end after so many problems: repeatable"
     )
     parser.add_argument(
         "--time-limit",
-        type=_seconds,
+        type=seconds,
         metavar="S",
         help=f"end after so long ({_DEFAULT_SECONDS:g} if no --steps are given)",
     )
     parser.add_argument(
-        "-o", dest="target_file", metavar="PROBLEM", default=_STDOUT, help="- (default): stdout"
+        "-o", dest="target_file", metavar="PROBLEM", default=STDOUT, help="- (default): stdout"
     )
     parser.add_argument("--certificate", metavar="FILE", help="of the optimum of what is found")
-
-
-def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be an integer, not {text}") from None
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, not {text}") from None
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, not {text}")
-    return value
 
 
 def _run(options: argparse.Namespace, show: Any) -> int:
     from offcert.certify.adversarial.chains import AdversarialChains, certified
     from offcert.core.documents import require_writable
-    from offcert.core.files import problem_to_json, write_problem
+    from offcert.core.files import write_problem
 
     for path in (options.target_file, options.certificate):
-        if path not in (None, _STDOUT):
+        if path not in (None, STDOUT):
             require_writable(path)
     names = ("against", "by", "transfers", "steps", *_NUMBERS)
     knobs = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
@@ -95,16 +77,15 @@ def _run(options: argparse.Namespace, show: Any) -> int:
             certificate = certified(problem, time_limit=_CERTIFY_SECONDS)
     if problem is None or certificate is None:
         text = f"{hunt.steps} problems tried, and {chains.against} and {chains.by} never differed"
-        if options.target_file == _STDOUT and not options.json:
+        if options.target_file == STDOUT and not options.json:
             print(f"offcert: {text}{_no_plan_text(hunt)}", file=sys.stderr)
         else:
             show(options, _summary(hunt, None, None), text + _no_plan_text(hunt))
         return _EXIT_NOTHING
     if options.certificate is not None:
         certificate.write(options.certificate)
-    if options.target_file == _STDOUT:
-        json.dump(problem_to_json(problem), sys.stdout, indent=1)
-        print()
+    if options.target_file == STDOUT:
+        print_problem(problem)
         return 0
     write_problem(options.target_file, problem)
     show(options, _summary(hunt, problem, certificate), _text(hunt, problem, certificate))

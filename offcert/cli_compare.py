@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from offcert.cli_arguments import count, seconds, seed
 
 if TYPE_CHECKING:
     from offcert.campaign.cells import Cell
@@ -18,9 +20,7 @@ _EXIT_FAILED = 1
 _EXIT_INTERRUPTED = 130
 
 
-def add_compare_command(
-    commands: Any, command: Command, show: Print, kinds: Mapping[str, Callable[[str], Any]]
-) -> None:
+def add_compare_command(commands: Any, command: Command, show: Print) -> None:
     """Add the command to a parser.
 
     Parameters
@@ -31,8 +31,6 @@ def add_compare_command(
         Adds one command: ``(commands, name, summary, run)``.
     show : callable
         Prints a result as JSON or text, as the options ask.
-    kinds : mapping
-        Types of arguments that other commands have too: ``seconds``, ``count``, ``seed``.
     """
     summary = "run methods at many memory limits, beside the certified optimum"
     parser = command(commands, "compare", summary, lambda options: _compare(options, show))
@@ -46,10 +44,10 @@ def add_compare_command(
         "--memory", metavar="LIMITS", help="for example 0:100:5 (percent) or 25%%,4GiB"
     )
     parser.add_argument("--no-certify", action="store_true", help="leave the optimum out")
-    parser.add_argument("--time-limit", type=kinds["seconds"], default=60.0, metavar="S")
-    parser.add_argument("--seed", type=kinds["seed"], default=0, metavar="N")
+    parser.add_argument("--time-limit", type=seconds, default=60.0, metavar="S")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N")
     parser.add_argument("--again", choices=("no", "failed", "all"), default="no")
-    parser.add_argument("--jobs", type=kinds["count"], metavar="N", help="processes at a time")
+    parser.add_argument("--jobs", type=count, metavar="N", help="processes at a time")
     parser.add_argument("--process-memory", metavar="SIZE", help="of each, for example 8GiB")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster to compute on")
     parser.add_argument("--certificates", metavar="DIR", help="store what certify found")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from offcert.cli_output import native_output_to_stderr
+from offcert.cli_arguments import integer, seconds
+from offcert.cli_output import STDOUT, native_output_to_stderr, print_problem
 
 if TYPE_CHECKING:
     from offcert.certify.phase.search import EffortMap, MapProgress
     from offcert.core.problem import Problem
 
-_STDOUT = "-"
 # Knobs of `CoreProblems`, which knows their defaults; importing it would load solvers.
 _NUMBERS = {
     "stages": "number of stages",
@@ -31,43 +30,26 @@ def add_core_command(kinds: Any, command: Callable[..., Any], show: Any) -> None
         "--kind", "--shape", dest="shape", metavar="SHAPE", help="drawn like what; ?: list"
     )
     for name, text in _NUMBERS.items():
-        parser.add_argument(f"--{name}", type=_integer, metavar="N", help=text)
-    parser.add_argument("--seed", type=_integer, default=0, metavar="N", help="(%(default)s)")
+        parser.add_argument(f"--{name}", type=integer, metavar="N", help=text)
+    parser.add_argument("--seed", type=integer, default=0, metavar="N", help="(%(default)s)")
     parser.add_argument(
-        "--budget", type=_seconds, metavar="S", help="end after so long, as an interrupt would"
+        "--budget", type=seconds, metavar="S", help="end after so long, as an interrupt would"
     )
     parser.add_argument("--map", action="store_true", help="print the map of the efforts")
     parser.add_argument(
-        "-o", dest="target_file", metavar="PROBLEM", default=_STDOUT, help="- (default): stdout"
+        "-o", dest="target_file", metavar="PROBLEM", default=STDOUT, help="- (default): stdout"
     )
-
-
-def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be an integer, not {text}") from None
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, not {text}") from None
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, not {text}")
-    return value
 
 
 def _run(options: argparse.Namespace, show: Any) -> int:
     from offcert.certify.phase.core import SHAPES, CoreProblems
     from offcert.core.documents import require_writable
-    from offcert.core.files import problem_to_json, write_problem
+    from offcert.core.files import write_problem
 
     if options.shape == "?":
         show(options, {"kinds": list(SHAPES)}, "\n".join(SHAPES))
         return 0
-    if options.target_file != _STDOUT:
+    if options.target_file != STDOUT:
         require_writable(options.target_file)
     names = ("shape", *_NUMBERS)
     knobs = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
@@ -78,11 +60,10 @@ def _run(options: argparse.Namespace, show: Any) -> int:
             time_limit=options.budget,
             progress=_show_progress if sys.stderr.isatty() else None,
         )
-    if options.target_file == _STDOUT:
+    if options.target_file == STDOUT:
         if options.map:
             print(map_table(found), file=sys.stderr)
-        json.dump(problem_to_json(problem), sys.stdout, indent=1)
-        print()
+        print_problem(problem)
         return 0
     write_problem(options.target_file, problem)
     show(options, _summary(found, problem), _text(options, found, problem))

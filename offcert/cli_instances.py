@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from dataclasses import fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli_adversarial import add_adversarial_command
+from offcert.cli_arguments import integer
 from offcert.cli_core import add_core_command
+from offcert.cli_output import STDOUT, print_problem
 
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 Command = Callable[..., argparse.ArgumentParser]
 Print = Callable[[argparse.Namespace, dict[str, Any], str], None]
-_STDOUT = "-"
 
 
 def add_instance_commands(commands: Any, command: Command, show: Print) -> None:
@@ -51,7 +51,7 @@ def _add_generate(commands: Any, command: Command, show: Print) -> None:
         )
         for item in fields(cls):
             _add_knob(parser, item)
-        parser.add_argument("--seed", type=_integer, default=0, metavar="N", help="(%(default)s)")
+        parser.add_argument("--seed", type=integer, default=0, metavar="N", help="(%(default)s)")
         if cls.takes_memory:
             parser.add_argument("--memory", default="0%", help="limit, for example 40%% (0%%)")
         else:
@@ -59,7 +59,7 @@ def _add_generate(commands: Any, command: Command, show: Print) -> None:
                 "--values", type=_integers, metavar="A,B,…", help="instead of drawing them"
             )
         parser.add_argument(
-            "-o", dest="target_file", metavar="PROBLEM", default=_STDOUT, help="- (default): stdout"
+            "-o", dest="target_file", metavar="PROBLEM", default=STDOUT, help="- (default): stdout"
         )
     add_adversarial_command(kinds, command, show)
     add_core_command(kinds, command, show)
@@ -73,21 +73,14 @@ def _add_knob(parser: argparse.ArgumentParser, item: Any) -> None:
     elif isinstance(item.default, Fraction):
         options |= {"type": _rational, "metavar": "A/B"}
     elif isinstance(item.default, int):
-        options |= {"type": _integer, "metavar": "N"}
+        options |= {"type": integer, "metavar": "N"}
     else:
         options["choices"] = item.metadata["choices"]
     parser.add_argument(f"--{item.name}", **options)
 
 
-def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be an integer, not {text}") from None
-
-
 def _integers(text: str) -> list[int]:
-    return [_integer(part) for part in text.split(",")]
+    return [integer(part) for part in text.split(",")]
 
 
 def _rational(text: str) -> Fraction:
@@ -101,11 +94,11 @@ def _generate(options: argparse.Namespace, kind: str, show: Print) -> int:
     from offcert.core.documents import require_writable
     from offcert.core.files import write_problem
 
-    if options.target_file != _STDOUT:
+    if options.target_file != STDOUT:
         require_writable(options.target_file)
     problem = _generated(options, kind)
-    if options.target_file == _STDOUT:
-        _print_problem(problem)
+    if options.target_file == STDOUT:
+        print_problem(problem)
         return 0
     write_problem(options.target_file, problem)
     from offcert.report.text import describe_problem, problem_summary
@@ -141,15 +134,6 @@ def _generated(options: argparse.Namespace, kind: str) -> Problem:
     if hasattr(options, "memory"):
         problem = problem.with_memory(parse_memory(options.memory, problem))
     return problem
-
-
-def _print_problem(problem: Problem) -> None:
-    import json
-
-    from offcert.core.files import problem_to_json
-
-    json.dump(problem_to_json(problem), sys.stdout, indent=1)
-    print()
 
 
 def _add_partition(commands: Any, command: Command, show: Print) -> None:
@@ -201,7 +185,7 @@ def _add_library(commands: Any, command: Command, show: Print) -> None:
     getter = add("get", "write a problem to a file", _get)
     getter.add_argument("name", metavar="NAME")
     getter.add_argument(
-        "-o", dest="target_file", metavar="PROBLEM", default=_STDOUT, help="- (default): stdout"
+        "-o", dest="target_file", metavar="PROBLEM", default=STDOUT, help="- (default): stdout"
     )
     adder = add("add", "take a certificate in if it verifies and improves a record", _add)
     adder.add_argument("certificates", metavar="CERTIFICATE", nargs="+")
@@ -284,8 +268,8 @@ def _get(options: argparse.Namespace, show: Print) -> int:
     from offcert.core.files import write_problem
 
     problem = _open(options).load(options.name)
-    if options.target_file == _STDOUT:
-        _print_problem(problem)
+    if options.target_file == STDOUT:
+        print_problem(problem)
         return 0
     write_problem(options.target_file, problem)
     show(options, {"written": options.target_file}, f"wrote {options.target_file}")

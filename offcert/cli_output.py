@@ -1,4 +1,4 @@
-"""What the commands share when solvers write to the terminal on their own."""
+"""What the commands share when something is written to the terminal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,23 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from offcert.core.problem import Problem
+
+# What stands for the standard output in the place of a file's name.
+STDOUT = "-"
+
+
+def print_problem(problem: Problem) -> None:
+    """Write a problem's document to the standard output."""
+    import json
+
+    from offcert.core.files import problem_to_json
+
+    json.dump(problem_to_json(problem), sys.stdout, indent=1)
+    print()
 
 
 @contextmanager
