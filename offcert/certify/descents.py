@@ -35,8 +35,8 @@ def descend_greedy(search: Search, effort: Effort) -> None:
 def descend_cover(search: Search, effort: Effort) -> None:
     """Offer the plan that evicts as little as possible where most has to be absent."""
     search.begin("least cover")
-    from offcert.heuristics.least_cover import least_cover_plan
-
+    with held_interrupts():
+        from offcert.heuristics.least_cover import least_cover_plan
     with suppress(MethodError, PlanError):
         search.offer(simulate(search.problem, least_cover_plan(search.problem)))
 

@@ -160,7 +160,7 @@ class Search:
         """
         try:
             yield
-        except OffcertError:
+        except (OffcertError, AssertionError):
             raise
         except MemoryError:
             self.note_failure("out of memory")

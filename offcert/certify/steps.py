@@ -89,16 +89,17 @@ def climb_heads(search: Search, effort: Effort) -> None:
     for orders in outcome.orders if search.schedule is not None else ():
         with suppress(MethodError):
             search.offer(ordered_schedule(search.problem, orders.offloads, orders.prefetches))
-    confirmable = outcome.labels <= _MOST_CONFIRMED_LABELS and _within_reach(search, outcome.ends)
+    ends = outcome.ends
+    confirmable = outcome.labels <= _MOST_CONFIRMED_LABELS and _ends_within_reach(search, ends)
     if confirmable and outcome.pivot >= 0:
         # The pivot program does better with what is proved about the ends of its sides.
-        search.workings.setdefault("ends", []).append(outcome.ends)
+        search.workings.setdefault("ends", []).append(ends)
     if outcome.lower_bound > search.proved_bound:
-        details = {"pivot": outcome.pivot, **_ends_details(outcome.ends)}
+        details = {"pivot": outcome.pivot, **ends_details(ends)}
         _add_searched(search, "atomic-heads", outcome.lower_bound, details, confirmable)
 
 
-def _within_reach(search: Search, ends: Ends) -> bool:
+def _ends_within_reach(search: Search, ends: Ends) -> bool:
     """Return whether verification can work with such numbers at all."""
     return heads_check.within_reach(
         search.problem,
@@ -110,7 +111,7 @@ def _within_reach(search: Search, ends: Ends) -> bool:
     )
 
 
-def _ends_details(ends: Ends) -> dict[str, Any]:
+def ends_details(ends: Ends) -> dict[str, Any]:
     """Return what verification needs to establish head and tail again."""
     return {
         "head": ends.head,
@@ -146,11 +147,11 @@ def climb_pivot(search: Search, effort: Effort) -> None:
             "once": list(outcome.once),
         }
         if outcome.ends is not None:
-            details["ends"] = _ends_details(outcome.ends)
+            details["ends"] = ends_details(outcome.ends)
         confirmable = (
             outcome.labels <= _MOST_CONFIRMED_LABELS
             and within_reach(search.problem, outcome.pivot, outcome.lower_bound)
-            and (outcome.ends is None or _within_reach(search, outcome.ends))
+            and (outcome.ends is None or _ends_within_reach(search, outcome.ends))
         )
         _add_searched(search, "pivot", outcome.lower_bound, details, confirmable)
 
@@ -322,8 +323,7 @@ def descend_dives(search: Search, effort: Effort) -> None:
         search.offer(outcome.schedule)
     if outcome.lower_bound > search.problem.trace.compute_time:
         _add_attested(search, "interval-cpsat", "CP-SAT", outcome.lower_bound, outcome.details)
-    if outcome.details.get("interrupted"):
-        raise KeyboardInterrupt
+    _pass_on(search, "interval-cpsat", outcome.details)
 
 
 def climb_interval(search: Search, effort: Effort) -> None:

@@ -151,10 +151,7 @@ def _toggle(
             gap[offload] = first
             _remove(prefetch, gap, before, fetch, count)
             return count - 1
-        # On a duplex link the offload may stand behind the prefetch in the list.
-        _remove(prefetch, gap, before, max(offload, fetch), count)
-        _remove(prefetch, gap, before, min(offload, fetch), count - 1)
-        return count - 2
+        return _remove_both(prefetch, gap, before, offload, fetch, count)
     earliest, latest = _slots(facts, limits, False, chosen)
     earliest = max(earliest, opened[chosen] + 1)
     soonest, last = _slots(facts, limits, True, chosen)
@@ -208,9 +205,8 @@ def _substitute(
     back = max(opened[chosen] + 1, min(closed[chosen], before[fetch]))
     if back < leave:
         return -1
-    _remove(prefetch, gap, before, max(offload, fetch), count)
-    _remove(prefetch, gap, before, min(offload, fetch), count - 1)
-    count = _place(prefetch, gap, before, count - 2, False, chosen, leave)
+    count = _remove_both(prefetch, gap, before, offload, fetch, count)
+    count = _place(prefetch, gap, before, count, False, chosen, leave)
     return _place(prefetch, gap, before, count, True, chosen, back)
 
 
@@ -286,6 +282,19 @@ def _remove(prefetch: BoolArray, gap: IntArray, before: IntArray, index: int, co
         prefetch[place] = prefetch[place + 1]
         gap[place] = gap[place + 1]
         before[place] = before[place + 1]
+
+
+@numba.njit(cache=True)
+def _remove_both(
+    prefetch: BoolArray, gap: IntArray, before: IntArray, one: int, two: int, count: int
+) -> int:
+    """Remove two moves in either order of the list; return how many are left.
+
+    On a duplex link an offload may stand behind its prefetch.
+    """
+    _remove(prefetch, gap, before, max(one, two), count)
+    _remove(prefetch, gap, before, min(one, two), count - 1)
+    return count - 2
 
 
 @numba.njit(cache=True)

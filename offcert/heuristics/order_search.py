@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 import numpy as np
 
@@ -164,8 +163,7 @@ def order_search(
     if not problem.trace.gaps:
         return
     annealer = OrderAnnealer(problem, seed, None if start is None else _orders(start))
-    with suppress(MethodError):
-        on_improvement(annealer.schedule())
+    on_improvement(annealer.schedule())
     coolings(
         annealer,
         rounds=_ROUNDS,

@@ -138,7 +138,12 @@ def test_a_step_that_fails_is_named_and_the_next_one_runs(
 
 def test_what_is_no_failure_of_a_step_is_not_passed_over() -> None:
     search = Search(random_problem(7, 5), 10)
-    for error in (UnsoundError("2 > 1"), MethodError("chains only"), KeyboardInterrupt()):
+    errors = (
+        UnsoundError("2 > 1"),
+        MethodError("chains only"),
+        AssertionError("joined no schedule"),
+    )
+    for error in (*errors, KeyboardInterrupt()):
         with pytest.raises(type(error)), search.surviving():
             raise error
     assert search.remarks == {}

@@ -1,5 +1,6 @@
 """The plain re-run of pivot bounds: it confirms what is true and nothing else."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -10,6 +11,7 @@ from random_instances import counterexample, random_problem, some_two_rates
 
 from offcert.certify.pivot_check import confirm
 from offcert.certify.recheck import recheck
+from offcert.certify.steps import ends_details
 from offcert.core.chain import Chain
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link, Platform
@@ -126,34 +128,30 @@ def test_problems_of_another_kind_are_not_confirmed():
     assert not confirm(Problem("several", several, Platform(2, Fraction(1))), 3, 99, 99, 7)
 
 
-def details_of(outcome: PivotOutcome) -> dict[str, Any]:
-    assert outcome.ends is not None
-    ends = outcome.ends
-    return {
-        "pivot": outcome.pivot,
-        "front_limit": outcome.front_limit,
-        "back_limit": outcome.back_limit,
-        "once": list(outcome.once),
-        "ends": {
-            "head": ends.head,
-            "tail": ends.tail,
-            "head_counted": list(ends.counted[0]),
-            "tail_counted": list(ends.counted[1]),
-            "head_unit": ends.units[0],
-            "tail_unit": ends.units[1],
-        },
-    }
-
-
-def test_ends_that_are_too_long_are_refused_with_the_place() -> None:
-    refused = 0
-    for problem in nested_problems(40, 2500, 5):
+def searched_problems(seed: int) -> Iterator[tuple[Problem, int, dict[str, Any]]]:
+    """Yield problems whose bound takes a search, with the optimum and the details of its proof."""
+    for problem in nested_problems(40, seed, 5):
         optimum = brute_force(problem)
         assert optimum is not None
         outcome = pivot_bound(problem, upper_bound=2 * optimum, time_limit=60, max_labels=10**6)
         if outcome.ends is None or outcome.lower_bound <= problem.trace.compute_time:
             continue
-        details = details_of(outcome)
+        yield (
+            problem,
+            optimum,
+            {
+                "pivot": outcome.pivot,
+                "front_limit": outcome.front_limit,
+                "back_limit": outcome.back_limit,
+                "once": list(outcome.once),
+                "ends": ends_details(outcome.ends),
+            },
+        )
+
+
+def test_ends_that_are_too_long_are_refused_with_the_place() -> None:
+    refused = 0
+    for problem, optimum, details in searched_problems(2500):
         assert recheck(Bound("pivot", optimum, Evidence.PROVED, details), problem) is None
         for side in ("head", "tail"):
             for more in (1, optimum):
@@ -170,19 +168,13 @@ def test_ends_that_are_too_long_are_refused_with_the_place() -> None:
 
 def test_no_ends_make_more_than_the_optimum_of_it() -> None:
     claims = 0
-    for problem in nested_problems(40, 8100, 5):
-        optimum = brute_force(problem)
-        assert optimum is not None
-        outcome = pivot_bound(problem, upper_bound=2 * optimum, time_limit=60, max_labels=10**6)
-        if outcome.ends is None or outcome.lower_bound <= problem.trace.compute_time:
-            continue
+    for problem, optimum, proof in searched_problems(8100):
         claim = optimum + 1
         for head in range(0, claim + 1, max(1, claim // 12)):
-            details = details_of(outcome)
             tail = claim - head
-            details["ends"] |= {"head": head, "tail": tail}
+            ends = proof["ends"] | {"head": head, "tail": tail}
             # With these limits nothing would be left to search.
-            details |= {"front_limit": head - 1, "back_limit": tail - 1}
+            details = proof | {"ends": ends, "front_limit": head - 1, "back_limit": tail - 1}
             assert recheck(Bound("pivot", claim, Evidence.PROVED, details), problem) is not None
             claims += 1
     assert claims > 200

@@ -4,16 +4,14 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
+from annealers import valid_runs
 
 from offcert.core.chain import Chain
-from offcert.core.check import check
-from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.heuristics.ordered import ordered_makespan
 from offcert.heuristics.set_search import SetAnnealer, set_search
-from tests.random_instances import mixed_problem
 
 
 def two_sizes(stages: int, memory: int) -> Problem:
@@ -48,21 +46,7 @@ def test_finds_the_best_counts_of_two_sizes(memory: int) -> None:
 
 
 def test_schedules_are_valid_on_random_problems() -> None:
-    ran = 0
-    for seed in range(40):
-        problem = mixed_problem(seed, 5)
-        try:
-            annealer = SetAnnealer(problem, seed)
-        except MethodError:
-            continue
-        before = annealer.makespan
-        improved = annealer.run(500, 10.0, 0.1)
-        schedule = annealer.schedule()
-        assert check(problem, schedule) == []
-        assert schedule.makespan == annealer.makespan
-        assert improved == (annealer.makespan < before)
-        ran += 1
-    assert ran > 20
+    assert valid_runs(SetAnnealer, 40) > 20
 
 
 def test_the_same_seed_finds_the_same() -> None:
