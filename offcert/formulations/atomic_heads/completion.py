@@ -53,8 +53,12 @@ def still_missing(
 
 
 @numba.njit(cache=True)
-def _put(link: Ints, idle: Ints, count: int, x: int, y: int) -> int:
-    """Put a pair among pairs of which `link` increases and `idle` falls; return how many."""
+def put(link: Ints, idle: Ints, count: int, x: int, y: int) -> int:
+    """Put a pair among pairs of which `link` increases and `idle` falls; return how many.
+
+    One place of the arrays stays free; where there is no room otherwise, what is better than two
+    pairs takes their place.
+    """
     place = 0
     while place < count and link[place] <= x:
         place += 1
@@ -65,7 +69,7 @@ def _put(link: Ints, idle: Ints, count: int, x: int, y: int) -> int:
     beyond = place
     while beyond < count and idle[beyond] >= y:
         beyond += 1
-    if beyond == place and count == _WIDEST:
+    if beyond == place and count == link.size - 1:
         # Better than this pair and its neighbour.
         if place == count:
             idle[place - 1] = y
@@ -147,7 +151,7 @@ def ways(
                 if waits:
                     x = max(x, time[c] - prefix[k] + idle[way])
                 y = max(idle[way], prefix[ready[c] + 1] + x)
-                count = _put(xs, ys, count, max(x, still[level]), max(y, floor[k]))
+                count = put(xs, ys, count, max(x, still[level]), max(y, floor[k]))
         first[level] = used
         if used + count > link.size:
             link, idle = _roomier(link), _roomier(idle)

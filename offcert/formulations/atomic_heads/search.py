@@ -132,8 +132,28 @@ class SideSearch:
         size, items = self.classes[c]
         if size in self._next[choice]:
             return False
-        if item.ready >= labels.k[label]:
-            return True
-        idle, prefix = int(labels.s[label]), self.side.prefix
-        begun = max(int(labels.t[label]), idle + prefix[items[0].ready + 1])
-        return idle + prefix[item.ready + 1] > begun
+        times = int(labels.t[label]), int(labels.s[label])
+        return starts_too_early(self.side.prefix, items[0], item, times, int(labels.k[label]))
+
+
+def starts_too_early(
+    prefix: list[int], first: Item, item: Item, times: tuple[int, int], run: int
+) -> bool:
+    """Return whether a transfer that suits the first item of a class comes too early for another.
+
+    Parameters
+    ----------
+    prefix : list of int
+        As in `Side`.
+    first, item : Item
+        The one whose readiness was looked at, and the one that is to leave.
+    times : (int, int)
+        When the link is free, and the idle time by then.
+    run : int
+        Operations that have run.
+    """
+    if item.ready >= run:
+        return True
+    free, idle = times
+    begun = max(free, idle + prefix[first.ready + 1])
+    return idle + prefix[item.ready + 1] > begun

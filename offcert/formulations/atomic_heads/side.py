@@ -89,7 +89,12 @@ class Side:
         return dict(classes)
 
 
-def front(problem: Problem, required: Sequence[int], pivot: int) -> Side:
+def front(
+    problem: Problem,
+    required: Sequence[int],
+    pivot: int,
+    movers: Collection[int] | None = None,
+) -> Side:
     """Return the side of the operations before `pivot`.
 
     Parameters
@@ -100,9 +105,13 @@ def front(problem: Problem, required: Sequence[int], pivot: int) -> Side:
         Bytes that must be absent during each operation, from ``relaxations.required_absent``.
     pivot : int
         An operation.
+    movers : collection of int, optional
+        Gaps whose tensors take time on the link, each of another tensor; by default those over the
+        pivot.
     """
     trace = problem.trace
-    over = {trace.gaps[gap].tensor: gap for gap in trace.gaps_over[pivot]}
+    movers = trace.gaps_over[pivot] if movers is None else movers
+    over = {trace.gaps[gap].tensor: gap for gap in movers}
     absent = _absences(trace, range(pivot), lambda gap: trace.gaps[gap].tensor)
     items = [
         Item(
@@ -120,11 +129,16 @@ def front(problem: Problem, required: Sequence[int], pivot: int) -> Side:
     )
 
 
-def back(problem: Problem, required: Sequence[int], pivot: int) -> Side:
-    """Return the side of `pivot` and the operations after it, in reversed time."""
+def back(
+    problem: Problem,
+    required: Sequence[int],
+    pivot: int,
+    movers: Collection[int] | None = None,
+) -> Side:
+    """Return the side of `pivot` and the operations after it, in reversed time; see `front`."""
     trace = problem.trace
     last = len(trace) - 1
-    over = set(trace.gaps_over[pivot])
+    over = set(trace.gaps_over[pivot] if movers is None else movers)
     columns = [*range(last, pivot - 1, -1)]
     absent = _absences(trace, columns, lambda gap: gap)
     items = [

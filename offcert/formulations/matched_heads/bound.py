@@ -1,0 +1,173 @@
+"""A lower bound from heads and tails that move the same tensors, and the orders that attain it.
+
+The search (``search``) asks whether a schedule may be shorter than a *target*. The nearer that is,
+the fewer labels it takes, so targets are tried that can be settled with few, and the labels they
+may take grow as they must. Tensors of few bytes, of which a network has some (a batch
+normalisation's, say), make for many labels and matter little: they are left out at first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from offcert.core.errors import MethodError
+from offcert.core.problem import Problem, Transfers
+from offcert.formulations.atomic_heads.bound import Ends
+from offcert.formulations.atomic_heads.orders import Orders
+from offcert.formulations.atomic_heads.search import SideSearch
+from offcert.formulations.atomic_heads.side import back, front
+from offcert.formulations.matched_heads.level import TooManyError
+from offcert.formulations.matched_heads.search import MatchedSearch, Proof
+from offcert.formulations.relaxations import required_absent
+
+_NO_LIMIT = 2**60
+# Labels of a search for a head or a tail.
+_LABELS_OF_ENDS = 2_000
+# Labels that a level may take on one side, at first and at last.
+_FIRST_BUDGET = 100_000
+_LAST_BUDGET = 6_400_000
+# A target that cannot be settled is brought this much nearer, one that is settled moved on by it.
+_STEP = 4
+# Nearer than this part of what is open at first, a target is no easier.
+_NEAREST = 256
+# Tensors below this part of the required bytes are left out at first.
+_SMALL = 4096
+
+
+class _OutOfTimeError(Exception):
+    """Time or patience has run out."""
+
+
+@dataclass(frozen=True)
+class MatchedOutcome:
+    """What the search proved.
+
+    Attributes
+    ----------
+    lower_bound : int
+        Ticks; no schedule is shorter.
+    ends : Ends
+        Of the pivot.
+    proof : Proof
+        What shows the bound, together with the ends.
+    orders : tuple of Orders
+        Promising ones, found since the last time.
+    finished : bool
+        Whether more time proves nothing more.
+    """
+
+    lower_bound: int
+    ends: Ends
+    proof: Proof
+    orders: tuple[Orders, ...]
+    finished: bool
+
+
+class MatchedProgram:
+    """The search at the operation that needs most; it can be taken up again where it was left.
+
+    Parameters
+    ----------
+    problem : Problem
+        Atomic transfers; any trace and link.
+    stop : callable, optional
+        Asked from time to time; if it returns true, the search ends with what is proved by then.
+
+    Raises
+    ------
+    MethodError
+        If transfers are not atomic, or nothing ever has to leave.
+    """
+
+    def __init__(self, problem: Problem, *, stop: Callable[[], bool] | None = None) -> None:
+        if problem.transfers is not Transfers.ATOMIC:
+            raise MethodError(f"matched heads need atomic transfers, not {problem.transfers}")
+        required = required_absent(problem, subset_sum=True)
+        if max(required, default=0) == 0:
+            raise MethodError("nothing ever has to leave, so there are no heads to match")
+        self.problem = problem
+        self.stop = stop
+        self.deadline = 0.0
+        self.upper = 0
+        self._ends = _least_ends(problem, required, required.index(max(required)))
+        sizes = sorted(problem.trace.gap_size(gap) for gap in range(len(problem.trace.gaps)))
+        least = max(required) // _SMALL
+        large = next((size for size in sizes if size >= least), 0)
+        self._thresholds = [large, 0] if sizes[0] < large else [0]
+        self._search = self._begin()
+        self.best = self._search
+        self._orders: list[Orders] = []
+        self._rounds: Iterator[None] | None = None
+        self._finished = False
+
+    def _begin(self) -> MatchedSearch:
+        return MatchedSearch(self.problem, self._ends, self._thresholds.pop(0))
+
+    def improve(self, upper_bound: int, time_limit: float) -> MatchedOutcome:
+        """Search on, at most up to a bound of `upper_bound`.
+
+        Parameters
+        ----------
+        upper_bound : int
+            Makespan of a known schedule, in ticks; not more than the time before.
+        time_limit : float
+            Seconds.
+        """
+        self.upper = upper_bound
+        self.deadline = time.monotonic() + time_limit
+        self._orders = []
+        with suppress(_OutOfTimeError):
+            while self._bound < self.upper and not self._finished:
+                self._settle()
+                if self._bound >= self.upper or not self._thresholds:
+                    self._finished = self._bound < self.upper
+                    break
+                self._search = self._begin()
+        bound = min(self._bound, self.upper)
+        return MatchedOutcome(
+            bound, self._ends, self.best.proof, tuple(self._orders), self._finished
+        )
+
+    @property
+    def _bound(self) -> int:
+        return self.best.bound
+
+    def _pause(self) -> None:
+        if time.monotonic() > self.deadline or (self.stop is not None and self.stop()):
+            raise _OutOfTimeError
+
+    def _settle(self) -> None:
+        """Move the target of one search on until it can prove nothing more."""
+        search, budget = self._search, _FIRST_BUDGET
+        step = self.upper - search.bound
+        nearest = max(1, step // _NEAREST)
+        while search.bound < self.upper and not search.exact and budget <= _LAST_BUDGET:
+            self._pause()
+            try:
+                search.improve(min(self.upper, search.bound + step), budget, self._pause)
+                step *= _STEP
+            except TooManyError:
+                step //= _STEP
+                if step < nearest:
+                    budget *= _STEP
+                    step = self.upper - search.bound
+            finally:
+                self._note(search)
+
+    def _note(self, search: MatchedSearch) -> None:
+        if search.bound > self.best.bound:
+            self.best = search
+        if search.orders is not None:
+            self._orders.append(search.orders)
+            search.orders = None
+
+
+def _least_ends(problem: Problem, required: list[int], pivot: int) -> Ends:
+    """Return bounds on the ends of both sides that take next to no time: a head and a tail."""
+    one, two = (SideSearch(side(problem, required, pivot)) for side in (front, back))
+    for search in (one, two):
+        search.improve(_NO_LIMIT, _LABELS_OF_ENDS, lambda: None)
+    return Ends(pivot, one.bound, two.bound, (one.counted, two.counted), (one.unit, two.unit))

@@ -1,0 +1,306 @@
+"""Heads and tails that move the same tensors: a lower bound far above that of either apart.
+
+Cut a schedule where an operation, the *pivot*, starts. What has left by then is what returns after
+it, if nothing returns before and nothing leaves after, and head and tail (``atomic_heads``) are
+both as short as can be only if some set of tensors suits both. Here a sequence of transfers on one
+side is told from others by the bytes it moves and by how many of each *counted* class; both sides
+of a schedule agree in that. Counting everything would take too many labels, so levels follow each
+other, each with one more class counted, and each looks only where the one before has found that a
+schedule within the limit may pass. Which class to count next is read off the best combination
+found: one of which the two sides move different numbers, or more than there are. If there is none,
+the combination is a schedule.
+
+*What returns before, or leaves after.* A tensor whose prefetch starts before the pivot does, or
+whose offload ends after, moves on one side only. It is present during the pivot, so without it the
+side still moves what the pivot needs. Hence two keys match if they become equal by taking tensors
+off either, as long as they have the units that the pivot needs. Tensors of few bytes could be taken
+off at will, so only those from a certain size on, the *movers*, are looked at: others are taken for
+absent whenever they may be. A tensor of several gaps is not a mover either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from offcert.core.problem import Problem
+from offcert.formulations.atomic_heads.arrays import uncounted
+from offcert.formulations.atomic_heads.bound import Ends
+from offcert.formulations.atomic_heads.kernel import Ints
+from offcert.formulations.atomic_heads.orders import Orders
+from offcert.formulations.atomic_heads.search import starts_too_early
+from offcert.formulations.atomic_heads.side import Item, Side, back, front
+from offcert.formulations.matched_heads import kernel
+from offcert.formulations.matched_heads.level import Level, TooManyError, search_level
+from offcert.formulations.relaxations import required_absent
+
+# Bytes that have moved are told apart up to this many units.
+_FINEST = 1 << 22
+# Of a code that counts classes.
+_LARGEST_CODE = 2**62
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a verification needs besides the ends of the sides.
+
+    Attributes
+    ----------
+    unit : int
+        Bytes to whose multiples sizes are rounded up.
+    free_below : int
+        Tensors of fewer bytes are no movers.
+    levels : tuple of tuple of int
+        Sizes that each level counts.
+    labels : int
+        Kept at all of them.
+    """
+
+    unit: int
+    free_below: int
+    levels: tuple[tuple[int, ...], ...]
+    labels: int
+
+
+class MatchedSearch:
+    """One pivot and its movers.
+
+    Parameters
+    ----------
+    problem : Problem
+        Atomic transfers; any trace and link.
+    ends : Ends
+        What is proved about the sides of the pivot.
+    free_below : int
+        Bytes from which on a tensor is a mover.
+
+    Attributes
+    ----------
+    bound : int
+        No schedule is shorter, in ticks.
+    proof : Proof
+        What shows it; with no levels if the ends do.
+    orders : Orders or None
+        Of a schedule as long as `bound`, if everything counts that matters; whether the problem
+        admits it is another question.
+    exact : bool
+        Whether more levels prove nothing more.
+    """
+
+    def __init__(self, problem: Problem, ends: Ends, free_below: int) -> None:
+        self.ends = ends
+        self.bound = ends.head + ends.tail
+        self.orders: Orders | None = None
+        self.exact = False
+        movers = _movers(problem, ends.pivot, free_below)
+        required = required_absent(problem, subset_sum=True)
+        self.sides = tuple(
+            side(problem, required, ends.pivot, gaps)
+            for side, gaps in zip((front, back), movers, strict=True)
+        )
+        sizes = {problem.trace.gap_size(gap) for gaps in movers for gap in gaps}
+        grid = math.gcd(*sizes) or 1
+        self.unit = grid * max(1, -(-max(required) // (grid * _FINEST)))
+        self.proof = Proof(self.unit, free_below, (), 0)
+        self.classes = [_classes(side, sizes) for side in self.sides]
+        self.amounts = [
+            max(len(one), len(two)) for (_, one), (_, two) in zip(*self.classes, strict=True)
+        ]
+        self.tables = [
+            uncounted(side, classes, self.unit)._replace(mask=np.array(self.amounts) + 1)
+            for side, classes in zip(self.sides, self.classes, strict=True)
+        ]
+        # Units of what is absent during the pivot.
+        self._least = -(-self.sides[0].required[-1] // self.unit)
+        small = self.sides[0].required[-1] // 4096
+        self._small = [c for c, (size, _) in enumerate(self.classes[0]) if size < small]
+        self._ground: tuple[int, tuple[Level, Level]] | None = None
+
+    def improve(self, target: int, max_labels: int, pause: Callable[[], None]) -> None:
+        """Raise `bound`, at most to `target`.
+
+        Raises
+        ------
+        TooManyError
+            If a level needs more than `max_labels` on one side; what is proved by then stays.
+        """
+        counted = list(self._small)
+        levels, stored = [self._sizes(counted)], 0
+        before = self._first_level(target, max_labels, pause)
+        while True:
+            stored += sum(level.labels.w.size for level in before)
+            total, labels = self._best(before)
+            self._prove(min(total, target), tuple(levels), stored)
+            if total >= target:
+                return
+            wrong = self._misused(before, labels, counted)
+            if not wrong:
+                self.exact = True
+                self.orders = self._as_orders(before, labels, total)
+                return
+            counted.append(max(wrong, key=wrong.__getitem__))
+            levels.append(self._sizes(counted))
+            before = self._next_level(before, counted, target, max_labels, pause)
+
+    def _prove(self, bound: int, levels: tuple[tuple[int, ...], ...], labels: int) -> None:
+        if bound > self.bound:
+            self.bound = bound
+            self.proof = Proof(self.unit, self.proof.free_below, levels, labels)
+
+    def _first_level(
+        self, target: int, max_labels: int, pause: Callable[[], None]
+    ) -> tuple[Level, Level]:
+        if self._ground is not None and self._ground[0] >= target:
+            return self._ground[1]
+        limits = target - 1 - self.ends.tail, target - 1 - self.ends.head
+        radix, modulus = self._radix(self._small)
+        one, two = (
+            search_level(self.tables[i], radix, modulus, None, limits[i], max_labels, pause)
+            for i in (0, 1)
+        )
+        self._match(one, two, target - 1, pause)
+        self._ground = target, (one, two)
+        return one, two
+
+    def _next_level(
+        self,
+        before: tuple[Level, Level],
+        counted: Sequence[int],
+        target: int,
+        max_labels: int,
+        pause: Callable[[], None],
+    ) -> tuple[Level, Level]:
+        radix, modulus = self._radix(counted)
+        one, two = (
+            search_level(
+                self.tables[i],
+                radix,
+                modulus,
+                before[i],
+                target - 1,
+                max_labels,
+                pause,
+            )
+            for i in (0, 1)
+        )
+        self._match(one, two, target - 1, pause)
+        return one, two
+
+    def _sizes(self, counted: Sequence[int]) -> tuple[int, ...]:
+        return tuple(sorted(self.classes[0][c][0] for c in counted))
+
+    def _radix(self, counted: Sequence[int]) -> tuple[Ints, int]:
+        """Return the weights of the classes in a code, and the number of codes."""
+        radix, modulus = np.zeros(len(self.classes[0]), np.int64), 1
+        for c in counted:
+            radix[c] = modulus
+            modulus *= self.amounts[c] + 1
+        if modulus >= _LARGEST_CODE:
+            raise TooManyError
+        return radix, modulus
+
+    def _match(self, one: Level, two: Level, limit: int, pause: Callable[[], None]) -> None:
+        """Find partners on the other side, and what both may pass within the limit."""
+        tables = one.table(self._least), two.table(self._least)
+        for level, table in ((one, tables[1]), (two, tables[0])):
+            level.match(table, self._least)
+            level.keep(limit, pause)
+
+    @staticmethod
+    def _best(levels: tuple[Level, Level]) -> tuple[int, tuple[int, int]]:
+        """Return the least length of a combination, and the labels of both sides."""
+        one, two = levels
+        lengths = one.ends + one.partners.ends
+        if lengths.min(initial=kernel.NEVER) >= kernel.NEVER:
+            return kernel.NEVER, (-1, -1)
+        place = int(lengths.argmin())
+        # What has the same length with the same key in common.
+        others = np.flatnonzero(two.ends + two.partners.ends == lengths[place])
+        alike = [
+            other
+            for other in others
+            if two.partners.w[other] == one.partners.w[place]
+            and two.partners.code[other] == one.partners.code[place]
+        ]
+        other = alike[0] if alike else others[0]
+        return int(lengths[place]), (int(one.chosen[place]), int(two.chosen[other]))
+
+    def _misused(
+        self, levels: tuple[Level, Level], labels: tuple[int, int], counted: Sequence[int]
+    ) -> dict[int, Fraction]:
+        """Return the classes, not counted, that the best combination misuses, and how urgently.
+
+        Sums are made to fit with small tensors, so what counts is how often, by size.
+        """
+        count = len(self.classes[0])
+        used = np.zeros((2, count), np.int64)
+        early = np.zeros(count, np.int64)
+        for i, (level, label) in enumerate(zip(levels, labels, strict=True)):
+            for c, before in level.path(label):
+                items = self.classes[i][c][1]
+                if c not in counted and used[i, c] < len(items):
+                    early[c] += self._is_early(i, items, items[used[i, c]], level, before)
+                used[i, c] += 1
+        wrong = {}
+        for c in set(range(count)) - set(counted):
+            size = self.classes[0][c][0]
+            excess = sum(max(0, int(used[i, c]) - len(self.classes[i][c][1])) for i in (0, 1))
+            amount = abs(int(used[0, c] - used[1, c])) + excess + int(early[c])
+            if amount > 0:
+                wrong[c] = Fraction(amount, size)
+        return wrong
+
+    def _is_early(self, i: int, items: list[Item], item: Item, level: Level, label: int) -> bool:
+        tables = self.tables[i]
+        run = int(
+            np.searchsorted(
+                np.maximum.accumulate(tables.required[:-1]),
+                tables.unit * level.labels.w[label],
+                side="right",
+            )
+        )
+        times = int(level.labels.t[label]), int(level.labels.s[label])
+        return starts_too_early(self.sides[i].prefix, items[0], item, times, run)
+
+    def _as_orders(
+        self, levels: tuple[Level, Level], labels: tuple[int, int], total: int
+    ) -> Orders | None:
+        """Return the combination as orders, unless both sides mean different tensors."""
+        ways = []
+        for i, (level, label) in enumerate(zip(levels, labels, strict=True)):
+            left = [iter(items) for _, items in self.classes[i]]
+            ways.append([next(left[c]).gap for c, _ in level.path(label)])
+        if set(ways[0]) != set(ways[1]):
+            return None
+        return Orders(tuple(ways[0]), tuple(ways[1][::-1]), total)
+
+
+def _movers(
+    problem: Problem, pivot: int, free_below: int
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the gaps over the pivot or on either side of it, of large tensors with no other gap."""
+    trace = problem.trace
+    tensors = [gap.tensor for gap in trace.gaps]
+    movers = [
+        index
+        for index, gap in enumerate(trace.gaps)
+        if tensors.count(gap.tensor) == 1 and trace.gap_size(index) >= free_below
+    ]
+    return (
+        frozenset(gap for gap in movers if trace.gaps[gap].before < pivot),
+        frozenset(gap for gap in movers if trace.gaps[gap].after > pivot),
+    )
+
+
+def _classes(side: Side, sizes: Collection[int]) -> list[tuple[int, list[Item]]]:
+    """Return the items by size; where one side has none of a size, one that is never ready."""
+    classes = side.classes()
+    last = len(side.prefix) - 1
+    return [
+        (size, classes.get(size, [Item(-1, size, 0, last, (False,) * (last + 1))]))
+        for size in sorted(sizes)
+    ]
