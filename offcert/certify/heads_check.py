@@ -24,7 +24,7 @@ can only make the answer no. No side of a schedule ends before the search says t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -38,7 +38,7 @@ from offcert.core.trace import Tensor
 
 _LARGEST = 2**62
 # Bytes that have moved are told apart up to this many units.
-_MOST_LEVELS = 1 << 22
+MOST_LEVELS = 1 << 22
 
 Sizes = Sequence[int]
 
@@ -164,7 +164,7 @@ def _both(
         return None
     try:
         return [
-            _tables(problem, pivot, kind, time, sizes, unit)
+            side_tables(problem, pivot, kind, time, sizes, unit)
             for kind, time, sizes, unit in zip(Kind, times, counted, units, strict=True)
         ]
     except TooLargeError:
@@ -200,7 +200,7 @@ def _rate(problem: Problem, kind: Kind, volume: int) -> tuple[int, int]:
     return min(-(-rate.numerator >> excess), _LARGEST - 1), rate.denominator >> excess
 
 
-def _gap_at(tensor: Tensor, operation: int) -> tuple[int, int] | None:
+def gap_at(tensor: Tensor, operation: int) -> tuple[int, int] | None:
     """Return the uses around `operation` if the tensor may be absent while it runs."""
     before = [use for use in tensor.uses if use < operation]
     after = [use for use in tensor.uses if use > operation]
@@ -209,7 +209,9 @@ def _gap_at(tensor: Tensor, operation: int) -> tuple[int, int] | None:
     return before[-1], after[0]
 
 
-def _side(problem: Problem, pivot: int, kind: Kind) -> tuple[list[int], list[int], list[_Mover]]:
+def _side(
+    problem: Problem, pivot: int, kind: Kind, only: Mapping[int, tuple[int, int]] | None
+) -> tuple[list[int], list[int], list[_Mover]]:
     """Return the clock, what must be absent, and who can be, on one side of the pivot."""
     trace = problem.trace
     last = len(trace) - 1
@@ -223,11 +225,11 @@ def _side(problem: Problem, pivot: int, kind: Kind) -> tuple[list[int], list[int
     movable: list[list[int]] = [[] for _ in columns]
     others = [0] * len(columns)
     movers = []
-    for tensor in trace.tensors:
-        across = _gap_at(tensor, pivot)
+    for index, tensor in enumerate(trace.tensors):
+        across = gap_at(tensor, pivot) if only is None else only.get(index)
         absent = []
         for j, operation in enumerate(columns):
-            gap = _gap_at(tensor, operation)
+            gap = gap_at(tensor, operation)
             held[j] += tensor.size * (tensor.uses[0] <= operation <= tensor.uses[-1])
             # One offload serves all gaps of a tensor, but each has its own prefetch.
             absent.append(gap is not None and across is not None and (before or gap == across))
@@ -245,26 +247,47 @@ def _side(problem: Problem, pivot: int, kind: Kind) -> tuple[list[int], list[int
     return clock, need, sorted(movers, key=lambda mover: mover.ready)
 
 
-def _tables(
-    problem: Problem, pivot: int, kind: Kind, time: int, counted: Sizes, unit: int
+def side_tables(
+    problem: Problem,
+    pivot: int,
+    kind: Kind,
+    time: int,
+    counted: Sizes,
+    unit: int,
+    only: Mapping[int, tuple[int, int]] | None = None,
+    most: Mapping[int, int] | None = None,
 ) -> Tables:
     """Return one side as arrays, to be searched up to `time`.
+
+    Parameters
+    ----------
+    problem, pivot, counted, unit
+        As for `confirm_heads`. The first of the sizes counted has the least weight in the code of a
+        label.
+    kind : Kind
+        Offloads leave before the pivot, prefetches (in reversed time) after it.
+    only : mapping of int to (int, int), optional
+        Tensors, with the uses around a gap of theirs: all others are absent whenever they may be,
+        at no cost. By default those that may be absent during the pivot.
+    most : mapping of int to int, optional
+        The sizes there are, on either side, and how many leave at most; by default, on this one.
 
     Raises
     ------
     TooLargeError
         If a number might not fit into 64 bits, or sizes or unit make no sense.
     """
-    clock, need, movers = _side(problem, pivot, kind)
+    clock, need, movers = _side(problem, pivot, kind, only)
     classes: dict[int, list[_Mover]] = defaultdict(list)
     for mover in movers:
         classes[mover.size].append(mover)
-    if unit < 1 or len(set(counted)) < len(counted) or not set(counted) <= set(classes):
+    most = {size: len(members) for size, members in classes.items()} if most is None else most
+    if unit < 1 or len(set(counted)) < len(counted) or not set(counted) <= set(most):
         raise TooLargeError
-    radix, weight = dict.fromkeys(classes, 0), 1
+    radix, weight = dict.fromkeys(most, 0), 1
     for size in counted:
         radix[size] = weight
-        weight *= len(classes[size]) + 1
+        weight *= most[size] + 1
     rate = _rate(problem, kind, sum(mover.size for mover in movers))
     _require_small(clock, need, movers, rate, weight, time, unit)
     at_hand = [
@@ -294,7 +317,8 @@ def _tables(
             ]
         ).reshape(-1, width),
         amount=_array([len(members) for members in classes.values()]),
-        radix=_array(list(radix.values())),
+        bases=_array([most[size] + 1 for size in classes]),
+        radix=_array([radix[size] for size in classes]),
         rate=_array(rate),
         unit=unit,
     )
@@ -320,7 +344,7 @@ def _require_small(
         # The latest end of a transfer, and what may be added to it.
         time + longest + 2 * clock[-1] + (len(clock) + 2) * slowest,
     )
-    if largest >= _LARGEST or most > volume or most > _MOST_LEVELS * unit:
+    if largest >= _LARGEST or most > volume or most > MOST_LEVELS * unit:
         raise TooLargeError
 
 

@@ -31,6 +31,7 @@ Tables = namedtuple(
         "times",  # (C,) ticks of one transfer
         "ready",  # (C, R) operation that must have ended before the r-th leaves, increasing
         "amount",  # (C,) tensors
+        "bases",  # (C,) values of that number for one size
         "radix",  # (C,) weight in the number that tells how many have left; 0 if that is not told
         "rate",  # (2,) bandwidth as numerator and denominator
         "unit",  # bytes
@@ -111,7 +112,7 @@ def _still(tables: Tables, moved: int) -> int:
 
 
 @numba.njit(cache=True)
-def _run(tables: Tables, moved: int, run: int) -> int:
+def operations_run(tables: Tables, moved: int, run: int) -> int:
     """Return how many operations can run with so many bytes moved, `run` of which can for sure."""
     while run < len(tables.clock) - 1 and tables.need[run] <= moved:
         run += 1
@@ -119,7 +120,7 @@ def _run(tables: Tables, moved: int, run: int) -> int:
 
 
 @numba.njit(cache=True)
-def _added(pairs: IntArray, count: int, free: int, wait: int) -> int:
+def with_pair(pairs: IntArray, count: int, free: int, wait: int) -> int:
     """Add a pair to the first `count` rows of `pairs` unless one is as good; return how many."""
     for row in range(count):
         if pairs[row, 0] <= free and pairs[row, 1] <= wait:
@@ -155,7 +156,7 @@ def prospects(tables: Tables, levels: int) -> tuple[IntArray, IntArray]:
     bounds[levels, 1] = stored = 1
     runs = np.zeros(levels + 1, dtype=np.int64)
     for level in range(levels + 1):
-        runs[level] = _run(tables, level * tables.unit, runs[max(0, level - 1)])
+        runs[level] = operations_run(tables, level * tables.unit, runs[max(0, level - 1)])
     found = np.empty((WIDTH, 2), dtype=np.int64)
     for level in range(levels - 1, -1, -1):
         count, run, still = 0, runs[level], UNKNOWN
@@ -171,7 +172,7 @@ def prospects(tables: Tables, levels: int) -> tuple[IntArray, IntArray]:
                 if runs[reached] > run:
                     free = max(free, tables.times[c] - tables.clock[run] + pairs[row, 1])
                 wait = max(pairs[row, 1], tables.clock[ready + 1] + free)
-                count = _added(found, count, max(free, still), max(wait, tables.floor[run]))
+                count = with_pair(found, count, max(free, still), max(wait, tables.floor[run]))
         if stored + count > len(pairs):
             pairs = np.concatenate((pairs, np.zeros_like(pairs)))
         bounds[level, 0] = stored
@@ -183,7 +184,7 @@ def prospects(tables: Tables, levels: int) -> tuple[IntArray, IntArray]:
 
 
 @numba.njit(cache=True)
-def _in_time(bounds: IntArray, pairs: IntArray, child: tuple[int, int, int], limit: int) -> bool:
+def in_time(bounds: IntArray, pairs: IntArray, child: tuple[int, int, int], limit: int) -> bool:
     """Return whether a label with these `bounds` among the pairs can end by `limit`."""
     for row in range(bounds[0], bounds[1]):
         if child[1] + pairs[row, 0] <= limit and child[2] + pairs[row, 1] <= limit:
@@ -192,7 +193,7 @@ def _in_time(bounds: IntArray, pairs: IntArray, child: tuple[int, int, int], lim
 
 
 @numba.njit(cache=True)
-def _listed(labels: IntArray, first: int) -> IntArray:
+def members(labels: IntArray, first: int) -> IntArray:
     """Return the labels of the list that begins with `first`."""
     count, label = 0, first
     while label != NONE:
@@ -206,7 +207,7 @@ def _listed(labels: IntArray, first: int) -> IntArray:
 
 
 @numba.njit(cache=True)
-def _undominated(labels: IntArray, listed: IntArray) -> IntArray:
+def undominated(labels: IntArray, listed: IntArray) -> IntArray:
     """Return the labels that no other with the same code is as good as."""
     for column in (WAITED, FREE, CODE):
         listed = listed[np.argsort(labels[listed, column], kind="mergesort")]
@@ -222,7 +223,9 @@ def _undominated(labels: IntArray, listed: IntArray) -> IntArray:
 
 
 @numba.njit(cache=True)
-def _store(labels: IntArray, used: IntArray, first: int, child: tuple[int, int, int]) -> IntArray:
+def stored_before(
+    labels: IntArray, used: IntArray, first: int, child: tuple[int, int, int]
+) -> IntArray:
     """Put a label before `first`, where there is room; its place is left in ``used[LATEST]``."""
     if used[SPARE] != NONE:
         new = used[SPARE]
@@ -239,23 +242,32 @@ def _store(labels: IntArray, used: IntArray, first: int, child: tuple[int, int, 
 
 
 @numba.njit(cache=True)
-def _child(tables: Tables, label: IntArray, level: int, run: int, c: int) -> tuple[int, int, int]:
+def next_ready(tables: Tables, code: int, level: int, run: int, c: int) -> int:
+    """Return after which operation the next tensor of size `c` leaves; `UNKNOWN` if none can."""
+    rank = 0
+    if tables.radix[c] > 0:
+        rank = code // tables.radix[c] % tables.bases[c]
+        if rank == tables.amount[c]:
+            return UNKNOWN
+    ready = tables.ready[c, rank]
+    if ready >= run or level + tables.units[c] > tables.at_hand[run]:
+        return UNKNOWN
+    return ready
+
+
+@numba.njit(cache=True)
+def child_of(tables: Tables, label: IntArray, level: int, run: int, c: int) -> tuple[int, int, int]:
     """Return code, time at which the link is free and ticks waited after a transfer of size `c`.
 
     The second is `NONE` if there is nothing to transfer.
     """
     code, free, waited = label[CODE], label[FREE], label[WAITED]
-    rank = 0
-    if tables.radix[c] > 0:
-        rank = code // tables.radix[c] % (tables.amount[c] + 1)
-        if rank == tables.amount[c]:
-            return code, NONE, waited
-    ready = tables.ready[c, rank]
-    reached = level + tables.units[c]
-    if ready >= run or reached > tables.at_hand[run]:
+    ready = next_ready(tables, code, level, run, c)
+    if ready == UNKNOWN:
         return code, NONE, waited
+    reached = level + tables.units[c]
     free = max(free, waited + tables.clock[ready + 1]) + tables.times[c]
-    if _run(tables, reached * tables.unit, run) > run:
+    if operations_run(tables, reached * tables.unit, run) > run:
         waited = max(waited, free - tables.clock[run])
     return code + tables.radix[c], free, waited
 
@@ -279,7 +291,7 @@ def search(tables: Tables, limit: int, max_labels: int) -> int:
     if levels == 0:
         return IN_TIME
     bounds, pairs = prospects(tables, levels)
-    if not _in_time(bounds[0], pairs, (0, 0, 0), limit):
+    if not in_time(bounds[0], pairs, (0, 0, 0), limit):
         return TOO_LATE
     first = np.full(levels, NONE, dtype=np.int64)
     first[0] = 0
@@ -290,19 +302,19 @@ def search(tables: Tables, limit: int, max_labels: int) -> int:
     for level in range(levels):
         if first[level] == NONE:
             continue
-        run = _run(tables, level * tables.unit, run)
-        listed = _listed(labels, first[level])
-        for label in _undominated(labels, listed):
+        run = operations_run(tables, level * tables.unit, run)
+        listed = members(labels, first[level])
+        for label in undominated(labels, listed):
             expanded += 1
             for c in range(len(tables.units)):
-                child = _child(tables, labels[label], level, run, c)
+                child = child_of(tables, labels[label], level, run, c)
                 reached = min(level + tables.units[c], levels)
-                if child[1] == NONE or not _in_time(bounds[reached], pairs, child, limit):
+                if child[1] == NONE or not in_time(bounds[reached], pairs, child, limit):
                     continue
                 if reached == levels:
                     # All operations have run, so what is to come was the end.
                     return IN_TIME
-                labels = _store(labels, used, first[reached], child)
+                labels = stored_before(labels, used, first[reached], child)
                 first[reached] = used[LATEST]
             if expanded > max_labels or used[STORED] > max_labels:
                 return TOO_LARGE

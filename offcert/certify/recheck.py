@@ -13,6 +13,7 @@ from fractions import Fraction
 from offcert.certify.cover import cheapest_cover
 from offcert.certify.fluid_proof import examine
 from offcert.certify.heads_check import ends_fault, heads_fault
+from offcert.certify.matched_check import matched_fault
 from offcert.certify.pivot_check import pivot_fault
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
@@ -23,7 +24,7 @@ from offcert.core.result import Bound
 from offcert.core.trace import Tensor
 
 # Bounds whose proof is a search, which may take long.
-SEARCHED = ("pivot", "atomic-heads")
+SEARCHED = ("pivot", "atomic-heads", "matched-heads")
 
 
 def recheck(bound: Bound, problem: Problem) -> str | None:
@@ -42,6 +43,8 @@ def recheck(bound: Bound, problem: Problem) -> str | None:
         return _recheck_fluid(bound, problem)
     if bound.method == "atomic-heads":
         return _recheck_heads(bound, problem)
+    if bound.method == "matched-heads":
+        return _recheck_matched(bound, problem)
     value = recompute(bound.method, problem)
     if value is None:
         return f"no proof is known for a bound of this kind with {problem.transfers} transfers"
@@ -99,6 +102,30 @@ def _recheck_heads(bound: Bound, problem: Problem) -> str | None:
     except InputError as error:
         return str(error)
     fault = heads_fault(problem, pivot, *ends, bound.value)
+    return fault and f"the search it names does not establish {bound.value}: {fault}"
+
+
+def _recheck_matched(bound: Bound, problem: Problem) -> str | None:
+    fields = Fields(dict(bound.details), "details")
+    try:
+        pivot = fields.integer("pivot", 0)
+        unit, free_below = fields.integer("unit", 1), fields.integer("free_below", 0)
+        levels = fields.integer_lists("levels", 1)
+        # Tensors that need not move alike, if there are any.
+        spare = 0 if fields.optional("spare", int) is None else fields.integer("spare", 0)
+        ends = _ends(fields)
+    except InputError as error:
+        return str(error)
+    fault = matched_fault(
+        problem,
+        pivot,
+        *ends,
+        bound.value,
+        unit=unit,
+        free_below=free_below,
+        levels=levels,
+        spare=spare,
+    )
     return fault and f"the search it names does not establish {bound.value}: {fault}"
 
 

@@ -199,6 +199,12 @@ class Fields:
             for index, value in enumerate(values)
         )
 
+    def integer_lists(self, name: str, minimum: int | None = None) -> tuple[tuple[int, ...], ...]:
+        """Return a field that is a list of lists of integers of at least `minimum`."""
+        values = {f"{name}[{index}]": value for index, value in enumerate(self.get(name, list))}
+        lists = Fields(values, self._place)
+        return tuple(lists.integers(each, minimum) for each in values)
+
     def each(self, name: str) -> Iterable[Fields]:
         """Yield the objects of a field that is a list of objects."""
         for index, value in enumerate(self.get(name, list)):

@@ -66,13 +66,13 @@ class Labels(NamedTuple):
 class Keys(NamedTuple):
     """A hash table from keys to their pairs; ``w`` is `NONE` where there is no key.
 
-    A key's pairs are ``count`` from ``first`` on.
+    A key's pairs are ``amount`` from ``first`` on.
     """
 
     w: Ints
     code: Ints
     first: Ints
-    count: Ints
+    amount: Ints
     link: Ints
     idle: Ints
     counters: Ints
@@ -127,7 +127,7 @@ def _may_end(
     place = slot(keys.w, keys.code, w, code % modulus)
     if keys.w[place] == NONE:
         return False
-    for pair in range(keys.first[place], keys.first[place] + keys.count[place]):
+    for pair in range(keys.first[place], keys.first[place] + keys.amount[place]):
         if t + keys.link[pair] <= limit and s + keys.idle[pair] <= limit:
             return True
     return False
@@ -358,7 +358,7 @@ def _pairs(
         if keys.w[place] == NONE:
             continue
         waits = k < last and side.unit * more >= side.required[k]
-        for pair in range(keys.first[place], keys.first[place] + keys.count[place]):
+        for pair in range(keys.first[place], keys.first[place] + keys.amount[place]):
             x = side.time[c] + keys.link[pair]
             if waits:
                 x = max(x, side.time[c] - side.prefix[k] + keys.idle[pair])
@@ -419,7 +419,7 @@ def retreat(
         if best <= limit:
             place = slot(keys.w, keys.code, w, code)
             keys.w[place], keys.code[place] = w, code
-            keys.first[place], keys.count[place] = counters[PAIRS], count
+            keys.first[place], keys.amount[place] = counters[PAIRS], count
             for pair in range(count):
                 keys.link[counters[PAIRS]], keys.idle[counters[PAIRS]] = xs[pair], ys[pair]
                 counters[PAIRS] += 1

@@ -152,8 +152,8 @@ def search_level(
         if rows.counters[kernel.KEPT] > max_labels or rows.counters[kernel.USED] > 4 * max_labels:
             raise TooManyError
         if status == kernel.FULL:
-            grown = (_doubled(column) for column in rows[1:-1])
-            rows = kernel.Rows(rows.first, *grown, rows.counters)
+            grown = map(_doubled, rows[1:-1])
+            rows = kernel.Rows._make((rows.first, *grown, rows.counters))
             labels = kernel.Labels(*(_doubled(column) for column in labels))
     kept = int(rows.counters[kernel.KEPT])
     labels = kernel.Labels(*(column[:kept].copy() for column in labels))
@@ -164,7 +164,8 @@ def search_level(
 
 def _rows(capacity: int, units: int) -> kernel.Rows:
     columns = (np.empty(capacity, np.int64) for _ in kernel.Rows._fields[1:-1])
-    return kernel.Rows(np.full(units + 1, kernel.NONE), *columns, np.zeros(5, np.int64))
+    first = np.full(units + 1, kernel.NONE)
+    return kernel.Rows._make((first, *columns, np.zeros(5, np.int64)))
 
 
 def _keys(labels: int) -> kernel.Keys:
@@ -175,7 +176,7 @@ def _keys(labels: int) -> kernel.Keys:
         w=np.full(size, kernel.NONE),
         code=nothing,
         first=nothing.copy(),
-        count=nothing.copy(),
+        amount=nothing.copy(),
         link=np.empty(room, np.int64),
         idle=np.empty(room, np.int64),
         counters=np.array([labels, 0, 0, 0]),

@@ -279,10 +279,8 @@ class MatchedSearch:
         return Orders(tuple(ways[0]), tuple(ways[1][::-1]), total)
 
 
-def _movers(
-    problem: Problem, pivot: int, free_below: int
-) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the gaps over the pivot or on either side of it, of large tensors with no other gap."""
+def _movers(problem: Problem, pivot: int, free_below: int) -> tuple[frozenset[int], frozenset[int]]:
+    """Return gaps that open before the pivot, and that close after it: of large tensors, one each."""
     trace = problem.trace
     tensors = [gap.tensor for gap in trace.gaps]
     movers = [
