@@ -18,6 +18,7 @@ from offcert.certify.verify import verify
 from offcert.certify.warm import (
     warm_heads,
     warm_local_search,
+    warm_matched,
     warm_order_search,
     warm_pivot,
     warm_set_search,
@@ -115,7 +116,14 @@ def warm_up(method: str) -> None:
     base = cnn_chain(_WARMING_STAGES, 0)
     tiny = base.with_memory((base.trace.least_memory + base.trace.peak_memory) // 2)
     if method == CERTIFY:
-        searches = (warm_local_search, warm_set_search, warm_order_search, warm_heads, warm_pivot)
+        searches = (
+            warm_local_search,
+            warm_set_search,
+            warm_order_search,
+            warm_heads,
+            warm_matched,
+            warm_pivot,
+        )
         for warm in searches:
             warm()
         for heuristic in ("sequential", "greedy"):

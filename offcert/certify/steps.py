@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from offcert.certify import heads_check
+from offcert.certify import heads_check, matched_check
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.pivot_check import within_reach
 from offcert.certify.search import Search
 from offcert.certify.warm import (
     warm_heads,
+    warm_matched,
     warm_pivot,
 )
 from offcert.core.errors import MethodError, NoPlanError, PlanError
@@ -36,6 +37,9 @@ _MOST_LABELS = 30_000_000
 # Verification searches about as many labels and gives up at several times more than these; a bound
 # that took more is not called proved.
 _MOST_CONFIRMED_LABELS = 3_000_000
+
+# Tensors that are tried to be added to orders.
+_MOST_INSERTED = 10
 
 # Operations of a trace; dives into longer ones have come back with nothing.
 _LONGEST_DIVE = 80
@@ -121,6 +125,48 @@ def ends_details(ends: Ends) -> dict[str, Any]:
         "head_unit": ends.units[0],
         "tail_unit": ends.units[1],
     }
+
+
+def climb_matched(search: Search, effort: Effort) -> None:
+    """Search for the best head and tail that move the same tensors, on any trace and link."""
+    search.begin("matched heads and tails")
+    with held_interrupts():
+        from offcert.formulations.matched_heads.bound import MatchedProgram
+        from offcert.heuristics.insertion import with_insertions
+    with search.untimed():
+        warm_matched()
+    assert search.objective is not None
+    if "matched" not in search.workings:
+        search.workings["matched"] = MatchedProgram(search.problem)
+    program: MatchedProgram = search.workings["matched"]
+    outcome = program.improve(search.objective, effort.seconds)
+    trace = search.problem.trace
+    for orders in outcome.orders:
+        # The search left small tensors out.
+        others = sorted(set(range(len(trace.gaps))) - set(orders.offloads), key=trace.gap_size)
+        with suppress(MethodError):
+            ways = orders.offloads, orders.prefetches
+            search.offer(with_insertions(search.problem, *ways, others[:_MOST_INSERTED]))
+    if outcome.lower_bound > search.proved_bound:
+        proof = outcome.proof
+        advice: dict[str, Any] = {
+            "unit": proof.unit,
+            "free_below": proof.free_below,
+            "levels": [list(level) for level in proof.levels],
+            "spare": proof.spare,
+        }
+        ends = ends_details(outcome.ends)
+        confirmable = proof.labels <= _MOST_CONFIRMED_LABELS and matched_check.within_reach(
+            search.problem,
+            outcome.ends.pivot,
+            (outcome.ends.head, outcome.ends.tail),
+            outcome.ends.counted,
+            outcome.ends.units,
+            outcome.lower_bound,
+            **advice,
+        )
+        details = {"pivot": outcome.ends.pivot, **ends, **advice}
+        _add_searched(search, "matched-heads", outcome.lower_bound, details, confirmable)
 
 
 def climb_pivot(search: Search, effort: Effort) -> None:

@@ -53,6 +53,20 @@ def warm_heads() -> None:
 
 
 @cache
+def warm_matched() -> None:
+    """Compile the search for heads and tails that move the same."""
+    from offcert.formulations.matched_heads.bound import MatchedProgram
+
+    warm_heads()
+    # Once more than the program takes anyway, so that a second level is searched, too.
+    trace = Trace(
+        [Operation(name, 1) for name in "abcdef"],
+        [Tensor("v", 2, (0, 5)), Tensor("w", 3, (1, 4)), Tensor("x", 2, (2,), evictable=False)],
+    )
+    MatchedProgram(Problem("small", trace, Platform(4, Fraction(1)))).improve(30, 1.0)
+
+
+@cache
 def warm_pivot() -> None:
     """Compile the pivot dynamic program."""
     from offcert.formulations.pivot.bound import pivot_bound

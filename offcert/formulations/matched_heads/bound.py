@@ -27,12 +27,13 @@ _NO_LIMIT = 2**60
 # Labels of a search for a head or a tail.
 _LABELS_OF_ENDS = 2_000
 # Labels that a level may take on one side, at first and at last.
-_FIRST_BUDGET = 100_000
+_FIRST_BUDGET = 400_000
 _LAST_BUDGET = 6_400_000
-# A target that cannot be settled is brought this much nearer, one that is settled moved on by it.
+# How much nearer a target is brought that cannot be settled, and how budgets and steps grow.
+_NEARER = 16
 _STEP = 4
 # Nearer than this part of what is open at first, a target is no easier.
-_NEAREST = 256
+_NEAREST = 4096
 # Tensors below this part of the required bytes are left out at first.
 _SMALL = 4096
 
@@ -142,18 +143,18 @@ class MatchedProgram:
     def _settle(self) -> None:
         """Move the target of one search on until it can prove nothing more."""
         search, budget = self._search, _FIRST_BUDGET
-        step = self.upper - search.bound
+        step = self.upper - self._bound
         nearest = max(1, step // _NEAREST)
-        while search.bound < self.upper and not search.exact and budget <= _LAST_BUDGET:
+        while self._bound < self.upper and not search.exact and budget <= _LAST_BUDGET:
             self._pause()
             try:
-                search.improve(min(self.upper, search.bound + step), budget, self._pause)
+                search.improve(min(self.upper, self._bound + step), budget, self._pause)
                 step *= _STEP
             except TooManyError:
-                step //= _STEP
+                step //= _NEARER
                 if step < nearest:
                     budget *= _STEP
-                    step = self.upper - search.bound
+                    step = self.upper - self._bound
             finally:
                 self._note(search)
 

@@ -32,8 +32,6 @@ NONE = -1
 NEVER = 2**62
 # Pairs of a key that are told apart.
 WIDEST = 32
-# Tensors that may be taken off a complete label.
-_DEEPEST = 64
 
 
 class Rows(NamedTuple):
@@ -265,75 +263,90 @@ def complete(side: Tables, labels: Labels) -> tuple[Ints, Ints]:
 
 
 @numba.njit(cache=True)
-def _lessen(
-    side: Tables, radix: Ints, least: int, w: int, code: int, stack: Ints, depth: int, begin: int
-) -> int:
-    """Put the keys with one tensor less, of class `begin` or later, on a stack; return its height.
-
-    A row of the stack is a key and the class from which on the next may be taken.
-    """
-    for c in range(begin, side.size.size):
-        if w - side.size[c] < least:
-            continue
-        if radix[c] > 0 and code // radix[c] % side.mask[c] == 0:
-            continue
-        stack[depth, 0], stack[depth, 1], stack[depth, 2] = w - side.size[c], code - radix[c], c
-        depth += 1
-    return depth
+def _less(side: Tables, radix: Ints, least: int, w: int, code: int, c: int) -> bool:
+    """Whether a key has a tensor of class `c` to spare, with `least` units left."""
+    if w - side.size[c] < least:
+        return False
+    return radix[c] == 0 or code // radix[c] % side.mask[c] > 0
 
 
 @numba.njit(cache=True)
 def fill_ends(
     side: Tables, radix: Ints, least: int, labels: Labels, chosen: Ints, ends: Ints, table: Ends
-) -> int:
+) -> Ints:
     """Enter the keys of complete labels, and those of fewer tensors that have `least` units.
 
-    Return `DONE`, or `FULL` if the table has no room, or `PAUSED` if there are too many tensors to
-    take off.
+    Returns
+    -------
+    places : int64 array
+        Of the keys in the table, in ascending order of units; none if there is no room for all.
     """
-    stack = np.empty((_DEEPEST * (side.size.size + 1), 3), np.int64)
+    places = np.empty(table.w.size // 2, np.int64)
     entered = 0
-    for place in range(chosen.size):
-        stack[0, 0], stack[0, 1] = labels.w[chosen[place]], labels.code[chosen[place]]
-        stack[0, 2] = 0
-        depth = 1
-        while depth > 0:
-            depth -= 1
-            w, code = stack[depth, 0], stack[depth, 1]
-            at = slot(table.w, table.code, w, code)
-            if table.w[at] == NONE:
-                entered += 1
-                if 2 * entered > table.w.size:
-                    return FULL
-                table.w[at], table.code[at], table.end[at] = w, code, ends[place]
-            table.end[at] = min(table.end[at], ends[place])
-            if depth + side.size.size >= len(stack):
-                return PAUSED
-            depth = _lessen(side, radix, least, w, code, stack, depth, stack[depth, 2])
-    return DONE
+    # What ends first comes first, so a key that is there need not be looked at again.
+    for nth in np.argsort(ends, kind="mergesort"):
+        w, code = labels.w[chosen[nth]], labels.code[chosen[nth]]
+        at = slot(table.w, table.code, w, code)
+        if table.w[at] != NONE:
+            continue
+        begun = entered
+        if entered == places.size:
+            return places[:0]
+        places[entered], entered = at, entered + 1
+        table.w[at], table.code[at], table.end[at] = w, code, ends[nth]
+        while begun < entered:
+            w, code = table.w[places[begun]], table.code[places[begun]]
+            begun += 1
+            for c in range(side.size.size):
+                if not _less(side, radix, least, w, code, c):
+                    continue
+                at = slot(table.w, table.code, w - side.size[c], code - radix[c])
+                if table.w[at] != NONE:
+                    continue
+                if entered == places.size:
+                    return places[:0]
+                places[entered], entered = at, entered + 1
+                table.w[at], table.code[at] = w - side.size[c], code - radix[c]
+                table.end[at] = ends[nth]
+    places = places[:entered]
+    return places[np.argsort(table.w[places], kind="mergesort")]
 
 
 @numba.njit(cache=True)
 def partners(
-    side: Tables, radix: Ints, least: int, labels: Labels, chosen: Ints, table: Ends
-) -> tuple[Ints, Ints, Ints]:
-    """Return for complete labels the least end of the other side, and the key that both share."""
-    stack = np.empty((_DEEPEST * (side.size.size + 1), 3), np.int64)
-    found = np.full(chosen.size, NEVER)
-    shared_w, shared_code = np.full(chosen.size, NONE), np.zeros(chosen.size, np.int64)
-    for place in range(chosen.size):
-        stack[0, 0], stack[0, 1] = labels.w[chosen[place]], labels.code[chosen[place]]
-        stack[0, 2] = 0
-        depth = 1
-        while depth > 0:
-            depth -= 1
-            w, code = stack[depth, 0], stack[depth, 1]
-            at = slot(table.w, table.code, w, code)
-            if table.w[at] != NONE and table.end[at] < found[place]:
-                found[place] = table.end[at]
-                shared_w[place], shared_code[place] = w, code
-            depth = _lessen(side, radix, least, w, code, stack, depth, stack[depth, 2])
-    return found, shared_w, shared_code
+    side: Tables, radix: Ints, least: int, table: Ends, places: Ints, other: Ends
+) -> tuple[Ints, Ints]:
+    """Return what the other side has for the keys of this one, with or without tensors to spare.
+
+    Returns
+    -------
+    best : int64 array, as long as the table
+        The least end of the other side.
+    shared : int64 array, as long as the table
+        The place of the key at which both sides agree.
+    """
+    best = np.full(table.w.size, NEVER)
+    shared = np.full(table.w.size, NONE)
+    for place in places:
+        w, code = table.w[place], table.code[place]
+        at = slot(other.w, other.code, w, code)
+        if other.w[at] != NONE:
+            best[place], shared[place] = other.end[at], place
+        for c in range(side.size.size):
+            if _less(side, radix, least, w, code, c):
+                at = slot(table.w, table.code, w - side.size[c], code - radix[c])
+                if best[at] < best[place]:
+                    best[place], shared[place] = best[at], shared[at]
+    return best, shared
+
+
+@numba.njit(cache=True)
+def places_of(table: Ends, labels: Labels, chosen: Ints) -> Ints:
+    """Return the places of labels' keys in a table."""
+    places = np.empty(chosen.size, np.int64)
+    for nth in range(chosen.size):
+        places[nth] = slot(table.w, table.code, labels.w[chosen[nth]], labels.code[chosen[nth]])
+    return places
 
 
 @numba.njit(cache=True)

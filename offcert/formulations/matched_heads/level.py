@@ -14,7 +14,8 @@ from offcert.formulations.matched_heads import kernel
 # Labels, and keys, between two looks at the clock.
 _STRIDE = 20_000
 _FIRST_CAPACITY = 1 << 12
-_LARGEST_TABLE = 1 << 26
+# Twice the keys that complete labels may share with the other side.
+_LARGEST_TABLE = 1 << 22
 
 
 class TooManyError(Exception):
@@ -27,6 +28,9 @@ class Partners(NamedTuple):
     ends: Ints
     w: Ints
     code: Ints
+
+
+_NOBODY = Partners(*np.zeros((3, 0), np.int64))
 
 
 @dataclass
@@ -69,8 +73,10 @@ class Level:
             label = parent
         return path[::-1]
 
-    def table(self, least: int) -> kernel.Ends:
+    def table(self, least: int) -> tuple[kernel.Ends, Ints]:
         """Return the ends by the keys that the other side may share, of at least `least` units.
+
+        The second part is where the keys are in the table, those of few units first.
 
         Raises
         ------
@@ -81,18 +87,26 @@ class Level:
             nothing = np.zeros(size, np.int64)
             table = kernel.Ends(np.full(size, kernel.NONE), nothing, nothing.copy())
             known = self.labels, self.chosen, self.ends
-            status = kernel.fill_ends(self.tables, self.radix, least, *known, table)
-            if status == kernel.DONE:
-                return table
-            if status != kernel.FULL:
-                break
+            places = kernel.fill_ends(self.tables, self.radix, least, *known, table)
+            if places.size > 0 or self.chosen.size == 0:
+                return table, places
             size *= 4
         raise TooManyError
 
-    def match(self, other: kernel.Ends, least: int) -> None:
-        """Find the best partners of complete labels among what the other side has."""
-        what = self.labels, self.chosen, other
-        self.partners = Partners(*kernel.partners(self.tables, self.radix, least, *what))
+    def match(self, own: tuple[kernel.Ends, Ints], other: kernel.Ends, least: int) -> None:
+        """Find the best partners of complete labels; `own` is the `table` of this level."""
+        table, places = own
+        best, shared = kernel.partners(self.tables, self.radix, least, table, places, other)
+        at = kernel.places_of(table, self.labels, self.chosen)
+        keys = shared[at]
+        # Where there is no partner, that is -1: of whichever key, nobody looks at it.
+        self.partners = Partners(best[at], table.w[keys], table.code[keys])
+
+    def forget(self) -> None:
+        """Keep nothing but what the next level needs."""
+        nothing = np.zeros(0, np.int64)
+        self.labels = kernel.Labels(*[nothing] * len(kernel.Labels._fields))
+        self.chosen, self.ends, self.partners = nothing, nothing, _NOBODY
 
     def keep(self, limit: int, pause: Callable[[], None]) -> None:
         """Find `keys`: what some schedule within the limit may pass."""
@@ -146,11 +160,11 @@ def search_level(
     keys, reduced = (_keys(0), 0) if before is None else (before.keys, before.modulus)
     while True:
         status = kernel.advance(tables, radix, keys, reduced, limit, rows, labels, _STRIDE)
+        if rows.counters[kernel.KEPT] > max_labels or rows.counters[kernel.USED] > 4 * max_labels:
+            raise TooManyError
         if status == kernel.DONE:
             break
         pause()
-        if rows.counters[kernel.KEPT] > max_labels or rows.counters[kernel.USED] > 4 * max_labels:
-            raise TooManyError
         if status == kernel.FULL:
             grown = map(_doubled, rows[1:-1])
             rows = kernel.Rows._make((rows.first, *grown, rows.counters))
@@ -158,8 +172,7 @@ def search_level(
     kept = int(rows.counters[kernel.KEPT])
     labels = kernel.Labels(*(column[:kept].copy() for column in labels))
     found = kernel.complete(tables, labels)
-    nobody = Partners(*np.zeros((3, 0), np.int64))
-    return Level(tables, radix, modulus, labels, *found, nobody, _keys(0))
+    return Level(tables, radix, modulus, labels, *found, _NOBODY, _keys(0))
 
 
 def _rows(capacity: int, units: int) -> kernel.Rows:

@@ -21,7 +21,7 @@ absent whenever they may be. A tensor of several gaps is not a mover either.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -39,7 +39,7 @@ from offcert.formulations.matched_heads.level import Level, TooManyError, search
 from offcert.formulations.relaxations import required_absent
 
 # Bytes that have moved are told apart up to this many units.
-_FINEST = 1 << 22
+_FINEST = 1 << 21
 # Of a code that counts classes.
 _LARGEST_CODE = 2**62
 
@@ -56,14 +56,33 @@ class Proof:
         Tensors of fewer bytes are no movers.
     levels : tuple of tuple of int
         Sizes that each level counts.
+    spare : int
+        Tensors that a side may move at most and the other not.
     labels : int
-        Kept at all of them.
+        Kept at all levels.
     """
 
     unit: int
     free_below: int
     levels: tuple[tuple[int, ...], ...]
+    spare: int
     labels: int
+
+
+@dataclass
+class _Stage:
+    """A level that has been searched for a target.
+
+    `length` is that of the best combination, at most the target; `following` the class that the
+    next level counts as well, -1 if there is none.
+    """
+
+    target: int
+    counted: tuple[int, ...]
+    levels: tuple[Level, Level]
+    length: int = 0
+    following: int = -1
+    labels: int = 0
 
 
 class MatchedSearch:
@@ -85,8 +104,8 @@ class MatchedSearch:
     proof : Proof
         What shows it; with no levels if the ends do.
     orders : Orders or None
-        Of a schedule as long as `bound`, if everything counts that matters; whether the problem
-        admits it is another question.
+        Of the best combination found last, a schedule of that length if `exact`; whether the
+        problem admits it is another question. Whoever takes them sets this to None.
     exact : bool
         Whether more levels prove nothing more.
     """
@@ -95,7 +114,6 @@ class MatchedSearch:
         self.ends = ends
         self.bound = ends.head + ends.tail
         self.orders: Orders | None = None
-        self.exact = False
         movers = _movers(problem, ends.pivot, free_below)
         required = required_absent(problem, subset_sum=True)
         self.sides = tuple(
@@ -105,57 +123,91 @@ class MatchedSearch:
         sizes = {problem.trace.gap_size(gap) for gaps in movers for gap in gaps}
         grid = math.gcd(*sizes) or 1
         self.unit = grid * max(1, -(-max(required) // (grid * _FINEST)))
-        self.proof = Proof(self.unit, free_below, (), 0)
+        self.proof = Proof(self.unit, free_below, (), 0, 0)
         self.classes = [_classes(side, sizes) for side in self.sides]
         self.amounts = [
             max(len(one), len(two)) for (_, one), (_, two) in zip(*self.classes, strict=True)
         ]
         self.tables = [
-            uncounted(side, classes, self.unit)._replace(mask=np.array(self.amounts) + 1)
+            uncounted(side, classes, self.unit)._replace(mask=np.array(self.amounts, np.int64) + 1)
             for side, classes in zip(self.sides, self.classes, strict=True)
         ]
         # Units of what is absent during the pivot.
         self._least = -(-self.sides[0].required[-1] // self.unit)
+        # Sides that need not have anything in common match in every way.
+        self.exact = self._least == 0
         small = self.sides[0].required[-1] // 4096
         self._small = [c for c, (size, _) in enumerate(self.classes[0]) if size < small]
-        self._ground: tuple[int, tuple[Level, Level]] | None = None
+        self._stages: list[_Stage] = []
+        self._spare = 0
 
     def improve(self, target: int, max_labels: int, pause: Callable[[], None]) -> None:
         """Raise `bound`, at most to `target`.
+
+        Levels that were searched for a larger target hold for this one, too.
 
         Raises
         ------
         TooManyError
             If a level needs more than `max_labels` on one side; what is proved by then stays.
         """
-        counted = list(self._small)
-        levels, stored = [self._sizes(counted)], 0
-        before = self._first_level(target, max_labels, pause)
-        while True:
-            stored += sum(level.labels.w.size for level in before)
-            total, labels = self._best(before)
-            self._prove(min(total, target), tuple(levels), stored)
-            if total >= target:
-                return
-            wrong = self._misused(before, labels, counted)
-            if not wrong:
+        while self._stages and self._stages[-1].target < target:
+            self._stages.pop()
+        if not self._stages:
+            levels = self._first_level(target, max_labels, pause)
+            self._spare = self._most_spare(levels)
+            self._enter(_Stage(target, tuple(self._small), levels))
+        while self._stages[-1].length < target:
+            stage = self._stages[-1]
+            if stage.following < 0:
                 self.exact = True
-                self.orders = self._as_orders(before, labels, total)
                 return
-            counted.append(max(wrong, key=wrong.__getitem__))
-            levels.append(self._sizes(counted))
-            before = self._next_level(before, counted, target, max_labels, pause)
+            counted = (*stage.counted, stage.following)
+            levels = self._next_level(stage.levels, counted, target, max_labels, pause)
+            self._enter(_Stage(target, counted, levels))
 
-    def _prove(self, bound: int, levels: tuple[tuple[int, ...], ...], labels: int) -> None:
-        if bound > self.bound:
-            self.bound = bound
-            self.proof = Proof(self.unit, self.proof.free_below, levels, labels)
+    def _enter(self, stage: _Stage) -> None:
+        """Take note of what a level has found, and of what the next one has to count."""
+        self._stages.append(stage)
+        stage.labels = sum(level.labels.w.size for level in stage.levels)
+        length, labels = self._best(stage.levels)
+        stage.length = min(length, stage.target)
+        if length < stage.target:
+            wrong = self._misused(stage.levels, labels, stage.counted)
+            stage.following = max(wrong, key=wrong.__getitem__) if wrong else -1
+            self.orders = self._as_orders(stage.levels, labels, length)
+        for level in stage.levels:
+            level.forget()
+        if stage.length > self.bound:
+            self.bound = stage.length
+            self.proof = Proof(
+                self.unit,
+                self.proof.free_below,
+                tuple(self._sizes(stage.counted) for stage in self._stages),
+                self._spare,
+                sum(stage.labels for stage in self._stages),
+            )
+
+    def _most_spare(self, ground: tuple[Level, Level]) -> int:
+        """Return how many tensors fit into what any label moves, on top of what the pivot needs.
+
+        Not all of them do, as no label moves more than there is.
+        """
+        most = self.unit * max(int(level.labels.w.max()) for level in ground)
+        moved = self.sides[0].required[-1]
+        for spare, size in enumerate(sorted(self._all_sizes())):
+            moved += size
+            if -(-moved // self.unit) * self.unit > most:
+                return spare
+        raise AssertionError("more has left than there is")
+
+    def _all_sizes(self) -> Iterator[int]:
+        for (size, _), amount in zip(self.classes[0], self.amounts, strict=True):
+            yield from [size] * amount
 
     def _first_level(
         self, target: int, max_labels: int, pause: Callable[[], None]
     ) -> tuple[Level, Level]:
-        if self._ground is not None and self._ground[0] >= target:
-            return self._ground[1]
         limits = target - 1 - self.ends.tail, target - 1 - self.ends.head
         radix, modulus = self._radix(self._small)
         one, two = (
@@ -163,7 +215,6 @@ class MatchedSearch:
             for i in (0, 1)
         )
         self._match(one, two, target - 1, pause)
-        self._ground = target, (one, two)
         return one, two
 
     def _next_level(
@@ -205,9 +256,9 @@ class MatchedSearch:
 
     def _match(self, one: Level, two: Level, limit: int, pause: Callable[[], None]) -> None:
         """Find partners on the other side, and what both may pass within the limit."""
-        tables = one.table(self._least), two.table(self._least)
-        for level, table in ((one, tables[1]), (two, tables[0])):
-            level.match(table, self._least)
+        mine, yours = one.table(self._least), two.table(self._least)
+        for level, own, other in ((one, mine, yours), (two, yours, mine)):
+            level.match(own, other[0], self._least)
             level.keep(limit, pause)
 
     @staticmethod
@@ -268,19 +319,24 @@ class MatchedSearch:
 
     def _as_orders(
         self, levels: tuple[Level, Level], labels: tuple[int, int], total: int
-    ) -> Orders | None:
-        """Return the combination as orders, unless both sides mean different tensors."""
+    ) -> Orders:
+        """Return the combination as orders; what moves on one side only, moves early or late.
+
+        Where a class is misused, not more leaves than there is.
+        """
         ways = []
         for i, (level, label) in enumerate(zip(levels, labels, strict=True)):
             left = [iter(items) for _, items in self.classes[i]]
-            ways.append([next(left[c]).gap for c, _ in level.path(label)])
-        if set(ways[0]) != set(ways[1]):
-            return None
-        return Orders(tuple(ways[0]), tuple(ways[1][::-1]), total)
+            items = (next(left[c], None) for c, _ in level.path(label))
+            ways.append([item.gap for item in items if item is not None])
+        offloads, prefetches = ways[0], ways[1][::-1]
+        late = [gap for gap in prefetches if gap not in offloads]
+        early = [gap for gap in offloads if gap not in prefetches]
+        return Orders((*offloads, *late), (*early, *prefetches), total)
 
 
 def _movers(problem: Problem, pivot: int, free_below: int) -> tuple[frozenset[int], frozenset[int]]:
-    """Return gaps that open before the pivot, and that close after it: of large tensors, one each."""
+    """Return gaps that open before the pivot, and such as close after it, of large tensors."""
     trace = problem.trace
     tensors = [gap.tensor for gap in trace.gaps]
     movers = [
