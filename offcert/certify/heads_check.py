@@ -195,7 +195,8 @@ def _time(problem: Problem, kind: Kind, size: int) -> int:
 def _rate(problem: Problem, kind: Kind, volume: int) -> tuple[int, int]:
     """Return the bandwidth for up to `volume` bytes, made faster if 64 bits would not do."""
     rate = _bandwidth(problem, kind)
-    excess = max(0, (volume * rate.denominator).bit_length() - 62)
+    # Even where nothing can move, both numbers are stored.
+    excess = max(0, (max(1, volume) * rate.denominator).bit_length() - 62)
     # Nothing is faster than this: all that `volume` bytes can be made up of takes one tick.
     return min(-(-rate.numerator >> excess), _LARGEST - 1), rate.denominator >> excess
 

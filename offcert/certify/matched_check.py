@@ -106,7 +106,8 @@ def confirm_matched(
     levels : sequence of sequence of int
         The sizes told apart by each search, in bytes; each has those of the one before, and more.
     spare : int
-        How many tensors may return before the cut, and how many may leave after it.
+        How many movers may leave in the front, and how many may return in the back, that are not
+        absent at the cut.
     max_labels : int
         How much to search at most, on each side of each level.
 

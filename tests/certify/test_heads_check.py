@@ -370,6 +370,16 @@ def test_bandwidths_beyond_64_bits(bandwidth: Fraction) -> None:
     assert not confirms(problem, outcome, 1)
 
 
+def test_bandwidths_beyond_64_bits_where_nothing_can_move() -> None:
+    problem, _ = waiting_problem()
+    problem = problem.with_bandwidth(Fraction(10**30 + 7, 10**30 + 9))
+    compute = problem.trace.compute_time
+    # Before the first operation and after the last one nothing is over.
+    for pivot, times in ((0, (0, compute)), (len(problem.trace) - 1, (compute, 0))):
+        assert within_reach(problem, pivot, *times)
+        assert not confirm_heads(problem, pivot, *times, compute + 1)
+
+
 def test_times_beyond_64_bits_are_out_of_reach() -> None:
     operations = [Operation(f"o{index}", 1) for index in range(40)]
     trace = Trace(operations, [Tensor("a", 1, (0, 39)), Tensor("b", 1, (20,))])

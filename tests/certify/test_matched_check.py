@@ -1,5 +1,6 @@
 """The plain re-run of heads and tails that move the same: it confirms what is true alone."""
 
+import contextlib
 import itertools
 import operator
 import random
@@ -21,15 +22,20 @@ from offcert.certify.methods import solve
 from offcert.certify.recheck import recheck
 from offcert.certify.verify import verify
 from offcert.core.documents import canonical_digest
-from offcert.core.plan import Kind
+from offcert.core.errors import PlanError
+from offcert.core.plan import Kind, Move, Plan
 from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
+from offcert.core.schedule import Schedule
+from offcert.core.simulate import Simulator
 
 Advice = dict[str, Any]
+# The tensors that may leave before the cut, and those that may after it, with their gaps.
+Sides = list[dict[int, tuple[int, int]]]
 
 
-def movers_of(problem: Problem, pivot: int, least: int = 1) -> list[dict[int, tuple[int, int]]]:
+def movers_of(problem: Problem, pivot: int, least: int = 1) -> Sides:
     """Return the tensors of one gap that may leave before the pivot, and those after it."""
     gaps = Counter(gap.tensor for gap in problem.trace.gaps)
     single = [gap for gap in problem.trace.gaps if gaps[gap.tensor] == 1]
@@ -40,7 +46,7 @@ def movers_of(problem: Problem, pivot: int, least: int = 1) -> list[dict[int, tu
     ]
 
 
-def most_of(problem: Problem, movers: list[dict[int, tuple[int, int]]]) -> Counter[int]:
+def most_of(problem: Problem, movers: Sides) -> Counter[int]:
     """Return how often each size is there on the side that has it more often."""
     sides = [Counter(problem.trace.tensors[index].size for index in side) for side in movers]
     return Counter({size: max(side[size] for side in sides) for size in sides[0] | sides[1]})
@@ -101,7 +107,7 @@ def some_advice(rng: random.Random, sizes: list[int]) -> Advice:
 def test_no_advice_makes_a_false_bound_true(block: int) -> None:
     rng = random.Random(block)
     refused = confirmed = longer = early = uneven = 0
-    for problem, optimum, pivot, ends in cuts(range(9000 + 40 * block, 9040 + 40 * block), 4):
+    for problem, optimum, pivot, ends in cuts(range(9000 + 25 * block, 9025 + 25 * block), 4):
         compute = problem.trace.compute_time
         uneven += operator.ne(*movers_of(problem, pivot))
         (head, tail), *counted = ends
@@ -240,7 +246,7 @@ def test_the_search_says_what_trying_everything_says(
         monkeypatch.setattr(matched_check._Cut, "_least_excess", lambda cut, need: 10**4)
     rng = random.Random(5)
     answers = {None: 0, "levels": 0} | ({"free_below": 0} if judge else {})
-    for problem, optimum, pivot, ends in cuts(range(4000, 4080), 4):
+    for problem, optimum, pivot, ends in cuts(range(4000, 4060), 4):
         for _ in range(2):
             advice = some_advice(rng, movable(problem, pivot))
             lowest = max(problem.trace.compute_time, sum(ends[0])) + 1
@@ -251,6 +257,76 @@ def test_the_search_says_what_trying_everything_says(
                 assert (fault and expected in fault) if expected else fault is None, fault
                 answers[expected] += 1
     assert min(answers.values()) > 10, answers
+
+
+def some_schedules(problem: Problem, rng: random.Random) -> Iterator[Schedule]:
+    """Yield schedules that evict what they like, when they like, as far as they get."""
+    gaps, simulator = problem.trace.gaps, Simulator(problem)
+    for _ in range(12):
+        moves: list[tuple[float, Move]] = []
+        left: dict[int, float] = {}
+        for index, gap in enumerate(gaps):
+            if rng.random() < 0.3:
+                continue
+            if gap.tensor not in left:
+                written = problem.trace.tensors[gap.tensor].uses[0]
+                left[gap.tensor] = rng.choice((gap.before, rng.randint(written, gap.before))) + 0.5
+                moves.append((left[gap.tensor], Move(Kind.OFFLOAD, index, gap.after)))
+            before = rng.choice((gap.after, rng.randint(gap.before + 1, gap.after)))
+            moves.append((max(before - 0.3, left[gap.tensor]), Move(Kind.PREFETCH, index, before)))
+        ordered = sorted(moves, key=operator.itemgetter(0))
+        with contextlib.suppress(PlanError):
+            yield simulator.run(Plan(move for _, move in ordered))
+
+
+def beside(problem: Problem, pivot: int, schedule: Schedule, movers: Sides) -> tuple[int, int]:
+    """Return how many movers of each side move there but are not absent at the cut."""
+    cut = schedule.starts[pivot]
+    moved: tuple[set[int], set[int]] = set(), set()
+    for transfer in schedule.transfers:
+        tensor = problem.trace.gaps[transfer.gap].tensor
+        if transfer.kind is Kind.OFFLOAD and transfer.end <= cut and tensor in movers[0]:
+            moved[0].add(tensor)
+        if transfer.kind is Kind.PREFETCH and transfer.start >= cut and tensor in movers[1]:
+            moved[1].add(tensor)
+    return len(moved[0] - moved[1]), len(moved[1] - moved[0])
+
+
+@pytest.mark.parametrize("judge", [True, False])
+def test_no_schedule_is_overlooked(judge: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of this one schedule, head and tail are what it takes to the cut and from then on.
+    monkeypatch.setattr(matched_check, "ends_fault", lambda *parts: None)
+    if not judge:
+        # The spare tensors are enough for it, whatever others do.
+        monkeypatch.setattr(matched_check._Cut, "_least_excess", lambda cut, need: 10**4)
+    rng = random.Random(11)
+    seen: Counter[str] = Counter()
+    for seed in range(20_000, 20_100):
+        problem = mixed_problem(seed, 6, 3)
+        for schedule in itertools.islice(some_schedules(problem, rng), 2):
+            length = max(schedule.ends)
+            for pivot in range(len(problem.trace) if length > problem.trace.compute_time else 0):
+                sizes = movable(problem, pivot)
+                if not sizes:
+                    continue
+                advice = some_advice(rng, sizes)
+                least = max(1, advice["free_below"])
+                more = max(beside(problem, pivot, schedule, movers_of(problem, pivot, least)))
+                if not judge and more >= sum(size >= least for size in sizes):
+                    continue
+                advice |= {} if judge else {"spare": more}
+                start = schedule.starts[pivot]
+                cut = pivot, (start, length - start), ((), ()), (1, 1), length + 1
+                fault = matched_fault(problem, *cut, **advice)
+                assert fault is not None
+                place = "free_below" if "free_below" in fault else "levels"
+                assert place == "free_below" or int(fault.split()[-1]) <= length
+                seen[place] += 1
+                seen["exact"] += fault.endswith(f" {length}")
+                seen["more"] += place == "levels" and more > 0
+    assert seen["levels"] > 100
+    assert seen["more"] > 30
+    assert seen["exact"] > 10
 
 
 def matched_problem() -> tuple[Problem, tuple[Any, ...], Advice]:
