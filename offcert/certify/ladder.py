@@ -18,14 +18,12 @@ from offcert.certify.descents import (
 )
 from offcert.certify.effort import Effort
 from offcert.certify.search import Progress, Search, keeper
+from offcert.certify.searched_steps import climb_heads, climb_matched, climb_pivot
 from offcert.certify.steps import (
     climb_combinatorial,
     climb_fluid,
     climb_fluid_exact,
-    climb_heads,
     climb_interval,
-    climb_matched,
-    climb_pivot,
     climb_stage,
     descend_dives,
 )

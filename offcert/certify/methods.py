@@ -12,15 +12,14 @@ from offcert.certify.descents import (
 )
 from offcert.certify.effort import Effort
 from offcert.certify.search import Progress, Search, keeper
+from offcert.certify.searched_steps import climb_heads, climb_matched, climb_pivot
 from offcert.certify.steps import (
     climb_combinatorial,
     climb_disjunctive,
     climb_fluid,
     climb_fluid_exact,
     climb_fluid_lp,
-    climb_heads,
     climb_interval,
-    climb_pivot,
     climb_stage,
     climb_time_indexed_cpsat,
     climb_time_indexed_milp,
@@ -185,6 +184,9 @@ METHODS = {
         heuristic=True,
     ),
     "heads": Method(climb_heads, "heads and tails with whole tensors: a bound, any link", True),
+    "matched-heads": Method(
+        _from_scratch(climb_matched), "heads and tails that move the same tensors, any link", True
+    ),
     "pivot": Method(_from_scratch(climb_pivot), "pivot dynamic program: exact, no solver", True),
     "stage-milp": Method(_from_scratch(climb_stage), "who is absent when, without times", True),
     "time-indexed-cpsat": Method(

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from offcert.certify import heads_check, matched_check
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
-from offcert.certify.pivot_check import within_reach
 from offcert.certify.search import Search
-from offcert.certify.warm import (
-    warm_heads,
-    warm_matched,
-    warm_pivot,
-)
-from offcert.core.errors import MethodError, NoPlanError, PlanError
+from offcert.core.errors import NoPlanError
 from offcert.core.problem import Transfers
 from offcert.core.result import Bound, Evidence
-from offcert.core.simulate import simulate
-from offcert.core.trace import LARGEST_TOTAL
 from offcert.formulations.relaxations import (
     fractional_bound,
     prop3_bound,
@@ -29,17 +19,7 @@ from offcert.formulations.relaxations import (
 )
 
 if TYPE_CHECKING:
-    from offcert.formulations.atomic_heads.bound import Ends
     from offcert.formulations.outcome import ModelOutcome
-
-# About 100 bytes each.
-_MOST_LABELS = 30_000_000
-# Verification searches about as many labels and gives up at several times more than these; a bound
-# that took more is not called proved.
-_MOST_CONFIRMED_LABELS = 3_000_000
-
-# Tensors that are tried to be added to orders.
-_MOST_INSERTED = 10
 
 # Operations of a trace; dives into longer ones have come back with nothing.
 _LONGEST_DIVE = 80
@@ -67,149 +47,6 @@ def climb_combinatorial(search: Search, effort: Effort, late_too: bool = False) 
             search.add(prop3_bound(search.problem, rounding))
         if not rounding or search.problem.transfers is Transfers.ATOMIC:
             search.add(fractional_bound(search.problem, rounding))
-
-
-def climb_heads(search: Search, effort: Effort) -> None:
-    """Search for the best head and tail with whole tensors; it applies to every trace and link.
-
-    The sets of tensors that they move and the orders in which they do are plans, too.
-    """
-    search.begin("atomic heads and tails")
-    with held_interrupts():
-        from offcert.formulations.atomic_heads.bound import heads_bound
-        from offcert.heuristics.ordered import ordered_plan, ordered_schedule
-    with search.untimed():
-        warm_heads()
-    outcome = heads_bound(
-        search.problem,
-        upper_bound=LARGEST_TOTAL if search.objective is None else search.objective,
-        time_limit=effort.seconds,
-        # Other orders each time it is called within one search.
-        seed=effort.seed + 1000 * len(search.bounds),
-    )
-    for gaps in outcome.sets if search.schedule is not None else ():
-        with suppress(MethodError, PlanError):
-            search.offer(simulate(search.problem, ordered_plan(search.problem, gaps)))
-    for orders in outcome.orders if search.schedule is not None else ():
-        with suppress(MethodError):
-            search.offer(ordered_schedule(search.problem, orders.offloads, orders.prefetches))
-    ends = outcome.ends
-    confirmable = outcome.labels <= _MOST_CONFIRMED_LABELS and _ends_within_reach(search, ends)
-    if confirmable and outcome.pivot >= 0:
-        # The pivot program does better with what is proved about the ends of its sides.
-        search.workings.setdefault("ends", []).append(ends)
-    if outcome.lower_bound > search.proved_bound:
-        details = {"pivot": outcome.pivot, **ends_details(ends)}
-        _add_searched(search, "atomic-heads", outcome.lower_bound, details, confirmable)
-
-
-def _ends_within_reach(search: Search, ends: Ends) -> bool:
-    """Return whether verification can work with such numbers at all."""
-    return heads_check.within_reach(
-        search.problem,
-        ends.pivot,
-        ends.head,
-        ends.tail,
-        counted=ends.counted,
-        units=ends.units,
-    )
-
-
-def ends_details(ends: Ends) -> dict[str, Any]:
-    """Return what verification needs to establish head and tail again."""
-    return {
-        "head": ends.head,
-        "tail": ends.tail,
-        "head_counted": list(ends.counted[0]),
-        "tail_counted": list(ends.counted[1]),
-        "head_unit": ends.units[0],
-        "tail_unit": ends.units[1],
-    }
-
-
-def climb_matched(search: Search, effort: Effort) -> None:
-    """Search for the best head and tail that move the same tensors, on any trace and link."""
-    search.begin("matched heads and tails")
-    with held_interrupts():
-        from offcert.formulations.matched_heads.bound import MatchedProgram
-        from offcert.heuristics.insertion import with_insertions
-    with search.untimed():
-        warm_matched()
-    assert search.objective is not None
-    if "matched" not in search.workings:
-        search.workings["matched"] = MatchedProgram(search.problem)
-    program: MatchedProgram = search.workings["matched"]
-    outcome = program.improve(search.objective, effort.seconds)
-    trace = search.problem.trace
-    for orders in outcome.orders:
-        # The search left small tensors out.
-        others = sorted(set(range(len(trace.gaps))) - set(orders.offloads), key=trace.gap_size)
-        with suppress(MethodError):
-            ways = orders.offloads, orders.prefetches
-            search.offer(with_insertions(search.problem, *ways, others[:_MOST_INSERTED]))
-    if outcome.lower_bound > search.proved_bound:
-        proof = outcome.proof
-        advice: dict[str, Any] = {
-            "unit": proof.unit,
-            "free_below": proof.free_below,
-            "levels": [list(level) for level in proof.levels],
-            "spare": proof.spare,
-        }
-        ends = ends_details(outcome.ends)
-        confirmable = proof.labels <= _MOST_CONFIRMED_LABELS and matched_check.within_reach(
-            search.problem,
-            outcome.ends.pivot,
-            (outcome.ends.head, outcome.ends.tail),
-            outcome.ends.counted,
-            outcome.ends.units,
-            outcome.lower_bound,
-            **advice,
-        )
-        details = {"pivot": outcome.ends.pivot, **ends, **advice}
-        _add_searched(search, "matched-heads", outcome.lower_bound, details, confirmable)
-
-
-def climb_pivot(search: Search, effort: Effort) -> None:
-    """Run the pivot dynamic program; it applies to nested traces and simplex links only."""
-    search.begin("pivot program")
-    with held_interrupts():
-        from offcert.formulations.pivot.bound import PivotSearch
-    with search.untimed():
-        warm_pivot()
-    assert search.objective is not None
-    if "pivot" not in search.workings:
-        search.workings["pivot"] = PivotSearch(search.problem, max_labels=_MOST_LABELS)
-    program: PivotSearch = search.workings["pivot"]
-    known = search.workings.pop("ends", [])
-    outcome = program.improve(search.objective, effort.seconds, known)
-    if outcome.schedule is not None:
-        search.offer(outcome.schedule)
-    # A bound that says nothing new would only cost its verification.
-    if outcome.lower_bound > search.proved_bound:
-        details = {
-            "pivot": outcome.pivot,
-            "front_limit": outcome.front_limit,
-            "back_limit": outcome.back_limit,
-            "once": list(outcome.once),
-        }
-        if outcome.ends is not None:
-            details["ends"] = ends_details(outcome.ends)
-        confirmable = (
-            outcome.labels <= _MOST_CONFIRMED_LABELS
-            and within_reach(search.problem, outcome.pivot, outcome.lower_bound)
-            and (outcome.ends is None or _ends_within_reach(search, outcome.ends))
-        )
-        _add_searched(search, "pivot", outcome.lower_bound, details, confirmable)
-
-
-def _add_searched(
-    search: Search, name: str, value: int, details: dict[str, Any], confirmable: bool
-) -> None:
-    """Add what a search of our own established: proved if verification can search as much."""
-    if not confirmable:
-        details["solver"] = "offcert"
-    evidence = Evidence.PROVED if confirmable else Evidence.ATTESTED
-    search.add(Bound(name, value, evidence, details))
 
 
 def climb_fluid(search: Search, effort: Effort) -> None:

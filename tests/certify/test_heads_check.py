@@ -21,7 +21,8 @@ from offcert.certify.heads_check import confirm_heads, within_reach
 from offcert.certify.heads_search import IN_TIME, TOO_LARGE, TOO_LATE, Tables, search
 from offcert.certify.methods import solve
 from offcert.certify.search import Search
-from offcert.certify.steps import climb_combinatorial, climb_heads
+from offcert.certify.searched_steps import climb_heads
+from offcert.certify.steps import climb_combinatorial
 from offcert.certify.verify import verify
 from offcert.core.chain import Chain
 from offcert.core.documents import canonical_digest

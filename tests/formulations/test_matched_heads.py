@@ -12,7 +12,7 @@ from offcert.certify.descents import descend_sequential
 from offcert.certify.effort import Effort
 from offcert.certify.matched_check import matched_fault
 from offcert.certify.search import Search
-from offcert.certify.steps import climb_matched
+from offcert.certify.searched_steps import climb_matched
 from offcert.certify.verify import verify
 from offcert.core.check import check
 from offcert.core.errors import MethodError

@@ -9,7 +9,7 @@ normalisation's, say), make for many labels and matter little: they are left out
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from offcert.formulations.atomic_heads.orders import Orders
 from offcert.formulations.atomic_heads.search import SideSearch
 from offcert.formulations.atomic_heads.side import back, front
 from offcert.formulations.matched_heads.level import TooManyError
-from offcert.formulations.matched_heads.search import MatchedSearch, Proof
+from offcert.formulations.matched_heads.search import FINEST, MatchedSearch, Proof
 from offcert.formulations.relaxations import required_absent
 
 _NO_LIMIT = 2**60
@@ -34,6 +34,8 @@ _NEARER = 16
 _STEP = 4
 # Nearer than this part of what is open at first, a target is no easier.
 _NEAREST = 4096
+# Where the sums of sizes are too many, units are made so many times coarser at first.
+_COARSER = 32
 # Tensors below this part of the required bytes are left out at first.
 _SMALL = 4096
 
@@ -97,18 +99,22 @@ class MatchedProgram:
         sizes = sorted(problem.trace.gap_size(gap) for gap in range(len(problem.trace.gaps)))
         least = max(required) // _SMALL
         large = next((size for size in sizes if size >= least), 0)
-        self._thresholds = [large, 0] if sizes[0] < large else [0]
+        # Searches to come: the bytes of their smallest movers, and into how many units they divide.
+        self._plan = [(least, FINEST) for least in ((large, 0) if sizes[0] < large else (0,))]
         self._search = self._begin()
         self.best = self._search
         self._orders: list[Orders] = []
-        self._rounds: Iterator[None] | None = None
+        self._coarsened = False
         self._finished = False
 
     def _begin(self) -> MatchedSearch:
-        return MatchedSearch(self.problem, self._ends, self._thresholds.pop(0))
+        self._fineness = self._plan.pop(0)
+        return MatchedSearch(self.problem, self._ends, *self._fineness)
 
     def improve(self, upper_bound: int, time_limit: float) -> MatchedOutcome:
-        """Search on, at most up to a bound of `upper_bound`.
+        """Search on, at most up to a bound of `upper_bound`, until the time or a search ends.
+
+        To be called again as long as there is time and it is not `finished`.
 
         Parameters
         ----------
@@ -121,12 +127,13 @@ class MatchedProgram:
         self.deadline = time.monotonic() + time_limit
         self._orders = []
         with suppress(_OutOfTimeError):
-            while self._bound < self.upper and not self._finished:
+            if self._bound < self.upper and not self._finished:
                 self._settle()
-                if self._bound >= self.upper or not self._thresholds:
+                if self._bound < self.upper and self._plan:
+                    # What was found may first lower the upper bound.
+                    self._search = self._begin()
+                else:
                     self._finished = self._bound < self.upper
-                    break
-                self._search = self._begin()
         bound = min(self._bound, self.upper)
         return MatchedOutcome(
             bound, self._ends, self.best.proof, tuple(self._orders), self._finished
@@ -151,12 +158,23 @@ class MatchedProgram:
                 search.improve(min(self.upper, self._bound + step), budget, self._pause)
                 step *= _STEP
             except TooManyError:
+                if not search.begun and self._coarser():
+                    return
                 step //= _NEARER
                 if step < nearest:
                     budget *= _STEP
                     step = self.upper - self._bound
             finally:
                 self._note(search)
+
+    def _coarser(self) -> bool:
+        """Plan a search with coarser units, and this one again after it, unless that has been."""
+        least, finest = self._fineness
+        if finest < FINEST or self._coarsened:
+            return False
+        self._coarsened = True
+        self._plan[:0] = [(least, finest // _COARSER), (least, finest)]
+        return True
 
     def _note(self, search: MatchedSearch) -> None:
         if search.bound > self.best.bound:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from offcert.formulations.atomic_heads.kernel import Ints, Tables
-from offcert.formulations.matched_heads import kernel
+from offcert.formulations.matched_heads import kernel, matching
 
 # Labels, and keys, between two looks at the clock.
 _STRIDE = 20_000
@@ -73,7 +73,7 @@ class Level:
             label = parent
         return path[::-1]
 
-    def table(self, least: int) -> tuple[kernel.Ends, Ints]:
+    def table(self, least: int) -> tuple[matching.Ends, Ints]:
         """Return the ends by the keys that the other side may share, of at least `least` units.
 
         The second part is where the keys are in the table, those of few units first.
@@ -85,19 +85,19 @@ class Level:
         size = _power(4 * self.chosen.size)
         while size <= _LARGEST_TABLE:
             nothing = np.zeros(size, np.int64)
-            table = kernel.Ends(np.full(size, kernel.NONE), nothing, nothing.copy())
+            table = matching.Ends(np.full(size, kernel.NONE), nothing, nothing.copy())
             known = self.labels, self.chosen, self.ends
-            places = kernel.fill_ends(self.tables, self.radix, least, *known, table)
+            places = matching.fill_ends(self.tables, self.radix, least, *known, table)
             if places.size > 0 or self.chosen.size == 0:
                 return table, places
             size *= 4
         raise TooManyError
 
-    def match(self, own: tuple[kernel.Ends, Ints], other: kernel.Ends, least: int) -> None:
+    def match(self, own: tuple[matching.Ends, Ints], other: matching.Ends, least: int) -> None:
         """Find the best partners of complete labels; `own` is the `table` of this level."""
         table, places = own
-        best, shared = kernel.partners(self.tables, self.radix, least, table, places, other)
-        at = kernel.places_of(table, self.labels, self.chosen)
+        best, shared = matching.partners(self.tables, self.radix, least, table, places, other)
+        at = matching.places_of(table, self.labels, self.chosen)
         keys = shared[at]
         # Where there is no partner, that is -1: of whichever key, nobody looks at it.
         self.partners = Partners(best[at], table.w[keys], table.code[keys])
@@ -126,10 +126,10 @@ class Level:
 
 def search_level(
     tables: Tables,
-    radix: Ints,
-    modulus: int,
     before: Level | None,
     limit: int,
+    radix: Ints,
+    modulus: int,
     max_labels: int,
     pause: Callable[[], None],
 ) -> Level:
@@ -171,7 +171,7 @@ def search_level(
             labels = kernel.Labels(*(_doubled(column) for column in labels))
     kept = int(rows.counters[kernel.KEPT])
     labels = kernel.Labels(*(column[:kept].copy() for column in labels))
-    found = kernel.complete(tables, labels)
+    found = matching.complete(tables, labels)
     return Level(tables, radix, modulus, labels, *found, _NOBODY, _keys(0))
 
 

@@ -10,12 +10,12 @@ schedule within the limit may pass. Which class to count next is read off the be
 found: one of which the two sides move different numbers, or more than there are. If there is none,
 the combination is a schedule.
 
-*What returns before, or leaves after.* A tensor whose prefetch starts before the pivot does, or
-whose offload ends after, moves on one side only. It is present during the pivot, so without it the
-side still moves what the pivot needs. Hence two keys match if they become equal by taking tensors
-off either, as long as they have the units that the pivot needs. Tensors of few bytes could be taken
-off at will, so only those from a certain size on, the *movers*, are looked at: others are taken for
-absent whenever they may be. A tensor of several gaps is not a mover either.
+*What moves on one side only.* A tensor may leave and return before the pivot, or leave and return
+after it, because its gap is over or not yet open or because that pays. It is not absent during the
+pivot, so without it the side still moves what the pivot needs. Hence two keys match if they become
+equal by taking tensors off either, as long as they have the units that the pivot needs. Tensors of
+few bytes could be taken off at will, so only those from a certain size on are looked at, the
+*movers*: others are taken for absent whenever they may be. A tensor of several gaps is no mover.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
@@ -32,16 +31,22 @@ from offcert.formulations.atomic_heads.arrays import uncounted
 from offcert.formulations.atomic_heads.bound import Ends
 from offcert.formulations.atomic_heads.kernel import Ints
 from offcert.formulations.atomic_heads.orders import Orders
-from offcert.formulations.atomic_heads.search import starts_too_early
 from offcert.formulations.atomic_heads.side import Item, Side, back, front
-from offcert.formulations.matched_heads import kernel
+from offcert.formulations.matched_heads.combination import (
+    Way,
+    as_orders,
+    best_combination,
+    misused,
+)
 from offcert.formulations.matched_heads.level import Level, TooManyError, search_level
 from offcert.formulations.relaxations import required_absent
 
-# Bytes that have moved are told apart up to this many units.
-_FINEST = 1 << 21
+# Bytes that have moved are told apart up to this many units, if nothing else is said.
+FINEST = 1 << 21
 # Of a code that counts classes.
 _LARGEST_CODE = 2**62
+# Classes below this part of what the pivot needs are counted from the first level on.
+_SMALL = 4096
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,9 @@ class MatchedSearch:
         What is proved about the sides of the pivot.
     free_below : int
         Bytes from which on a tensor is a mover.
+    finest : int
+        Into how many units the bytes that must leave are divided at most: with fewer, sizes are
+        rounded up to more, and there are fewer labels.
 
     Attributes
     ----------
@@ -108,9 +116,11 @@ class MatchedSearch:
         problem admits it is another question. Whoever takes them sets this to None.
     exact : bool
         Whether more levels prove nothing more.
+    begun : bool
+        Whether any level could be searched.
     """
 
-    def __init__(self, problem: Problem, ends: Ends, free_below: int) -> None:
+    def __init__(self, problem: Problem, ends: Ends, free_below: int, finest: int = FINEST) -> None:
         self.ends = ends
         self.bound = ends.head + ends.tail
         self.orders: Orders | None = None
@@ -122,7 +132,7 @@ class MatchedSearch:
         )
         sizes = {problem.trace.gap_size(gap) for gaps in movers for gap in gaps}
         grid = math.gcd(*sizes) or 1
-        self.unit = grid * max(1, -(-max(required) // (grid * _FINEST)))
+        self.unit = grid * max(1, -(-max(required) // (grid * finest)))
         self.proof = Proof(self.unit, free_below, (), 0, 0)
         self.classes = [_classes(side, sizes) for side in self.sides]
         self.amounts = [
@@ -136,8 +146,9 @@ class MatchedSearch:
         self._least = -(-self.sides[0].required[-1] // self.unit)
         # Sides that need not have anything in common match in every way.
         self.exact = self._least == 0
-        small = self.sides[0].required[-1] // 4096
+        small = self.sides[0].required[-1] // _SMALL
         self._small = [c for c, (size, _) in enumerate(self.classes[0]) if size < small]
+        self.begun = False
         self._stages: list[_Stage] = []
         self._spare = 0
 
@@ -154,28 +165,31 @@ class MatchedSearch:
         while self._stages and self._stages[-1].target < target:
             self._stages.pop()
         if not self._stages:
-            levels = self._first_level(target, max_labels, pause)
+            counted = tuple(self._small)
+            levels = self._level((None, None), counted, target, max_labels, pause)
             self._spare = self._most_spare(levels)
-            self._enter(_Stage(target, tuple(self._small), levels))
+            self._enter(_Stage(target, counted, levels))
         while self._stages[-1].length < target:
             stage = self._stages[-1]
             if stage.following < 0:
                 self.exact = True
                 return
             counted = (*stage.counted, stage.following)
-            levels = self._next_level(stage.levels, counted, target, max_labels, pause)
+            levels = self._level(stage.levels, counted, target, max_labels, pause)
             self._enter(_Stage(target, counted, levels))
 
     def _enter(self, stage: _Stage) -> None:
         """Take note of what a level has found, and of what the next one has to count."""
+        self.begun = True
         self._stages.append(stage)
         stage.labels = sum(level.labels.w.size for level in stage.levels)
-        length, labels = self._best(stage.levels)
-        stage.length = min(length, stage.target)
-        if length < stage.target:
-            wrong = self._misused(stage.levels, labels, stage.counted)
+        best = best_combination(stage.levels)
+        stage.length = min(best.length, stage.target)
+        if best.length < stage.target:
+            ways = self._ways(stage.levels, best.labels)
+            wrong = misused(ways, stage.counted)
             stage.following = max(wrong, key=wrong.__getitem__) if wrong else -1
-            self.orders = self._as_orders(stage.levels, labels, length)
+            self.orders = as_orders(ways, best.length)
         for level in stage.levels:
             level.forget()
         if stage.length > self.bound:
@@ -205,38 +219,30 @@ class MatchedSearch:
         for (size, _), amount in zip(self.classes[0], self.amounts, strict=True):
             yield from [size] * amount
 
-    def _first_level(
-        self, target: int, max_labels: int, pause: Callable[[], None]
-    ) -> tuple[Level, Level]:
-        limits = target - 1 - self.ends.tail, target - 1 - self.ends.head
-        radix, modulus = self._radix(self._small)
-        one, two = (
-            search_level(self.tables[i], radix, modulus, None, limits[i], max_labels, pause)
-            for i in (0, 1)
-        )
-        self._match(one, two, target - 1, pause)
-        return one, two
+    def _ways(self, levels: tuple[Level, Level], labels: tuple[int, int]) -> list[Way]:
+        return [
+            Way(side, classes, level, label)
+            for side, classes, level, label in zip(
+                self.sides, self.classes, levels, labels, strict=True
+            )
+        ]
 
-    def _next_level(
+    def _level(
         self,
-        before: tuple[Level, Level],
+        before: tuple[Level | None, Level | None],
         counted: Sequence[int],
         target: int,
         max_labels: int,
         pause: Callable[[], None],
     ) -> tuple[Level, Level]:
+        """Search both sides; the first level, with none before, knows only when each has to end."""
         radix, modulus = self._radix(counted)
+        limits = [target - 1, target - 1]
+        if before == (None, None):
+            limits = [target - 1 - self.ends.tail, target - 1 - self.ends.head]
         one, two = (
-            search_level(
-                self.tables[i],
-                radix,
-                modulus,
-                before[i],
-                target - 1,
-                max_labels,
-                pause,
-            )
-            for i in (0, 1)
+            search_level(*known, radix, modulus, max_labels, pause)
+            for known in zip(self.tables, before, limits, strict=True)
         )
         self._match(one, two, target - 1, pause)
         return one, two
@@ -260,79 +266,6 @@ class MatchedSearch:
         for level, own, other in ((one, mine, yours), (two, yours, mine)):
             level.match(own, other[0], self._least)
             level.keep(limit, pause)
-
-    @staticmethod
-    def _best(levels: tuple[Level, Level]) -> tuple[int, tuple[int, int]]:
-        """Return the least length of a combination, and the labels of both sides."""
-        one, two = levels
-        lengths = one.ends + one.partners.ends
-        if lengths.min(initial=kernel.NEVER) >= kernel.NEVER:
-            return kernel.NEVER, (-1, -1)
-        place = int(lengths.argmin())
-        # What has the same length with the same key in common.
-        others = np.flatnonzero(two.ends + two.partners.ends == lengths[place])
-        alike = [
-            other
-            for other in others
-            if two.partners.w[other] == one.partners.w[place]
-            and two.partners.code[other] == one.partners.code[place]
-        ]
-        other = alike[0] if alike else others[0]
-        return int(lengths[place]), (int(one.chosen[place]), int(two.chosen[other]))
-
-    def _misused(
-        self, levels: tuple[Level, Level], labels: tuple[int, int], counted: Sequence[int]
-    ) -> dict[int, Fraction]:
-        """Return the classes, not counted, that the best combination misuses, and how urgently.
-
-        Sums are made to fit with small tensors, so what counts is how often, by size.
-        """
-        count = len(self.classes[0])
-        used = np.zeros((2, count), np.int64)
-        early = np.zeros(count, np.int64)
-        for i, (level, label) in enumerate(zip(levels, labels, strict=True)):
-            for c, before in level.path(label):
-                items = self.classes[i][c][1]
-                if c not in counted and used[i, c] < len(items):
-                    early[c] += self._is_early(i, items, items[used[i, c]], level, before)
-                used[i, c] += 1
-        wrong = {}
-        for c in set(range(count)) - set(counted):
-            size = self.classes[0][c][0]
-            excess = sum(max(0, int(used[i, c]) - len(self.classes[i][c][1])) for i in (0, 1))
-            amount = abs(int(used[0, c] - used[1, c])) + excess + int(early[c])
-            if amount > 0:
-                wrong[c] = Fraction(amount, size)
-        return wrong
-
-    def _is_early(self, i: int, items: list[Item], item: Item, level: Level, label: int) -> bool:
-        tables = self.tables[i]
-        run = int(
-            np.searchsorted(
-                np.maximum.accumulate(tables.required[:-1]),
-                tables.unit * level.labels.w[label],
-                side="right",
-            )
-        )
-        times = int(level.labels.t[label]), int(level.labels.s[label])
-        return starts_too_early(self.sides[i].prefix, items[0], item, times, run)
-
-    def _as_orders(
-        self, levels: tuple[Level, Level], labels: tuple[int, int], total: int
-    ) -> Orders:
-        """Return the combination as orders; what moves on one side only, moves early or late.
-
-        Where a class is misused, not more leaves than there is.
-        """
-        ways = []
-        for i, (level, label) in enumerate(zip(levels, labels, strict=True)):
-            left = [iter(items) for _, items in self.classes[i]]
-            items = (next(left[c], None) for c, _ in level.path(label))
-            ways.append([item.gap for item in items if item is not None])
-        offloads, prefetches = ways[0], ways[1][::-1]
-        late = [gap for gap in prefetches if gap not in offloads]
-        early = [gap for gap in offloads if gap not in prefetches]
-        return Orders((*offloads, *late), (*early, *prefetches), total)
 
 
 def _movers(problem: Problem, pivot: int, free_below: int) -> tuple[frozenset[int], frozenset[int]]:
