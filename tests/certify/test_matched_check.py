@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from oracle import brute_force
-from random_instances import mixed_problem
+from random_instances import mixed_problem, problem_on, seeded
 
 from offcert.certify import matched_check
 from offcert.certify.heads_check import ends_fault, gap_at, side_tables
@@ -29,6 +29,7 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import Simulator
+from offcert.core.trace import Operation, Tensor, Trace
 
 Advice = dict[str, Any]
 # The tensors that may leave before the cut, and those that may after it, with their gaps.
@@ -74,10 +75,30 @@ def longest_ends(problem: Problem, pivot: int, most: int) -> tuple[Any, Any]:
     return tuple(times), (across, across)
 
 
+def uneven_problem(seed: int) -> Problem:
+    """Return a problem with few sizes, most often with different numbers of each on both sides."""
+    rng = seeded(seed)
+    count = rng.randint(7, 9)
+    operations = [
+        Operation(f"o{i}", rng.choice((0, 1, 2, 6)), rng.choice((0, 0, 3))) for i in range(count)
+    ]
+    tensors = []
+    for index in range(rng.randint(4, 6)):
+        opened = rng.randint(-1, count - 3)
+        closed = min(count - 1, opened + rng.choice((2, 3, 4, count)))
+        tensors.append(Tensor(f"t{index}", rng.choice((2, 4, 4, 4)), (opened, closed)))
+    return problem_on(rng, Trace(operations, tensors), f"uneven-{seed}")
+
+
+def small_problem(seed: int, largest: int) -> Problem:
+    """Return a problem of any kind; every third is uneven."""
+    return mixed_problem(seed, largest) if seed % 3 else uneven_problem(seed)
+
+
 def cuts(seeds: range, largest: int) -> Iterator[tuple[Problem, int, int, tuple[Any, ...]]]:
     """Yield problems whose optimum is no compute time, it, and each pivot with its ends."""
     for seed in seeds:
-        problem = mixed_problem(seed, largest)
+        problem = small_problem(seed, largest)
         optimum = brute_force(problem)
         assert optimum is not None
         if optimum > problem.trace.compute_time:
@@ -302,7 +323,7 @@ def test_no_schedule_is_overlooked(judge: bool, monkeypatch: pytest.MonkeyPatch)
     rng = random.Random(11)
     seen: Counter[str] = Counter()
     for seed in range(20_000, 20_100):
-        problem = mixed_problem(seed, 6, 3)
+        problem = small_problem(seed, 6)
         for schedule in itertools.islice(some_schedules(problem, rng), 2):
             length = max(schedule.ends)
             for pivot in range(len(problem.trace) if length > problem.trace.compute_time else 0):
