@@ -236,7 +236,7 @@ def alone(**changes: Any) -> Tables:
     }
     unit = changes.pop("unit", 1)
     arrays = {name: np.array(value, np.int64) for name, value in (numbers | changes).items()}
-    return Tables(**arrays, unit=unit)
+    return Tables(**arrays, bases=arrays["amount"] + 1, unit=unit)
 
 
 def test_a_search_says_when_a_side_can_end() -> None:

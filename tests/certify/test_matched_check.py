@@ -128,7 +128,7 @@ def some_advice(rng: random.Random, sizes: list[int]) -> Advice:
 def test_no_advice_makes_a_false_bound_true(block: int) -> None:
     rng = random.Random(block)
     refused = confirmed = longer = early = uneven = 0
-    for problem, optimum, pivot, ends in cuts(range(9000 + 25 * block, 9025 + 25 * block), 4):
+    for problem, optimum, pivot, ends in cuts(range(9000 + 20 * block, 9020 + 20 * block), 4):
         compute = problem.trace.compute_time
         uneven += operator.ne(*movers_of(problem, pivot))
         (head, tail), *counted = ends
@@ -267,7 +267,7 @@ def test_the_search_says_what_trying_everything_says(
         monkeypatch.setattr(matched_check._Cut, "_least_excess", lambda cut, need: 10**4)
     rng = random.Random(5)
     answers = {None: 0, "levels": 0} | ({"free_below": 0} if judge else {})
-    for problem, optimum, pivot, ends in cuts(range(4000, 4060), 4):
+    for problem, optimum, pivot, ends in cuts(range(4000, 4050), 4):
         for _ in range(2):
             advice = some_advice(rng, movable(problem, pivot))
             lowest = max(problem.trace.compute_time, sum(ends[0])) + 1
