@@ -117,14 +117,21 @@ def pivot_fault(
     return None
 
 
-def within_reach(problem: Problem, pivot: int, claimed: int) -> bool:
-    """Return whether `confirm` can work with the numbers of such a claim at all."""
+def within_reach(problem: Problem, pivot: int, claimed: int, labels: int = 0) -> bool:
+    """Return whether `confirm` can work with the numbers of such a claim at all.
+
+    `labels` is what another search stored to establish it; this one has fewer bounds, so it may
+    meet several times as many, and each may be of another combination of tensors.
+    """
     classes = _classes(problem)
     if not classes or not 0 <= pivot < len(problem.trace):
         return claimed <= problem.trace.compute_time
     try:
         for backwards in (False, True):
-            Side(problem, classes, pivot, claimed - 1, claimed, (), backwards).tables()
+            side = Side(problem, classes, pivot, claimed - 1, claimed, (), backwards)
+            side.tables()
+            if labels > side.most_numbers:
+                return False
     except TooLargeError:
         return False
     return True

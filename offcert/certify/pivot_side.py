@@ -184,9 +184,8 @@ class Side:
         TooLargeError
             If it takes more labels, or numbers, than allowed.
         """
-        row = 8 * (len(self.sizes) + 3 * (self.count + 1))
         finished, labels, straddles, outs = search(
-            self.tables(), self.limit, self.whole_limit, max_labels, _MOST_BYTES // row
+            self.tables(), self.limit, self.whole_limit, max_labels, self.most_numbers
         )
         if not finished:
             raise TooLargeError
@@ -200,6 +199,11 @@ class Side:
             found.straddles.setdefault(counts[out], []).append(Straddle(end, begin, of, returned))
             found.earliest = min(found.earliest, end)
         return found
+
+    @property
+    def most_numbers(self) -> int:
+        """Combinations of tensors that can be told apart: each takes rows as long as the side."""
+        return _MOST_BYTES // (8 * (len(self.sizes) + 3 * (self.count + 1)))
 
     def tables(self) -> Tables:
         """Return the side as arrays.
