@@ -15,7 +15,7 @@ from oracle import brute_force
 from random_instances import mixed_problem
 
 from benchmarks.chains import cnn_chain
-from offcert.certify import recheck, steps
+from offcert.certify import recheck, searched_steps
 from offcert.certify.effort import Effort
 from offcert.certify.heads_check import confirm_heads, within_reach
 from offcert.certify.heads_search import IN_TIME, TOO_LARGE, TOO_LATE, Tables, search
@@ -473,7 +473,7 @@ def test_a_changed_document_is_not_searched_again(monkeypatch: pytest.MonkeyPatc
 def test_what_is_too_much_to_confirm_is_only_attested(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = cnn_chain(24, 1)
     problem = problem.with_memory(problem.memory_at(Fraction(0)))
-    monkeypatch.setattr(steps, "_MOST_CONFIRMED_LABELS", 1)
+    monkeypatch.setattr(searched_steps, "_MOST_CONFIRMED_LABELS", 1)
     certificate = solve(problem, "heads", time_limit=30)
     bound = certificate.result.bounds[-1]
     assert (bound.method, bound.evidence) == ("atomic-heads", Evidence.ATTESTED)

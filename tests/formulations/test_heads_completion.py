@@ -122,6 +122,7 @@ def test_finder_and_checker_expect_the_same() -> None:
                 times=tables.time,
                 ready=tables.ready,
                 amount=tables.amount,
+                bases=tables.amount + 1,
                 radix=np.zeros_like(tables.size),
                 rate=tables.rate,
                 unit=1,
@@ -147,9 +148,9 @@ def test_too_many_pairs_are_merged_into_better_ones() -> None:
     for _ in range(3000):
         x = rng.randint(0, 10**6)
         y = 10**6 - x + rng.randint(0, 500)
-        count = completion._put(link, idle, count, x, y)
+        count = completion.put(link, idle, count, x, y)
         put.append((x, y))
-    assert count == completion._WIDEST
+    assert count == link.size - 1
     assert all(np.diff(link[:count]) > 0)
     assert all(np.diff(idle[:count]) < 0)
     for x, y in put:
