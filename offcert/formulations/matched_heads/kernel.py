@@ -139,6 +139,14 @@ def _store(rows: Rows, w: int, code: int, t: int, s: int, parent: int, action: i
 
 
 @numba.njit(cache=True)
+def _rank(side: Tables, radix: Ints, code: int, c: int) -> int:
+    """Return which tensor of a class is next; of a class that is not counted always the first."""
+    if radix[c] == 0:
+        return 0
+    return int(code // radix[c] % side.mask[c])
+
+
+@numba.njit(cache=True)
 def _expand(
     side: Tables,
     radix: Ints,
@@ -153,11 +161,9 @@ def _expand(
     w, code, t, s = labels.w[label], labels.code[label], labels.t[label], labels.s[label]
     k, last = rows.counters[RUN], side.prefix.size - 1
     for c in range(side.size.size):
-        rank = 0
-        if radix[c] > 0:
-            rank = code // radix[c] % side.mask[c]
-            if rank == side.amount[c]:
-                continue
+        rank = _rank(side, radix, code, c)
+        if rank == side.amount[c]:
+            continue
         more = w + side.size[c]
         if side.ready[c, rank] >= k or more > side.most[k]:
             continue
@@ -241,11 +247,9 @@ def _pairs(
     if end < NEVER:
         count = put(xs, ys, count, end, side.prefix[last] + end)
     for c in range(side.size.size):
-        rank = 0
-        if radix[c] > 0:
-            rank = code // radix[c] % side.mask[c]
-            if rank == side.amount[c]:
-                continue
+        rank = _rank(side, radix, code, c)
+        if rank == side.amount[c]:
+            continue
         if side.ready[c, rank] >= k:
             continue
         more = w + side.size[c]
