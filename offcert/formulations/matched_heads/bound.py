@@ -15,17 +15,12 @@ from dataclasses import dataclass
 
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem, Transfers
-from offcert.formulations.atomic_heads.bound import Ends
+from offcert.formulations.atomic_heads.bound import Ends, quick_ends
 from offcert.formulations.atomic_heads.orders import Orders
-from offcert.formulations.atomic_heads.search import SideSearch
-from offcert.formulations.atomic_heads.side import back, front
 from offcert.formulations.matched_heads.level import TooManyError
-from offcert.formulations.matched_heads.search import FINEST, MatchedSearch, Proof
+from offcert.formulations.matched_heads.search import FINEST, SMALL, MatchedSearch, Proof
 from offcert.formulations.relaxations import required_absent
 
-_NO_LIMIT = 2**60
-# Labels of a search for a head or a tail.
-_LABELS_OF_ENDS = 2_000
 # Labels that a level may take on one side, at first and at last.
 _FIRST_BUDGET = 400_000
 _LAST_BUDGET = 6_400_000
@@ -36,8 +31,6 @@ _STEP = 4
 _NEAREST = 4096
 # Where the sums of sizes are too many, units are made so many times coarser at first.
 _COARSER = 32
-# Tensors below this part of the required bytes are left out at first.
-_SMALL = 4096
 
 
 class _OutOfTimeError(Exception):
@@ -95,9 +88,10 @@ class MatchedProgram:
         self.stop = stop
         self.deadline = 0.0
         self.upper = 0
-        self._ends = _least_ends(problem, required, required.index(max(required)))
+        self._required = required
+        self._ends = quick_ends(problem, required, required.index(max(required)))
         sizes = sorted(problem.trace.gap_size(gap) for gap in range(len(problem.trace.gaps)))
-        least = max(required) // _SMALL
+        least = max(required) // SMALL
         large = next((size for size in sizes if size >= least), 0)
         # Searches to come: the bytes of their smallest movers, and into how many units they divide.
         self._plan = [(least, FINEST) for least in ((large, 0) if sizes[0] < large else (0,))]
@@ -109,7 +103,7 @@ class MatchedProgram:
 
     def _begin(self) -> MatchedSearch:
         self._fineness = self._plan.pop(0)
-        return MatchedSearch(self.problem, self._ends, *self._fineness)
+        return MatchedSearch(self.problem, self._required, self._ends, *self._fineness)
 
     def improve(self, upper_bound: int, time_limit: float) -> MatchedOutcome:
         """Search on, at most up to a bound of `upper_bound`, until the time or a search ends.
@@ -182,11 +176,3 @@ class MatchedProgram:
         if search.orders is not None:
             self._orders.append(search.orders)
             search.orders = None
-
-
-def _least_ends(problem: Problem, required: list[int], pivot: int) -> Ends:
-    """Return bounds on the ends of both sides that take next to no time: a head and a tail."""
-    one, two = (SideSearch(side(problem, required, pivot)) for side in (front, back))
-    for search in (one, two):
-        search.improve(_NO_LIMIT, _LABELS_OF_ENDS, lambda: None)
-    return Ends(pivot, one.bound, two.bound, (one.counted, two.counted), (one.unit, two.unit))

@@ -193,7 +193,8 @@ def advance(
     Parameters
     ----------
     side : Tables
-        The side, with no class counted in its own key.
+        The side, with no class counted in its own key; ``mask`` is one more than the tensors of a
+        class on either side, the base of its digit in a code.
     radix : int64 array, shape (C,)
         Weight of each class in the code, 0 if it is not counted.
     keys, modulus
@@ -289,6 +290,9 @@ def retreat(
         Complete labels, one a key, and the least ends of their partners.
     """
     counters = keys.counters
+    needs = side.required.copy()
+    for operation in range(1, needs.size):
+        needs[operation] = max(needs[operation], needs[operation - 1])
     xs, ys = np.empty(WIDEST + 1, np.int64), np.empty(WIDEST + 1, np.int64)
     while counters[LEFT] > 0:
         if budget <= 0:
@@ -300,7 +304,7 @@ def retreat(
         begin = last
         while begin > 0 and labels.w[begin - 1] == w and labels.code[begin - 1] == code:
             begin -= 1
-        while counters[REACH] > 0 and side.unit * w < side.required[: counters[REACH]].max():
+        while counters[REACH] > 0 and side.unit * w < needs[counters[REACH] - 1]:
             counters[REACH] -= 1
         end, complete = NEVER, counters[FINAL] - 1
         if (

@@ -21,6 +21,7 @@ few bytes could be taken off at will, so only those from a certain size on are l
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -39,14 +40,14 @@ from offcert.formulations.matched_heads.combination import (
     misused,
 )
 from offcert.formulations.matched_heads.level import Level, TooManyError, search_level
-from offcert.formulations.relaxations import required_absent
 
 # Bytes that have moved are told apart up to this many units, if nothing else is said.
 FINEST = 1 << 21
 # Of a code that counts classes.
 _LARGEST_CODE = 2**62
-# Classes below this part of what the pivot needs are counted from the first level on.
-_SMALL = 4096
+# Tensors below this part of what the pivot needs are small: there is little to gain by them, and
+# counted from the first level on they cannot be used to make sums fit.
+SMALL = 4096
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ class MatchedSearch:
     ----------
     problem : Problem
         Atomic transfers; any trace and link.
+    required : sequence of int
+        Bytes that must be absent during each operation, from ``relaxations.required_absent``.
     ends : Ends
         What is proved about the sides of the pivot.
     free_below : int
@@ -120,12 +123,18 @@ class MatchedSearch:
         Whether any level could be searched.
     """
 
-    def __init__(self, problem: Problem, ends: Ends, free_below: int, finest: int = FINEST) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        required: Sequence[int],
+        ends: Ends,
+        free_below: int,
+        finest: int = FINEST,
+    ) -> None:
         self.ends = ends
         self.bound = ends.head + ends.tail
         self.orders: Orders | None = None
         movers = _movers(problem, ends.pivot, free_below)
-        required = required_absent(problem, subset_sum=True)
         self.sides = tuple(
             side(problem, required, ends.pivot, gaps)
             for side, gaps in zip((front, back), movers, strict=True)
@@ -146,7 +155,7 @@ class MatchedSearch:
         self._least = -(-self.sides[0].required[-1] // self.unit)
         # Sides that need not have anything in common match in every way.
         self.exact = self._least == 0
-        small = self.sides[0].required[-1] // _SMALL
+        small = self.sides[0].required[-1] // SMALL
         self._small = [c for c, (size, _) in enumerate(self.classes[0]) if size < small]
         self.begun = False
         self._stages: list[_Stage] = []
@@ -205,7 +214,7 @@ class MatchedSearch:
     def _most_spare(self, ground: tuple[Level, Level]) -> int:
         """Return how many tensors fit into what any label moves, on top of what the pivot needs.
 
-        Not all of them do, as no label moves more than there is.
+        With sizes rounded up even all of them may: then nobody can verify what is proved.
         """
         most = self.unit * max(int(level.labels.w.max()) for level in ground)
         moved = self.sides[0].required[-1]
@@ -213,7 +222,7 @@ class MatchedSearch:
             moved += size
             if -(-moved // self.unit) * self.unit > most:
                 return spare
-        raise AssertionError("more has left than there is")
+        return sum(self.amounts)
 
     def _all_sizes(self) -> Iterator[int]:
         for (size, _), amount in zip(self.classes[0], self.amounts, strict=True):
@@ -271,11 +280,11 @@ class MatchedSearch:
 def _movers(problem: Problem, pivot: int, free_below: int) -> tuple[frozenset[int], frozenset[int]]:
     """Return gaps that open before the pivot, and such as close after it, of large tensors."""
     trace = problem.trace
-    tensors = [gap.tensor for gap in trace.gaps]
+    gaps = Counter(gap.tensor for gap in trace.gaps)
     movers = [
         index
         for index, gap in enumerate(trace.gaps)
-        if tensors.count(gap.tensor) == 1 and trace.gap_size(index) >= free_below
+        if gaps[gap.tensor] == 1 and trace.gap_size(index) >= free_below
     ]
     return (
         frozenset(gap for gap in movers if trace.gaps[gap].before < pivot),

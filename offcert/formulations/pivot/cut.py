@@ -7,9 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from offcert.core.schedule import Schedule
-from offcert.formulations.atomic_heads.bound import Ends
-from offcert.formulations.atomic_heads.search import SideSearch
-from offcert.formulations.atomic_heads.side import back, front
+from offcert.formulations.atomic_heads.bound import Ends, quick_ends
 from offcert.formulations.pivot import arrays, kernel
 from offcert.formulations.pivot import pool as store
 from offcert.formulations.pivot.join import join
@@ -20,8 +18,6 @@ from offcert.formulations.pivot.rebuild import schedule_from
 STRIDE = 20_000
 # The first round raises the target by this fraction of what is open, each later one by twice more.
 FIRST_STEP = 64
-# Of a search for the head or the tail of a pivot.
-_LABELS_OF_HEADS = 2_000
 
 
 class OutOfTimeError(Exception):
@@ -30,16 +26,6 @@ class OutOfTimeError(Exception):
 
 class OutOfLabelsError(Exception):
     """A search has grown to the size it is allowed."""
-
-
-def _least_ends(data: Nested, pivot: int) -> Ends:
-    """Return bounds on the ends of both sides that take next to no time: a head and a tail."""
-    required = list(data.required)
-    searches = [SideSearch(side(data.problem, required, pivot)) for side in (front, back)]
-    for search in searches:
-        search.improve(int(store.NEVER) // 4, _LABELS_OF_HEADS, lambda: None)
-    one, two = searches
-    return Ends(pivot, one.bound, two.bound, (one.counted, two.counted), (one.unit, two.unit))
 
 
 class Cut:
@@ -64,7 +50,7 @@ class Cut:
         self.proven = 0
         self.step = 0
         unlimited = np.full(4, store.NEVER)
-        self.ends = _least_ends(data, pivot) if ends is None else ends
+        self.ends = quick_ends(data.problem, data.required, pivot) if ends is None else ends
         for i in (0, 1):
             kernel.start(self.arrays[i], self.pools[i], unlimited)
             pool = self.pools[i]
