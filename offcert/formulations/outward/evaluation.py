@@ -1,0 +1,315 @@
+"""How short the schedules of a region may be: both sides searched, and what led to their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from offcert.formulations.outward import kernel
+from offcert.formulations.outward.labels import STORED, STRAIGHT, Labels, forget, new_labels
+from offcert.formulations.outward.model import Pivot, Side
+from offcert.formulations.outward.region import BACK, FRONT, Counts, Region
+from offcert.formulations.outward.sums import least_ticks
+
+# Labels of one search.
+CAPACITY = 1 << 15
+# Searches for a way to the end of one side.
+_DIVES = 8
+
+
+@dataclass(frozen=True)
+class Step:
+    """A transfer in the side's own time.
+
+    Attributes
+    ----------
+    size_class : int
+        Its class.
+    returns : bool
+        Whether the tensor comes back.
+    began : int
+        Ticks from the cut.
+    kept : int
+        Operations that had run by then and stay run.
+    """
+
+    size_class: int
+    returns: bool
+    began: int
+    kept: int
+
+
+@dataclass(frozen=True)
+class Way:
+    """A bound on one side, and the transfers by which it might be attained.
+
+    Attributes
+    ----------
+    length : int
+        Ticks that the side takes at least.
+    idle : int
+        Ticks beyond the time that `O` takes to return, at least.
+    steps : tuple of Step
+        From the cut outward, as far as was asked; none if the search ran out of room.
+    complete : bool
+        Whether they go that far.
+    """
+
+    length: int
+    idle: int
+    steps: tuple[Step, ...]
+    complete: bool
+
+    def returned(self, classes: int) -> Counts:
+        """Return how many of each class have come back, less what has left."""
+        counts = [0] * classes
+        for step in self.steps:
+            counts[step.size_class] += 1 if step.returns else -1
+        return tuple(counts)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is known about the schedules of a region.
+
+    Attributes
+    ----------
+    length : int
+        None is shorter, in ticks.
+    ways : pair of Way
+        Front and back.
+    before : int
+        Ticks of the straddling transfer before the pivot at which that is least.
+    """
+
+    length: int
+    ways: tuple[Way, Way]
+    before: int = 0
+
+    @property
+    def idle(self) -> int:
+        """Ticks beyond the time that `O` takes to leave and return, at least."""
+        return sum(way.idle for way in self.ways)
+
+
+class Evaluator:
+    """Searches the sides of one pivot; its store is used again and again.
+
+    Attributes
+    ----------
+    labels : int
+        Stored so far.
+    """
+
+    def __init__(self, pivot: Pivot) -> None:
+        self.pivot = pivot
+        self.labels = 0
+        self._store: Labels = new_labels(len(pivot.sizes), CAPACITY)
+        self._questions = [new_question(side) for side in pivot.sides]
+        self._twice = [
+            int((side.back + side.away)[side.here > 0].min(initial=2**62)) for side in pivot.sides
+        ]
+
+    def evaluate(
+        self, region: Region, limit: int, window: int, ticks: Sequence[int] = (0, 0)
+    ) -> Evaluation | None:
+        """Bound the schedules of a region.
+
+        Parameters
+        ----------
+        region : Region
+            Not empty.
+        limit : int
+            Longer schedules are of no interest.
+        window : int
+            Bytes that are followed outward.
+        ticks : pair of int
+            What is known of the time that `O` takes to leave and to return.
+
+        Returns
+        -------
+        Evaluation or None
+            None if no schedule of the region is within the limit.
+        """
+        known = least_ticks(self.pivot, region)
+        if known is None:
+            return None
+        at_least = [max(one, two) for one, two in zip(known, ticks, strict=True)]
+        straddle = region.straddle
+        if straddle is None:
+            return self._meet(region, limit, window, at_least, (0, 0))
+        took = straddle.ticks(self.pivot)
+        begins = straddle.least, took - straddle.most
+        best = self._meet(region, limit, window, at_least, begins)
+        if best is None or straddle.least == straddle.most:
+            return None if best is None else Evaluation(best.length, best.ways, straddle.least)
+        return self._between(region, limit, window, at_least, best)
+
+    def straight(self, region: Region, limit: int) -> Evaluation | None:
+        """Look for ways to the ends of both sides, whatever comes first.
+
+        Parameters
+        ----------
+        region : Region
+            Of one set; what straddles the cut does so by a fixed number of ticks.
+        limit : int
+            On the schedule.
+
+        Returns
+        -------
+        Evaluation or None
+            Its length is that of a schedule, not a bound. None says nothing.
+        """
+        found = self.evaluate(region, limit, region.least)
+        if found is None or all(way.complete for way in found.ways):
+            return found
+        ticks = least_ticks(self.pivot, region)
+        assert ticks is not None
+        begins = (0, 0)
+        if region.straddle is not None:
+            begins = found.before, region.straddle.ticks(self.pivot) - found.before
+        ways: list[Way] = []
+        for side, other in ((FRONT, found.ways[BACK]), (BACK, None)):
+            left = limit - (ways[FRONT].length if other is None else other.length)
+            way = self._dive(side, region, found.ways[side], left, ticks, begins)
+            if way is None:
+                return None
+            ways.append(way)
+        front, back = ways
+        return Evaluation(front.length + back.length, (front, back), found.before)
+
+    def _dive(
+        self,
+        side: int,
+        region: Region,
+        known: Way,
+        limit: int,
+        ticks: Sequence[int],
+        begins: tuple[int, int],
+    ) -> Way | None:
+        """Look for a way to the end of a side, what got furthest first, and for shorter ones."""
+        if known.complete:
+            return known
+        best, least, tried = None, known.length, min(known.length, limit)
+        self._store.counters[STRAIGHT] = 1
+        for _ in range(_DIVES):
+            way = self._way(side, region, tried, region.least, ticks, begins)
+            if way is not None and way.complete:
+                best, limit = way, way.length - 1
+            else:
+                least = tried + 1
+            if least > limit:
+                break
+            tried = limit if best is None else (least + limit) // 2
+        self._store.counters[STRAIGHT] = 0
+        return best
+
+    def _meet(
+        self,
+        region: Region,
+        limit: int,
+        window: int,
+        ticks: Sequence[int],
+        begins: tuple[int, int],
+    ) -> Evaluation | None:
+        """Search both sides, the second within what the first leaves of the limit."""
+        shortest = ticks[BACK] + begins[BACK]
+        front = self._way(FRONT, region, limit - shortest, window, ticks, begins)
+        if front is None:
+            return None
+        back = self._way(BACK, region, limit - front.length, window, ticks, begins)
+        if back is None:
+            return None
+        return Evaluation(front.length + back.length, (front, back))
+
+    def _between(
+        self, region: Region, limit: int, window: int, ticks: Sequence[int], least: Evaluation
+    ) -> Evaluation | None:
+        """Bound a straddling transfer that may begin within an interval.
+
+        Each side is longer the later its link is free, but by no more ticks than that. So either
+        end of the interval says something about all of it.
+        """
+        straddle = region.straddle
+        assert straddle is not None
+        front, back = (way.length for way in least.ways)
+        took = straddle.ticks(self.pivot)
+        begins = straddle.most, took - straddle.least
+        later = [
+            self._way(side, region, limit - other, window, ticks, begins)
+            for side, other in ((FRONT, back), (BACK, front))
+        ]
+        far_front = limit - back + 1 if later[FRONT] is None else later[FRONT].length
+        far_back = limit - front + 1 if later[BACK] is None else later[BACK].length
+        one, two = straddle.least, straddle.most
+
+        def length(before: int) -> int:
+            return max(front, far_front - (two - before)) + max(back, far_back - (before - one))
+
+        corners = (one, two, two - (far_front - front), one + (far_back - back))
+        before = min((min(max(corner, one), two) for corner in corners), key=length)
+        if length(before) > limit:
+            return None
+        return Evaluation(length(before), least.ways, before)
+
+    def _way(
+        self,
+        side: int,
+        region: Region,
+        limit: int,
+        window: int,
+        ticks: Sequence[int],
+        begins: tuple[int, int],
+    ) -> Way | None:
+        straddle, store = region.straddle, self._store
+        leaving = straddle is not None and straddle.side == side
+        asked = np.array(
+            [
+                region.least,
+                region.most,
+                begins[side],
+                straddle.size_class if straddle is not None and leaving else -1,
+                ticks[side],
+                limit,
+                min(window, region.least),
+                self._twice[side],
+            ],
+            np.int64,
+        )
+        question = self._questions[side]._replace(
+            low=np.array(region.low, np.int64), high=np.array(region.high, np.int64), asked=asked
+        )
+        status, label = kernel.search(self.pivot.sides[side], question, store)
+        way = None
+        if status != kernel.REFUTED:
+            way = Way(
+                int(store.length[label]),
+                kernel.least_link(store, label) - ticks[side],
+                _steps(store, label),
+                status == kernel.FOUND,
+            )
+        self.labels += int(store.counters[STORED])
+        forget(store)
+        return way
+
+
+def new_question(side: Side) -> kernel.Question:
+    """Return a question with room for what follows from it."""
+    classes, last = side.out.shape
+    sizes = classes, classes, 8, last, last, last, side.due.size, last + 1, last, classes
+    return kernel.Question(*(np.zeros(size, np.int64) for size in sizes))
+
+
+def _steps(store: Labels, label: int) -> tuple[Step, ...]:
+    steps = []
+    while store.before[label] >= 0:
+        action = int(store.action[label])
+        steps.append(
+            Step(abs(action) - 1, action > 0, int(store.began[label]), int(store.kept[label]))
+        )
+        label = int(store.before[label])
+    return tuple(reversed(steps))
+
+

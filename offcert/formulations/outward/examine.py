@@ -1,0 +1,83 @@
+"""What is left of a region once all that is too long has been taken away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offcert.formulations.outward.evaluation import Evaluation, Evaluator
+from offcert.formulations.outward.region import Region
+from offcert.formulations.outward.sums import (
+    Sets,
+    hull,
+    least_ticks,
+    sets_of,
+    squeeze,
+    with_most_ticks,
+)
+
+
+@dataclass(frozen=True)
+class Remains:
+    """The part of a region that may hold schedules within the limit.
+
+    Attributes
+    ----------
+    region : Region
+        That part.
+    evaluation : Evaluation
+        Of it.
+    sets : Sets or None
+        All that are left; None if they are too many.
+    """
+
+    region: Region
+    evaluation: Evaluation
+    sets: Sets | None
+
+    @property
+    def ticks(self) -> tuple[int, int]:
+        """In which what is out leaves, and returns, at least."""
+        if self.sets is None:
+            return 0, 0
+        front, back = self.sets.ticks.min(axis=1).tolist()
+        return front, back
+
+
+def examine(evaluator: Evaluator, region: Region, limit: int, window: int) -> Remains | None:
+    """Take away from a region what cannot hold schedules within a limit; None if nothing is left.
+
+    Parameters
+    ----------
+    evaluator : Evaluator
+        Of a pivot.
+    region : Region
+        Where schedules are looked for.
+    limit : int
+        Ticks.
+    window : int
+        Bytes that are followed outward.
+    """
+    pivot, ticks = evaluator.pivot, (0, 0)
+    while True:
+        known = least_ticks(pivot, region)
+        if known is None:
+            return None
+        smaller = squeeze(pivot, with_most_ticks(pivot, region, limit), limit)
+        if smaller is None:
+            return None
+        evaluation = evaluator.evaluate(smaller, limit, window, ticks)
+        if evaluation is None:
+            return None
+        left = limit - evaluation.idle
+        smaller = with_most_ticks(pivot, smaller, left)
+        if smaller.most < smaller.least:
+            return None
+        sets = sets_of(pivot, smaller, left, limit)
+        remains = Remains(smaller, evaluation, sets)
+        if sets is not None:
+            if len(sets) == 0:
+                return None
+            remains = Remains(hull(pivot, smaller, sets), evaluation, sets)
+        if remains.region == region and remains.ticks == ticks:
+            return remains
+        region, ticks = remains.region, remains.ticks

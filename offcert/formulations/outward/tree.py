@@ -1,0 +1,332 @@
+"""Regions, divided until no schedule shorter than the best known is left in any.
+
+The region whose schedules may be shortest comes next. What is left of it is found (``examine``);
+then either a set and two ways are found that make a schedule as short as that, or it is divided
+further. Small tensors are free at first; only where a region cannot be divided any more, they are
+counted as well.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule
+from offcert.formulations.outward.evaluation import Evaluator
+from offcert.formulations.outward.examine import Remains, examine
+from offcert.formulations.outward.model import Pivot, cut
+from offcert.formulations.outward.rebuild import schedule_of
+from offcert.formulations.outward.region import Counts, Region, Straddle, crossed, whole
+from offcert.formulations.outward.replay import Replay, replay
+from offcert.formulations.outward.split import (
+    Division,
+    Kind,
+    Split,
+    best_division,
+    of_set,
+    of_straddle,
+    of_ways,
+    one_set,
+)
+from offcert.formulations.outward.sums import Sets, sets_of, to_spare
+
+# What part of the bytes that the pivot needs is followed outward at first, and after that.
+WINDOWS = 20, 5, 1
+# Sets are looked at one by one once there are no more than so many.
+_FEW_SETS = 24
+# Sets of a region that are followed to the ends of both sides.
+_ATTEMPTS = 3
+# Of so many the most promising are taken.
+_MANY_SETS = 500
+# Sets that are evaluated for that.
+_LOOKED_AT = 20
+
+
+@dataclass(eq=False)
+class Node:
+    """A region, and how it was divided.
+
+    Attributes
+    ----------
+    detail : int
+        Which tensors are counted.
+    window : int
+        How far is followed outward.
+    region : Region
+        All of it.
+    length : int
+        None of its schedules is shorter, in ticks.
+    split : Split or None
+        By which it was divided, if it was.
+    children : list of Node
+        In the order of the parts.
+    """
+
+    detail: int
+    window: int
+    region: Region
+    length: int
+    split: Split | None = None
+    children: list[Node] = field(default_factory=list)
+
+
+class Tree:
+    """The search at one pivot.
+
+    Parameters
+    ----------
+    problem : Problem
+        Atomic transfers over a simplex link.
+    pivot : int
+        An operation.
+    details : tuple of int
+        Bytes below which tensors are free, decreasing.
+    pause : callable
+        Called from time to time; may raise, then the search can be taken up again.
+
+    Attributes
+    ----------
+    roots : list of Node
+        By what straddles the cut; nothing, first.
+    """
+
+    def __init__(
+        self, problem: Problem, pivot: int, details: tuple[int, ...], pause: Callable[[], None]
+    ) -> None:
+        self.evaluators = [Evaluator(cut(problem, pivot, below)) for below in details]
+        self.details = details
+        self.nodes = 0
+        self._pause = pause
+        self._open: list[tuple[int, int, Node]] = []
+        self._stuck: list[Node] = []
+        self._entered = 0
+        self._tried: set[tuple[int, Counts, Straddle | None]] = set()
+        coarse = self.evaluators[0].pivot
+        regions = crossed(coarse, whole(coarse), range(len(coarse.sizes)))
+        self.roots = [Node(0, 0, region, 0) for region in regions]
+        for node in self.roots:
+            self._push(node)
+
+    @property
+    def labels(self) -> int:
+        """Labels stored so far."""
+        return sum(evaluator.labels for evaluator in self.evaluators)
+
+    def bound(self, upper: int) -> int:
+        """Return what no schedule is shorter than, at most `upper`."""
+        least = min((node.length for _, _, node in self._open), default=upper)
+        return min([upper, least, *(node.length for node in self._stuck)])
+
+    def finished(self, upper: int) -> bool:
+        """Return whether more work proves nothing more."""
+        least = min((length for length, _, _ in self._open), default=upper)
+        return least >= min([upper, *(node.length for node in self._stuck)])
+
+    def step(self, upper: int, offer: Callable[[Schedule], int]) -> int:
+        """Work on the most promising region.
+
+        Parameters
+        ----------
+        upper : int
+            Length of the best schedule known.
+        offer : callable
+            Given what may be a schedule, but for small tensors; returns the length of the best one
+            known then.
+
+        Returns
+        -------
+        int
+            That length.
+        """
+        self._pause()
+        node = self._open[0][2]
+        evaluator = self.evaluators[node.detail]
+        remains = examine(evaluator, node.region, upper - 1, self._window(node))
+        heapq.heappop(self._open)
+        self.nodes += 1
+        if remains is None:
+            node.length = max(node.length, upper)
+        elif remains.evaluation.length > node.length:
+            node.length = remains.evaluation.length
+            self._push(node)
+        else:
+            upper = self._divide(node, remains, upper, offer)
+        return upper
+
+    def _window(self, node: Node, window: int | None = None) -> int:
+        window = node.window if window is None else window
+        return max(1, self.evaluators[node.detail].pivot.need // WINDOWS[window])
+
+    def _push(self, node: Node) -> None:
+        self._entered += 1
+        heapq.heappush(self._open, (node.length, self._entered, node))
+
+    def _divide(
+        self, node: Node, remains: Remains, upper: int, offer: Callable[[Schedule], int]
+    ) -> int:
+        evaluator = self.evaluators[node.detail]
+        region, ways = remains.region, remains.evaluation.ways
+        replays = [replay(evaluator.pivot, region, side, way) for side, way in enumerate(ways)]
+        promising = self._promising(node, remains, replays, upper - 1)
+        for counts in promising:
+            self._tried.add((node.detail, counts, remains.region.straddle))
+            found = self._attempt(node, remains, counts, upper - 1)
+            if found is None:
+                continue
+            schedule, length = found
+            if schedule is not None:
+                upper = offer(schedule)
+            if length == node.length:
+                # Only smaller tensors can show that it takes longer.
+                if upper > length:
+                    self._count_more(node, remains)
+                return upper
+        counts = promising[0] if promising else None
+        if remains.sets is not None and not region.is_one() and len(remains.sets) <= _FEW_SETS:
+            self._adopt(node, self._one_by_one(node, remains))
+            return upper
+        division = self._division(node, remains, replays, counts, upper - 1)
+        if division is None:
+            self._refine(node, remains)
+        else:
+            self._adopt(node, division)
+        return upper
+
+    def _division(
+        self,
+        node: Node,
+        remains: Remains,
+        replays: list[Replay],
+        counts: Counts | None,
+        limit: int,
+    ) -> Division | None:
+        """Return a division that gains something, or, if nothing else can be done, any."""
+        evaluator = self.evaluators[node.detail]
+        asked = limit, self._window(node)
+        first = [*of_ways(remains, replays), *of_straddle(remains)]
+        best = best_division(evaluator, remains, first, *asked)
+        if best is not None and best.gain > limit - remains.evaluation.length:
+            return best
+        other = best_division(evaluator, remains, of_set(remains, counts), *asked)
+        divisions = [division for division in (best, other) if division is not None]
+        chosen = max(divisions, key=lambda division: division.gain, default=None)
+        if chosen is not None and chosen.gain == 1 and node.window + 1 < len(WINDOWS):
+            return None
+        return chosen
+
+    def _adopt(self, node: Node, division: Division) -> None:
+        node.split = division.split
+        for part, length in zip(division.parts, division.lengths, strict=True):
+            self._follow(node, Node(node.detail, node.window, part, max(length, node.length)))
+
+    def _one_by_one(self, node: Node, remains: Remains) -> Division:
+        assert remains.sets is not None
+        evaluator = self.evaluators[node.detail]
+        counts = sorted(tuple(row) for row in remains.sets.counts.tolist())
+        split = Split(Kind.SETS, sets=tuple(counts))
+        parts = split.parts(remains.region, evaluator.pivot.sizes)
+        return Division(split, parts, (node.length,) * len(parts))
+
+    def _attempt(
+        self, node: Node, remains: Remains, counts: Counts, limit: int
+    ) -> tuple[Schedule | None, int] | None:
+        """Follow a set to the ends of both sides; return a schedule, and how long it is.
+
+        None if it takes too long.
+        """
+        evaluator = self.evaluators[node.detail]
+        region = one_set(remains.region, counts, evaluator.pivot.sizes)
+        if region.straddle is not None:
+            before = remains.evaluation.before
+            region = replace(region, straddle=replace(region.straddle, least=before, most=before))
+        found = evaluator.straight(region, limit)
+        if found is None:
+            return None
+        return schedule_of(evaluator.pivot, region, found), found.length
+
+    def _promising(
+        self, node: Node, remains: Remains, replays: list[Replay], limit: int
+    ) -> list[Counts]:
+        """Return sets that may suit both ways, the best first, and each only once.
+
+        Looked at are those that take least time, and those that leave most to spare.
+        """
+        evaluator = self.evaluators[node.detail]
+        pivot, region, sets = evaluator.pivot, remains.region, remains.sets
+        if sets is None:
+            used = [max(ways) for ways in zip(*(way.used for way in replays), strict=True)]
+            low = tuple(min(max(pair), most) for *pair, most in zip(used, region.low, region.high))
+            sets = _some(pivot, replace(region, low=low), limit)
+        sets = sets.only(sets.ticks.sum(axis=0) <= limit - remains.evaluation.idle)
+        ticks, spare = sets.ticks.sum(axis=0), -to_spare(pivot, sets)
+        orders = np.lexsort((spare, ticks)), np.argsort(spare, kind="stable")
+        found: dict[Counts, int] = {}
+        for place in np.stack(orders, axis=1).ravel()[: 2 * _LOOKED_AT].tolist():
+            counts = tuple(sets.counts[place].tolist())
+            if counts in found or (node.detail, counts, region.straddle) in self._tried:
+                continue
+            part = one_set(region, counts, pivot.sizes)
+            evaluation = evaluator.evaluate(part, limit, self._window(node, 0))
+            found[counts] = limit + 1 if evaluation is None else evaluation.length
+        best = sorted((length, counts) for counts, length in found.items() if length <= limit)
+        return [counts for _, counts in best[:_ATTEMPTS]]
+
+    def _refine(self, node: Node, remains: Remains) -> None:
+        """Look further outward, or count smaller tensors as well."""
+        if node.window + 1 == len(WINDOWS):
+            self._count_more(node, remains)
+            return
+        node.split = Split(Kind.WINDOW)
+        self._follow(node, Node(node.detail, node.window + 1, remains.region, node.length))
+
+    def _count_more(self, node: Node, remains: Remains) -> None:
+        """Count smaller tensors as well."""
+        if node.detail + 1 == len(self.details):
+            self._stuck.append(node)
+            return
+        node.split = Split(Kind.DETAIL)
+        coarse, fine = (self.evaluators[node.detail + more].pivot for more in (0, 1))
+        for region in finer(coarse, fine, remains.region):
+            self._follow(node, Node(node.detail + 1, node.window, region, node.length))
+
+    def _follow(self, node: Node, child: Node) -> None:
+        node.children.append(child)
+        self._push(child)
+
+
+def _some(pivot: Pivot, region: Region, limit: int) -> Sets:
+    """Return sets of a region with few bytes."""
+    best = Sets(np.zeros((0, len(pivot.sizes)), np.int64), np.zeros((2, 0), np.int64))
+    more = 0
+    while True:
+        most = min(region.most, region.least + more)
+        sets = sets_of(pivot, replace(region, most=most), limit, limit)
+        if sets is None:
+            return best
+        if len(sets) > _MANY_SETS or most == region.most:
+            return sets
+        best, more = sets, 16 * more + 1
+
+
+def finer(coarse: Pivot, fine: Pivot, region: Region) -> list[Region]:
+    """Return a region with smaller tensors counted as well: by what of them straddles the cut."""
+    added = len(fine.sizes) - len(coarse.sizes)
+    more = sum(
+        size * count for size, count in zip(fine.sizes[:added], fine.most[:added], strict=True)
+    )
+    same = region.straddle
+    if same is not None:
+        same = replace(same, size_class=same.size_class + added)
+    base = Region(
+        (*(0,) * added, *region.low),
+        (*fine.most[:added], *region.high),
+        max(region.least, fine.need),
+        region.most + more,
+        same,
+    )
+    return crossed(fine, base, range(added)) if same is None else [base]
+
