@@ -186,13 +186,13 @@ def _bandwidth(problem: Problem, kind: Kind) -> Fraction:
     return problem.platform.rate(kind)
 
 
-def _time(problem: Problem, kind: Kind, size: int) -> int:
+def ticks_of(problem: Problem, kind: Kind, size: int) -> int:
     """Return the ticks of one transfer, rounded up by definition."""
     whole, rest = divmod(size, _bandwidth(problem, kind))
     return whole + (rest > 0)
 
 
-def _rate(problem: Problem, kind: Kind, volume: int) -> tuple[int, int]:
+def link_rate(problem: Problem, kind: Kind, volume: int) -> tuple[int, int]:
     """Return the bandwidth for up to `volume` bytes, made faster if 64 bits would not do."""
     rate = _bandwidth(problem, kind)
     # Even where nothing can move, both numbers are stored.
@@ -239,7 +239,7 @@ def _side(
                 others[j] += 0 if absent[j] else tensor.size
         if across is not None:
             ready = tensor.uses[0] if before else last - across[1]
-            movers.append(_Mover(tensor.size, _time(problem, kind, tensor.size), ready, absent))
+            movers.append(_Mover(tensor.size, ticks_of(problem, kind, tensor.size), ready, absent))
     cover = [
         cheapest_cover(sizes, max(0, amount - problem.platform.memory))
         for sizes, amount in zip(movable, held, strict=True)
@@ -289,7 +289,7 @@ def side_tables(
     for size in counted:
         radix[size] = weight
         weight *= most[size] + 1
-    rate = _rate(problem, kind, sum(mover.size for mover in movers))
+    rate = link_rate(problem, kind, sum(mover.size for mover in movers))
     _require_small(clock, need, movers, rate, weight, time, unit)
     at_hand = [
         sum(-(-mover.size // unit) for mover in movers if mover.ready < run)

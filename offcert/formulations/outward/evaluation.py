@@ -237,13 +237,15 @@ class Evaluator:
         front, back = (way.length for way in least.ways)
         took = straddle.ticks(self.pivot)
         begins = straddle.most, took - straddle.least
-        later = [
-            self._way(side, region, limit - other, window, ticks, begins)
-            for side, other in ((FRONT, back), (BACK, front))
-        ]
-        far_front = limit - back + 1 if later[FRONT] is None else later[FRONT].length
-        far_back = limit - front + 1 if later[BACK] is None else later[BACK].length
         one, two = straddle.least, straddle.most
+        # What ends after that is too long wherever the transfer begins.
+        latest = [limit - other + two - one for other in (back, front)]
+        later = [
+            self._way(side, region, latest[side], window, ticks, begins) for side in (FRONT, BACK)
+        ]
+        if later[FRONT] is None or later[BACK] is None:
+            return None
+        far_front, far_back = (way.length for way in later if way is not None)
 
         def length(before: int) -> int:
             return max(front, far_front - (two - before)) + max(back, far_back - (before - one))

@@ -281,6 +281,7 @@ def _bounds(
     free: int,
     idle: int,
     k: int,
+    left: int,
 ) -> tuple[int, int]:
     """Return bounds on the end of the side: all that is known, and what the link says."""
     asked, rates, last = question.asked, side.rates, side.need.size
@@ -308,7 +309,8 @@ def _bounds(
             returning = link - _out_ticks(side, question, labels, e)
             longest = max(longest, returning + departing + total - side.prefix[operation])
             stays_link = max(stays_link, returning + question.rest[operation])
-    if not _has_left(labels):
+    # Once something has left, operations may have run sooner than their idle time says.
+    if left == 0 and not _more_out(labels):
         leaves = link + asked[TWICE]
         longest = max(longest, min(stays_link, leaves))
         length = max(length, min(stays, leaves))
@@ -316,8 +318,8 @@ def _bounds(
 
 
 @compiled
-def _has_left(labels: Labels) -> bool:
-    """Whether more of some class has left than has returned."""
+def _more_out(labels: Labels) -> bool:
+    """Whether more of some class may be out than at the cut."""
     for i in range(labels.counters[TOUCHED]):  # noqa: SIM110
         if labels.now[labels.touched[i]] < 0:
             return True
@@ -343,7 +345,8 @@ def _enter(
     """
     touch(labels)
     idle, k = run(side, question, labels, moved, free, labels.idle[parent], kept)
-    length, link = _bounds(side, question, labels, moved, spent, free, idle, k)
+    left = 1 if action < 0 else labels.left[parent]
+    length, link = _bounds(side, question, labels, moved, spent, free, idle, k, left)
     length = max(length, labels.length[parent])
     link = max(link, labels.link[parent])
     if length > question.asked[LIMIT]:
@@ -358,7 +361,7 @@ def _enter(
         other = labels.following[other]
     label = _store(labels, place, moved, spent, free, idle, k)
     labels.progress[label] = labels.progress[parent] + _urgency(side, question, labels, action)
-    labels.length[label], labels.link[label] = length, link
+    labels.length[label], labels.link[label], labels.left[label] = length, link, left
     labels.before[label], labels.action[label] = parent, action
     labels.began[label], labels.kept[label] = began, kept
     push(labels, label)
@@ -410,11 +413,12 @@ def _start(side: Side, question: Question, labels: Labels) -> None:
         moved, spent = -side.size[leaving], -side.back[leaving]
     idle, k = run(side, question, labels, moved, 0, 0, 0)
     free = asked[BEGIN]
-    length, link = _bounds(side, question, labels, moved, spent, free, idle, k)
+    length, link = _bounds(side, question, labels, moved, spent, free, idle, k, 0)
     if length > asked[LIMIT]:
         return
     label = _store(labels, place_of(labels, labels.now), moved, spent, free, idle, k)
     labels.length[label], labels.link[label], labels.progress[label] = length, link, 0
+    labels.left[label] = 0
     labels.before[label], labels.action[label] = NONE, 0
     labels.began[label], labels.kept[label] = 0, k
     push(labels, label)

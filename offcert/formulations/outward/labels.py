@@ -21,11 +21,12 @@ class Labels(NamedTuple):
     """Labels of one search of one side, and scratch space for ``C`` classes.
 
     By label: ``returned`` (of each class, less what has left; may be negative), the bytes ``moved``,
-    how urgent those were (``progress``) and the link's ticks ``spent`` for these returns alone, the time ``free`` from which the link is
-    free, the operations ``run`` and their idle time ``idle``; what bounds the end of the side
-    (``length``) and what the link alone says of it (``link``); the label ``before``, the ``action``
-    that led here (class + 1 for a return, minus that for a departure), when it ``began`` and how
-    many operations had then run and stayed run (``kept``); its place in the table (``bucket``).
+    how urgent those were (``progress``) and the link's ticks ``spent`` for these returns alone; the
+    time ``free`` from which the link is free, the operations ``run`` and their idle time ``idle``;
+    whether anything has ``left``; what bounds the end of the side (``length``) and what the link
+    alone says of it (``link``); the label ``before``, the ``action`` that led here (class + 1 for a
+    return, minus that for a departure), when it ``began`` and how many operations had then run and
+    stayed run (``kept``); its place in the table (``bucket``).
     """
 
     returned: NDArray[np.int16]
@@ -35,6 +36,7 @@ class Labels(NamedTuple):
     free: Ints
     idle: Ints
     run: Ints32
+    left: NDArray[np.int8]
     length: Ints
     link: Ints
     before: Ints32
@@ -63,6 +65,7 @@ def new_labels(classes: int, capacity: int) -> Labels:
         free=times[2],
         idle=times[3],
         run=numbers[0],
+        left=np.zeros(capacity, np.int8),
         length=times[4],
         link=times[5],
         before=numbers[1],

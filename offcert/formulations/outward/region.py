@@ -83,7 +83,10 @@ def whole(pivot: Pivot) -> Region:
 
 
 def crossed(pivot: Pivot, region: Region, size_classes: range) -> list[Region]:
-    """Return a region, and those parts of it in which a tensor straddles the cut.
+    """Return a region, and the parts of it in which a tensor straddles the cut.
+
+    What straddles the cut is not out then, so one less of its class can be. Where none is left for
+    that, the part is empty.
 
     Parameters
     ----------
@@ -98,9 +101,7 @@ def crossed(pivot: Pivot, region: Region, size_classes: range) -> list[Region]:
     for side in (FRONT, BACK):
         for c in size_classes:
             others = int(pivot.sides[side].here[c]) - 1
-            # What straddles the cut is not out then.
-            if others >= region.low[c]:
-                straddle = Straddle(side, c, 0, int(pivot.sides[side].away[c]))
-                part = region.with_high(c, min(others, region.high[c]))
-                parts.append(replace(part, straddle=straddle))
+            straddle = Straddle(side, c, 0, int(pivot.sides[side].away[c]))
+            part = region.with_high(c, min(others, region.high[c]))
+            parts.append(replace(part, straddle=straddle))
     return parts

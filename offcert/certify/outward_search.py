@@ -1,0 +1,438 @@
+"""The search behind `outward_check`: one side of a cut, from the cut outward.
+
+It is compiled, because a network needs ten thousands of labels, but written for reading: lists of
+labels by what has come back, and a queue ordered by how long the side must be. It shares nothing
+with the program whose result it confirms.
+
+A label says how many tensors of each class are *back*, less those that have gone; when the link is
+free; how many operations have run; and by how many ticks the device has waited for that. What is
+out otherwise is only known to lie within limits, so every question is answered for the set that
+suits it best.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from heapq import heappop, heappush
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+# One side: K operations in the order outward, C classes of tensors of one size.
+Tables = namedtuple(
+    "Tables",
+    [
+        "clock",  # (K+1,) sums of durations
+        "need",  # (K,) bytes that must be absent during each operation; 0 or less: none
+        "later",  # (K+1,) the largest need from each operation on
+        "out",  # (C, K) how many may be out when an operation starts
+        "absent",  # (C, K) how many may be absent while it runs
+        "here",  # (C,) how many may be out on this side at all
+        "due",  # (E,) operations before which some tensor must be back
+        "sizes",  # (C,) bytes
+        "back",  # (C,) ticks of the transfer that brings one back
+        "away",  # (C,) ticks of the one that takes it away
+        "back_rate",  # (2,) numerator and denominator of the bytes a tick, rounded up
+        "away_rate",  # (2,)
+        "movers",  # (M, 3) class, due, close of each tensor, those that may stay longest first
+        "worth",  # (C, R) how urgent the return of a tensor is, by the number still out
+        "radix",  # (2, C) weights of the two numbers that stand for what is back
+    ],
+)
+# What is asked of a side. Bytes out at the cut are between `least` and `most`; the link is free at
+# `begin`; a tensor of class `leaving`, if not negative, is on its way out; all that is out takes
+# `ticks` to return; `enough` bytes are followed, to ends of at most `limit`; `twice` is what it
+# takes at least to go and return.
+Asked = namedtuple(
+    "Asked", ["least", "most", "begin", "leaving", "ticks", "limit", "enough", "twice"]
+)
+# All that is at hand when a label is expanded.
+View = namedtuple("View", ["tables", "low", "high", "asked", "rest", "back", "known", "returning"])
+
+FOUND, REFUTED, FULL = range(3)
+NONE = -1
+# Rows of `View.known`, by operation: bytes that can be absent, that may be out, that are overdue.
+CAN, MAY, OVERDUE = range(3)
+# Columns of a label.
+MOVED, SPENT, FREE, WAITED, RUN, GONE, LENGTH, LINK, MERIT, ALIVE, NEXT = range(11)
+# Numbers above this are not multiplied.
+_LARGE = 2**60
+# More than any need.
+_NEVER = 2**62
+
+
+@numba.njit(cache=True)
+def search(
+    tables: Tables, low: IntArray, high: IntArray, asked: Asked, max_labels: int
+) -> tuple[int, int, int, int]:
+    """Search one side.
+
+    Parameters
+    ----------
+    tables : Tables
+        The side.
+    low, high : int64 array, shape (C,)
+        Least and most of each class that are out at the cut.
+    asked : Asked
+        What is asked.
+    max_labels : int
+        To be stored at most.
+
+    Returns
+    -------
+    status : int
+        ``REFUTED`` if no side ends by the limit, ``FULL`` if there were too many labels.
+    length, link : int
+        Unless it is refuted: ticks that a side takes, and that its link alone accounts for, at
+        least.
+    stored : int
+        Labels.
+    """
+    classes, count = tables.out.shape
+    base = np.zeros((3, count), dtype=np.int64)
+    base_returning = np.zeros(len(tables.due), dtype=np.int64)
+    for c in range(classes):
+        _add(tables, base, base_returning, c, low[c], high[c], 1)
+    rest = _rests(tables, high)
+    back = np.zeros(classes, dtype=np.int64)
+    view = View(tables, low, high, asked, rest, back, base.copy(), base_returning.copy())
+    labels = np.zeros((256, NEXT + 1), dtype=np.int64)
+    backs = np.zeros((256, classes), dtype=np.int64)
+    first = {(0, 0): NONE}
+    heap = [(0, 0, NONE)]
+    heappop(heap)
+    # What a transition leads to; as many as operations at which a return can begin.
+    proposals = np.zeros((count + 3, NEXT + 1), dtype=np.int64)
+    label = np.zeros(NEXT + 1, dtype=np.int64)
+    stored = 0
+    if asked.leaving >= 0:
+        # To bring it back before anything else has come of it is no better than to keep it.
+        label[WAITED], label[RUN] = _advance(view, 0, 0, 0, 0, 0, 0)
+        labels[0], stored = label, 1
+        labels[0, NEXT] = NONE
+        first[(0, 0)] = 0
+        label[MOVED], label[SPENT] = -tables.sizes[asked.leaving], -tables.back[asked.leaving]
+    c, change = max(0, asked.leaving), -1 if asked.leaving >= 0 else 0
+    label[WAITED], label[RUN] = _advance(view, c, change, label[MOVED], 0, 0, 0)
+    label[FREE] = asked.begin
+    proposals[0] = label
+    proposed = 1
+    parent_back = np.zeros(classes, dtype=np.int64)
+    step = 0
+    while True:
+        # 1. Keep what is proposed, unless it is too long or covered.
+        for index in range(proposed):
+            proposal = proposals[index]
+            _measure(view, c, change, proposal)
+            if proposal[LENGTH] > asked.limit:
+                continue
+            parent_back[c] += change
+            code = ((parent_back * tables.radix[0]).sum(), (parent_back * tables.radix[1]).sum())
+            head = first[code] if code in first else NONE  # noqa: SIM401
+            if not _covered(labels, head, proposal):
+                if stored == len(labels):
+                    labels = np.concatenate((labels, np.zeros_like(labels)))
+                    backs = np.concatenate((backs, np.zeros_like(backs)))
+                proposal[ALIVE], proposal[NEXT] = 1, head
+                labels[stored] = proposal
+                backs[stored] = parent_back
+                first[code] = stored
+                heappush(heap, (proposal[LENGTH], -proposal[MERIT], stored))
+                stored += 1
+            parent_back[c] -= change
+        # 2. Of the label at hand, the next tensor to return or to leave.
+        proposed = 0
+        if 0 < step < 2 * classes:
+            c, change = step // 2, 1 - 2 * (step % 2)
+            if change == 1:
+                proposed = _return(view, label, c, proposals)
+            else:
+                proposed = _leave(view, label, c, proposals)
+            step += 1
+            continue
+        # 3. Take the label with which the side is shortest.
+        label[ALIVE] = 0
+        while len(heap) > 0 and label[ALIVE] == 0:
+            chosen = heappop(heap)[2]
+            label[:] = labels[chosen]
+            parent_back[:] = backs[chosen]
+        if label[ALIVE] == 0:
+            return REFUTED, 0, 0, stored
+        if label[MOVED] >= asked.enough or stored > max_labels:
+            link = label[LINK]
+            for _, _, waiting in heap:
+                if labels[waiting, ALIVE] == 1:
+                    link = min(link, labels[waiting, LINK])
+            status = FOUND if label[MOVED] >= asked.enough else FULL
+            return status, label[LENGTH], link, stored
+        view.back[:] = parent_back
+        view.known[:] = base
+        view.returning[:] = base_returning
+        for d in range(classes):
+            if parent_back[d] != 0:
+                _add(tables, view.known, view.returning, d, low[d], high[d], -1)
+                less = parent_back[d]
+                _add(tables, view.known, view.returning, d, low[d] - less, high[d] - less, 1)
+        c, change = 0, 1
+        proposed = _return(view, label, c, proposals)
+        step = 1
+
+
+@numba.njit(cache=True)
+def _add(
+    tables: Tables,
+    known: IntArray,
+    returning: IntArray,
+    c: int,
+    low: int,
+    high: int,
+    sign: int,
+) -> None:
+    """Add, or with sign -1 take away, what a class of which `low` to `high` are out comes to."""
+    size, ticks = sign * tables.sizes[c], sign * tables.back[c]
+    for k in range(len(tables.need)):
+        known[CAN, k] += size * min(high, tables.absent[c, k])
+        known[MAY, k] += size * min(high, tables.out[c, k])
+        known[OVERDUE, k] += size * max(0, low - tables.out[c, k])
+    for e in range(len(tables.due)):
+        returning[e] += ticks * min(high, tables.out[c, tables.due[e]])
+
+
+@numba.njit(cache=True)
+def _lost(view: View, c: int, change: int, most: int) -> int:
+    """Return of how many fewer than `most` there can be if `change` more of a class are back."""
+    out = view.high[c] - view.back[c]
+    return int(min(out, most) - min(out - change, most))
+
+
+@numba.njit(cache=True)
+def _can(view: View, c: int, change: int, k: int) -> int:
+    """Return the bytes that can be absent during operation `k`."""
+    lost = _lost(view, c, change, view.tables.absent[c, k])
+    return int(view.known[CAN, k] - view.tables.sizes[c] * lost)
+
+
+@numba.njit(cache=True)
+def _overdue(view: View, c: int, change: int, k: int) -> int:
+    """Return the bytes that are surely out and must be back before operation `k`."""
+    out, most = view.low[c] - view.back[c], view.tables.out[c, k]
+    fewer = max(0, out - most) - max(0, out - change - most)
+    return int(view.known[OVERDUE, k] - view.tables.sizes[c] * fewer)
+
+
+@numba.njit(cache=True)
+def _fits(view: View, c: int, change: int, moved: int, k: int) -> bool:
+    """Whether enough can be absent for operation `k`."""
+    need = view.tables.need[k]
+    return need <= 0 or (need <= view.asked.most - moved and need <= _can(view, c, change, k))
+
+
+@numba.njit(cache=True)
+def _advance(
+    view: View, c: int, change: int, moved: int, free: int, waited: int, run: int
+) -> tuple[int, int]:
+    """Run what can run once the link is free; return the ticks waited, and how many have run."""
+    begun = run
+    while run < len(view.tables.need):
+        if not _fits(view, c, change, moved, run) or _overdue(view, c, change, run) > 0:
+            break
+        lost = _lost(view, c, change, view.tables.out[c, run])
+        if view.asked.least - moved > view.known[MAY, run] - view.tables.sizes[c] * lost:
+            break
+        run += 1
+    if run > begun:
+        waited = max(waited, free - view.tables.clock[begun])
+    return waited, run
+
+
+@numba.njit(cache=True)
+def _measure(view: View, c: int, change: int, label: IntArray) -> None:
+    """Raise what is known of the ends that a label can lead to."""
+    tables, asked = view.tables, view.asked
+    moved, free, run = label[MOVED], label[FREE], label[RUN]
+    count, total = len(tables.need), tables.clock[len(tables.need)]
+    leaving = both = 0
+    lacking = _lacking(view, c, change, moved, run)
+    if lacking > 0:
+        leaving = _ticks(lacking, tables.away_rate)
+    later = _lacking_later(view, c, change, moved, run, lacking)
+    if later > 0:
+        both = _ticks(later, tables.away_rate) + _ticks(later, tables.back_rate)
+        both = max(both, asked.twice)
+    link = free - label[SPENT] + asked.ticks
+    longest, length = link + both, label[WAITED] + total
+    # How long it is if nothing leaves from now on.
+    stays = stays_link = 0
+    if run > 0:
+        stays = label[WAITED] + tables.clock[run - 1] + view.rest[run - 1]
+    if run < count:
+        length = max(length, free + leaving + total - tables.clock[run])
+        stays = max(stays, free + view.rest[run])
+    for e in range(len(tables.due)):
+        k = tables.due[e]
+        if k >= run:
+            out = view.returning[e] - tables.back[c] * _lost(view, c, change, tables.out[c, k])
+            longest = max(longest, link - out + leaving + total - tables.clock[k])
+            stays_link = max(stays_link, link - out + view.rest[k])
+    if label[GONE] == 0 and not _more(view, c, change):
+        longest = max(longest, min(stays_link, link + asked.twice))
+        length = max(length, min(stays, link + asked.twice))
+    label[LINK] = max(label[LINK], longest)
+    label[LENGTH] = max(label[LENGTH], length, label[LINK])
+
+
+@numba.njit(cache=True)
+def _more(view: View, c: int, change: int) -> bool:
+    """Whether more of some class may be out than at the cut."""
+    for d in range(len(view.back)):  # noqa: SIM110
+        if view.back[d] + (change if d == c else 0) < 0:
+            return True
+    return False
+
+
+@numba.njit(cache=True)
+def _lacking(view: View, c: int, change: int, moved: int, run: int) -> int:
+    """Return the bytes that must leave before the next operation can run."""
+    if run == len(view.tables.need) or view.tables.need[run] <= 0:
+        return 0
+    can = view.asked.most - moved - _overdue(view, c, change, run)
+    return int(max(0, view.tables.need[run] - min(can, _can(view, c, change, run))))
+
+
+@numba.njit(cache=True)
+def _lacking_later(view: View, c: int, change: int, moved: int, run: int, lacking: int) -> int:
+    """Return the most bytes that must leave before any operation still to run can."""
+    lacking = max(lacking, view.tables.later[run] - (view.asked.most - moved))
+    # One tensor makes no more difference than its size.
+    margin = view.tables.sizes[c] * max(0, change)
+    for k in range(run, len(view.tables.need)):
+        need = view.tables.need[k]
+        if need > 0 and need - view.known[CAN, k] + margin > lacking:
+            lacking = max(lacking, need - _can(view, c, change, k))
+    return int(lacking)
+
+
+@numba.njit(cache=True)
+def _ticks(amount: int, rate: IntArray) -> int:
+    """Return the least ticks in which so many bytes can pass the link."""
+    whole = amount // rate[0]
+    return int(whole * rate[1] + ((amount - whole * rate[0]) * rate[1] + rate[0] - 1) // rate[0])
+
+
+@numba.njit(cache=True)
+def _merit(view: View, c: int, change: int) -> int:
+    """Return how urgent the return is that makes this change; it only orders equals."""
+    rank = view.high[c] - view.back[c] - 1 + (change < 0)
+    return int(change * view.tables.worth[c, min(max(rank, 0), view.tables.worth.shape[1] - 1)])
+
+
+@numba.njit(cache=True)
+def _propose(
+    view: View, label: IntArray, c: int, change: int, begin: int, run: int, proposal: IntArray
+) -> None:
+    """Write down what follows if a transfer begins when `run` operations have run and no more."""
+    ticks = view.tables.back[c] if change == 1 else view.tables.away[c]
+    proposal[:] = label
+    proposal[MOVED] += change * view.tables.sizes[c]
+    proposal[SPENT] += change * view.tables.back[c]
+    proposal[FREE] = begin + ticks
+    proposal[GONE] = max(label[GONE], change < 0)
+    proposal[MERIT] += _merit(view, c, change)
+    proposal[WAITED], proposal[RUN] = _advance(
+        view, c, change, proposal[MOVED], proposal[FREE], label[WAITED], run
+    )
+
+
+@numba.njit(cache=True)
+def _return(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
+    """Propose what follows if a tensor returns; say how many proposals that makes.
+
+    It needs memory from the begin on. An operation that lacks it then has ended, or has not
+    started; then it waits, and all that come after it, until something else has left.
+    """
+    tables, asked = view.tables, view.asked
+    moved = label[MOVED] + tables.sizes[c]
+    if view.back[c] >= view.high[c] or moved > asked.most:
+        return 0
+    proposed, begin = 0, label[FREE]
+    # If it begins later than that, what else is out comes back too late.
+    latest = asked.limit + label[SPENT] - asked.ticks
+    k = np.searchsorted(tables.clock[1 : label[RUN] + 1], begin - label[WAITED], side="right")
+    while k < label[RUN] and begin <= latest:
+        if not _fits(view, c, 1, moved, k):
+            _propose(view, label, c, 1, begin, k, proposals[proposed])
+            proposed += 1
+            begin = label[WAITED] + tables.clock[k + 1]
+        k += 1
+    if begin <= latest:
+        _propose(view, label, c, 1, begin, label[RUN], proposals[proposed])
+        proposed += 1
+    return proposed
+
+
+@numba.njit(cache=True)
+def _leave(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
+    """Propose what follows if a tensor leaves: what must not run while it is out, has not run."""
+    tables = view.tables
+    out = view.low[c] - view.back[c] + 1
+    if out > tables.here[c]:
+        return 0
+    run = 0
+    while run < label[RUN] and out <= tables.out[c, run]:
+        run += 1
+    _propose(view, label, c, -1, label[FREE], run, proposals[0])
+    return 1
+
+
+@numba.njit(cache=True)
+def _covered(labels: IntArray, head: int, proposal: IntArray) -> bool:
+    """Whether a label with the same tensors back is as good; drop those that are no better."""
+    index = head
+    while index != NONE:
+        other = labels[index]
+        free, waited = proposal[FREE] - other[FREE], proposal[WAITED] - other[WAITED]
+        run = other[RUN] - proposal[RUN]
+        if free >= 0 and waited >= 0 and run >= 0:
+            return True
+        if free <= 0 and waited <= 0 and run <= 0:
+            other[ALIVE] = 0
+        index = other[NEXT]
+    return False
+
+
+@numba.njit(cache=True)
+def _rests(tables: Tables, high: IntArray) -> IntArray:
+    """Return the least ticks from the start of each operation to the end, if nothing leaves.
+
+    Seen from the end, what an operation needs must have passed the link before it, bit by bit, each
+    tensor only once it is there, those first that are there first. In units of a tick divided by
+    the numerator of the rate all times are whole.
+    """
+    count = len(tables.need)
+    scale, a_byte = tables.back_rate
+    total, volume = tables.clock[count], (tables.sizes * high).sum()
+    rest = np.zeros(count, dtype=np.int64)
+    if (total + 1) >= _LARGE // scale or volume >= _LARGE // max(a_byte, 1):
+        rest[:] = total - tables.clock[:count]
+        return rest
+    since = 0
+    used = np.zeros(len(high), dtype=np.int64)
+    for k in range(count - 1, -1, -1):
+        missing, passed = max(0, tables.need[k]), 0
+        used[:] = 0
+        for m in range(len(tables.movers)):
+            c, due, close = tables.movers[m]
+            if missing == 0:
+                break
+            if close > k and used[c] < high[c]:
+                used[c] += 1
+                there = rest[due] * scale if due < count else 0
+                part = min(missing, tables.sizes[c])
+                passed = max(passed, there) + part * a_byte
+                missing -= part
+        since = max(since, passed) + (tables.clock[k + 1] - tables.clock[k]) * scale
+        rest[k] = -(-since // scale)
+    return rest
