@@ -109,11 +109,6 @@ def search(
     label = np.zeros(NEXT + 1, dtype=np.int64)
     stored = 0
     if asked.leaving >= 0:
-        # To bring it back before anything else has come of it is no better than to keep it.
-        label[WAITED], label[RUN] = _advance(view, 0, 0, 0, 0, 0, 0)
-        labels[0], stored = label, 1
-        labels[0, NEXT] = NONE
-        first[(0, 0)] = 0
         label[MOVED], label[SPENT] = -tables.sizes[asked.leaving], -tables.back[asked.leaving]
     c, change = max(0, asked.leaving), -1 if asked.leaving >= 0 else 0
     label[WAITED], label[RUN] = _advance(view, c, change, label[MOVED], 0, 0, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,14 +97,22 @@ class Evaluation:
 class Evaluator:
     """Searches the sides of one pivot; its store is used again and again.
 
+    Parameters
+    ----------
+    pivot : Pivot
+        A problem cut at an operation.
+    pause : callable
+        Called before every search of a side; may raise.
+
     Attributes
     ----------
     labels : int
         Stored so far.
     """
 
-    def __init__(self, pivot: Pivot) -> None:
+    def __init__(self, pivot: Pivot, pause: Callable[[], None]) -> None:
         self.pivot = pivot
+        self._pause = pause
         self.labels = 0
         self._store: Labels = new_labels(len(pivot.sizes), CAPACITY)
         self._questions = [new_question(side) for side in pivot.sides]
@@ -193,9 +201,8 @@ class Evaluator:
         if known.complete:
             return known
         best, least, tried = None, known.length, min(known.length, limit)
-        self._store.counters[STRAIGHT] = 1
         for _ in range(_DIVES):
-            way = self._way(side, region, tried, region.least, ticks, begins)
+            way = self._way(side, region, tried, region.least, ticks, begins, straight=True)
             if way is not None and way.complete:
                 best, limit = way, way.length - 1
             else:
@@ -203,7 +210,6 @@ class Evaluator:
             if least > limit:
                 break
             tried = limit if best is None else (least + limit) // 2
-        self._store.counters[STRAIGHT] = 0
         return best
 
     def _meet(
@@ -264,8 +270,11 @@ class Evaluator:
         window: int,
         ticks: Sequence[int],
         begins: tuple[int, int],
+        straight: bool = False,
     ) -> Way | None:
+        self._pause()
         straddle, store = region.straddle, self._store
+        store.counters[STRAIGHT] = straight
         leaving = straddle is not None and straddle.side == side
         asked = np.array(
             [
@@ -313,5 +322,3 @@ def _steps(store: Labels, label: int) -> tuple[Step, ...]:
         )
         label = int(store.before[label])
     return tuple(reversed(steps))
-
-

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from offcert.formulations.outward.evaluation import Evaluation, Evaluator
 from offcert.formulations.outward.region import Region
 from offcert.formulations.outward.sums import (
@@ -28,22 +30,19 @@ class Remains:
         Of it.
     sets : Sets or None
         All that are left; None if they are too many.
+    ticks : pair of int
+        In which what is out leaves, and returns, at least.
     """
 
     region: Region
     evaluation: Evaluation
     sets: Sets | None
-
-    @property
-    def ticks(self) -> tuple[int, int]:
-        """In which what is out leaves, and returns, at least."""
-        if self.sets is None:
-            return 0, 0
-        front, back = self.sets.ticks.min(axis=1).tolist()
-        return front, back
+    ticks: tuple[int, int]
 
 
-def examine(evaluator: Evaluator, region: Region, limit: int, window: int) -> Remains | None:
+def examine(
+    evaluator: Evaluator, region: Region, limit: int, window: int, ticks: tuple[int, int] = (0, 0)
+) -> Remains | None:
     """Take away from a region what cannot hold schedules within a limit; None if nothing is left.
 
     Parameters
@@ -56,11 +55,12 @@ def examine(evaluator: Evaluator, region: Region, limit: int, window: int) -> Re
         Ticks.
     window : int
         Bytes that are followed outward.
+    ticks : pair of int
+        In which what is out is known to leave, and to return, at least.
     """
-    pivot, ticks = evaluator.pivot, (0, 0)
+    pivot = evaluator.pivot
     while True:
-        known = least_ticks(pivot, region)
-        if known is None:
+        if least_ticks(pivot, region) is None:
             return None
         smaller = squeeze(pivot, with_most_ticks(pivot, region, limit), limit)
         if smaller is None:
@@ -73,11 +73,12 @@ def examine(evaluator: Evaluator, region: Region, limit: int, window: int) -> Re
         if smaller.most < smaller.least:
             return None
         sets = sets_of(pivot, smaller, left, limit)
-        remains = Remains(smaller, evaluation, sets)
+        remains = Remains(smaller, evaluation, sets, ticks)
         if sets is not None:
             if len(sets) == 0:
                 return None
-            remains = Remains(hull(pivot, smaller, sets), evaluation, sets)
+            one, two = np.maximum(sets.ticks.min(axis=1), ticks).tolist()
+            remains = Remains(hull(pivot, smaller, sets), evaluation, sets, (one, two))
         if remains.region == region and remains.ticks == ticks:
             return remains
         region, ticks = remains.region, remains.ticks

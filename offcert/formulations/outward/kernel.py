@@ -396,8 +396,7 @@ def _store(
 def _start(side: Side, question: Question, labels: Labels) -> None:
     """Enter the label of nothing returned.
 
-    If a transfer away is under way at the cut, its tensor counts as out at once. Whatever brings it
-    back before anything else is gained is no better than if it had stayed.
+    If a transfer away is under way at the cut, its tensor counts as out at once.
     """
     asked = question.asked
     for c in range(labels.now.size):
@@ -405,9 +404,6 @@ def _start(side: Side, question: Question, labels: Labels) -> None:
     labels.counters[TOUCHED] = 0
     leaving, moved, spent = asked[LEAVING], 0, 0
     if leaving >= 0:
-        idle, k = run(side, question, labels, 0, 0, 0, 0)
-        plain = _store(labels, place_of(labels, labels.now), 0, 0, 0, idle, k)
-        labels.alive[plain] = 0
         labels.now[leaving] = -1
         touch(labels)
         moved, spent = -side.size[leaving], -side.back[leaving]

@@ -60,6 +60,8 @@ class Node:
         All of it.
     length : int
         None of its schedules is shorter, in ticks.
+    ticks : pair of int
+        In which what is out leaves, and returns, at least.
     split : Split or None
         By which it was divided, if it was.
     children : list of Node
@@ -70,6 +72,7 @@ class Node:
     window: int
     region: Region
     length: int
+    ticks: tuple[int, int] = (0, 0)
     split: Split | None = None
     children: list[Node] = field(default_factory=list)
 
@@ -86,7 +89,7 @@ class Tree:
     details : tuple of int
         Bytes below which tensors are free, decreasing.
     pause : callable
-        Called from time to time; may raise, then the search can be taken up again.
+        Called from time to time; may raise, then the search can be taken up again where it was.
 
     Attributes
     ----------
@@ -97,10 +100,9 @@ class Tree:
     def __init__(
         self, problem: Problem, pivot: int, details: tuple[int, ...], pause: Callable[[], None]
     ) -> None:
-        self.evaluators = [Evaluator(cut(problem, pivot, below)) for below in details]
+        self.evaluators = [Evaluator(cut(problem, pivot, below), pause) for below in details]
         self.details = details
         self.nodes = 0
-        self._pause = pause
         self._open: list[tuple[int, int, Node]] = []
         self._stuck: list[Node] = []
         self._entered = 0
@@ -142,15 +144,25 @@ class Tree:
         int
             That length.
         """
-        self._pause()
-        node = self._open[0][2]
-        evaluator = self.evaluators[node.detail]
-        remains = examine(evaluator, node.region, upper - 1, self._window(node))
-        heapq.heappop(self._open)
+        node = heapq.heappop(self._open)[2]
+        try:
+            upper = self._work_on(node, upper, offer)
+        except BaseException:
+            # It has not been divided, or what came of that may be incomplete.
+            node.split, node.children = None, []
+            self._push(node)
+            raise
         self.nodes += 1
+        return upper
+
+    def _work_on(self, node: Node, upper: int, offer: Callable[[Schedule], int]) -> int:
+        evaluator = self.evaluators[node.detail]
+        remains = examine(evaluator, node.region, upper - 1, self._window(node), node.ticks)
         if remains is None:
             node.length = max(node.length, upper)
-        elif remains.evaluation.length > node.length:
+            return upper
+        node.region, node.ticks = remains.region, remains.ticks
+        if remains.evaluation.length > node.length:
             node.length = remains.evaluation.length
             self._push(node)
         else:
@@ -221,7 +233,7 @@ class Tree:
     def _adopt(self, node: Node, division: Division) -> None:
         node.split = division.split
         for part, length in zip(division.parts, division.lengths, strict=True):
-            self._follow(node, Node(node.detail, node.window, part, max(length, node.length)))
+            self._follow(node, node.detail, node.window, part, max(length, node.length))
 
     def _one_by_one(self, node: Node, remains: Remains) -> Division:
         assert remains.sets is not None
@@ -281,7 +293,7 @@ class Tree:
             self._count_more(node, remains)
             return
         node.split = Split(Kind.WINDOW)
-        self._follow(node, Node(node.detail, node.window + 1, remains.region, node.length))
+        self._follow(node, node.detail, node.window + 1, remains.region, node.length)
 
     def _count_more(self, node: Node, remains: Remains) -> None:
         """Count smaller tensors as well."""
@@ -291,9 +303,10 @@ class Tree:
         node.split = Split(Kind.DETAIL)
         coarse, fine = (self.evaluators[node.detail + more].pivot for more in (0, 1))
         for region in finer(coarse, fine, remains.region):
-            self._follow(node, Node(node.detail + 1, node.window, region, node.length))
+            self._follow(node, node.detail + 1, node.window, region, node.length)
 
-    def _follow(self, node: Node, child: Node) -> None:
+    def _follow(self, node: Node, detail: int, window: int, region: Region, length: int) -> None:
+        child = Node(detail, window, region, length, node.ticks)
         node.children.append(child)
         self._push(child)
 
