@@ -18,7 +18,12 @@ from offcert.certify.descents import (
 )
 from offcert.certify.effort import Effort
 from offcert.certify.search import Progress, Search, keeper
-from offcert.certify.searched_steps import climb_heads, climb_matched, climb_pivot
+from offcert.certify.searched_steps import (
+    climb_heads,
+    climb_matched,
+    climb_outward,
+    climb_pivot,
+)
 from offcert.certify.steps import (
     climb_combinatorial,
     climb_fluid,
@@ -67,6 +72,7 @@ _FIRST = (
 _REPEATED_SIZES = (
     _Rung(climb_pivot, 0.03, atomic_only=True, at_least=0.5, at_most=1.0),
     _Rung(descend_order_search, 0.1, at_most=1.0),
+    _Rung(climb_outward, 0.7, atomic_only=True),
     _Rung(climb_heads, 0.1, atomic_only=True, at_most=1.5),
     _Rung(descend_local_search, 0.1, at_most=1.0),
     _Rung(climb_pivot, 0.15, atomic_only=True),

@@ -12,7 +12,12 @@ from offcert.certify.descents import (
 )
 from offcert.certify.effort import Effort
 from offcert.certify.search import Progress, Search, keeper
-from offcert.certify.searched_steps import climb_heads, climb_matched, climb_pivot
+from offcert.certify.searched_steps import (
+    climb_heads,
+    climb_matched,
+    climb_outward,
+    climb_pivot,
+)
 from offcert.certify.steps import (
     climb_combinatorial,
     climb_disjunctive,
@@ -186,6 +191,9 @@ METHODS = {
     "heads": Method(climb_heads, "heads and tails with whole tensors: a bound, any link", True),
     "matched-heads": Method(
         _from_scratch(climb_matched), "heads and tails that move the same tensors, any link", True
+    ),
+    "outward": Method(
+        _from_scratch(climb_outward), "both sides of a cut, from the pivot outward, no solver", True
     ),
     "pivot": Method(_from_scratch(climb_pivot), "pivot dynamic program: exact, no solver", True),
     "stage-milp": Method(_from_scratch(climb_stage), "who is absent when, without times", True),

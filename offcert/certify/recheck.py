@@ -14,6 +14,7 @@ from offcert.certify.cover import cheapest_cover
 from offcert.certify.fluid_proof import examine
 from offcert.certify.heads_check import ends_fault, heads_fault
 from offcert.certify.matched_check import matched_fault
+from offcert.certify.outward_check import outward_fault
 from offcert.certify.pivot_check import pivot_fault
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
@@ -24,7 +25,7 @@ from offcert.core.result import Bound
 from offcert.core.trace import Tensor
 
 # Bounds whose proof is a search, which may take long.
-SEARCHED = ("pivot", "atomic-heads", "matched-heads")
+SEARCHED = ("pivot", "atomic-heads", "matched-heads", "outward")
 
 
 def recheck(bound: Bound, problem: Problem) -> str | None:
@@ -45,6 +46,8 @@ def recheck(bound: Bound, problem: Problem) -> str | None:
         return _recheck_heads(bound, problem)
     if bound.method == "matched-heads":
         return _recheck_matched(bound, problem)
+    if bound.method == "outward":
+        return _recheck_outward(bound, problem)
     value = recompute(bound.method, problem)
     if value is None:
         return f"no proof is known for a bound of this kind with {problem.transfers} transfers"
@@ -126,6 +129,22 @@ def _recheck_matched(bound: Bound, problem: Problem) -> str | None:
         levels=levels,
         spare=spare,
     )
+    return fault and f"the search it names does not establish {bound.value}: {fault}"
+
+
+def _recheck_outward(bound: Bound, problem: Problem) -> str | None:
+    fields = Fields(dict(bound.details), "details")
+    try:
+        pivot = fields.integer("pivot", 0)
+        free_below, windows = fields.integers("free_below", 1), fields.integers("windows", 1)
+        splits = fields.get("splits", list)
+        for index, split in enumerate(splits):
+            if not isinstance(split, list):
+                return f"details.splits[{index}] must be a list, not {split!r:.60}"
+        fields.finish()
+    except InputError as error:
+        return str(error)
+    fault = outward_fault(problem, pivot, bound.value, free_below, windows, splits)
     return fault and f"the search it names does not establish {bound.value}: {fault}"
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from offcert.certify import heads_check, matched_check
+from offcert.certify import heads_check, matched_check, outward_check
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.pivot_check import within_reach
 from offcert.certify.search import Search
-from offcert.certify.warm import warm_heads, warm_matched, warm_pivot
+from offcert.certify.warm import warm_heads, warm_matched, warm_outward, warm_pivot
+from offcert.core.check import check
 from offcert.core.errors import MethodError, PlanError
+from offcert.core.plan import Kind
 from offcert.core.result import Bound, Evidence
 from offcert.core.simulate import simulate
 from offcert.core.trace import LARGEST_TOTAL
@@ -19,7 +22,9 @@ from offcert.core.trace import LARGEST_TOTAL
 if TYPE_CHECKING:
     from offcert.formulations.atomic_heads.bound import Ends
     from offcert.formulations.atomic_heads.orders import Orders
+    from offcert.core.schedule import Schedule
     from offcert.formulations.matched_heads.bound import MatchedOutcome
+    from offcert.formulations.outward.bound import OutwardOutcome
 
 # About 100 bytes each.
 _MOST_LABELS = 30_000_000
@@ -27,7 +32,9 @@ _MOST_LABELS = 30_000_000
 # that took more is not called proved.
 _MOST_CONFIRMED_LABELS = 3_000_000
 # Tensors that are tried to be added to orders.
-_MOST_INSERTED = 10
+_MOST_INSERTED = 16
+# The part of its time that the outward search takes; the rest is for verification.
+_SEARCHING = 0.7
 
 
 def climb_heads(search: Search, effort: Effort) -> None:
@@ -141,6 +148,65 @@ def _add_matched(search: Search, outcome: MatchedOutcome) -> None:
     )
     details = {"pivot": ends.pivot, **ends_details(ends), **advice}
     _add_searched(search, "matched-heads", outcome.lower_bound, details, confirmable)
+
+
+def climb_outward(search: Search, effort: Effort) -> None:
+    """Follow both sides of the cut outward from the pivot; it applies to simplex links only."""
+    search.begin("outward from the pivot")
+    with held_interrupts():
+        from offcert.formulations.outward.bound import OutwardProgram
+    with search.untimed():
+        warm_outward()
+    if "outward" not in search.workings:
+        search.workings["outward"] = OutwardProgram(search.problem)
+    program: OutwardProgram = search.workings["outward"]
+    assert search.objective is not None
+    stored = search.workings.setdefault("outward labels", 0)
+    # Verification comes after it, and takes about as long for what was found at once.
+    outcome = program.improve(
+        search.objective, _SEARCHING * effort.seconds, partial(_offer_outward, search)
+    )
+    search.workings["outward labels"] = outcome.labels
+    if outcome.lower_bound > search.proved_bound and outcome.labels > stored:
+        _add_outward(search, outcome)
+
+
+def _offer_outward(search: Search, schedule: Schedule) -> int:
+    """Offer a schedule that may lack some small transfers; return the best makespan."""
+    with held_interrupts():
+        from offcert.heuristics.insertion import with_all_but, with_insertions
+    assert search.objective is not None
+    trace = search.problem.trace
+    with suppress(PlanError):
+        simulated = simulate(search.problem, schedule.plan(trace))
+        if not check(search.problem, simulated):
+            search.offer(simulated)
+    offloads, prefetches = (
+        [item.gap for item in schedule.transfers if item.kind is kind] for kind in Kind
+    )
+    others = sorted(set(range(len(trace.gaps))) - set(offloads), key=trace.gap_size)
+    for complete in (with_insertions, with_all_but):
+        with suppress(MethodError):
+            search.offer(
+                complete(search.problem, offloads, prefetches, others[:_MOST_INSERTED])
+            )
+    return search.objective
+
+
+def _add_outward(search: Search, outcome: OutwardOutcome) -> None:
+    """Add the bound: proved, if verification agrees that it is."""
+    proof, problem, value = outcome.proof, search.problem, outcome.lower_bound
+    advice = proof.free_below, proof.windows, proof.splits
+    labels = min(_MOST_CONFIRMED_LABELS, 2 * outcome.labels)
+    confirmed = outward_check.outward_fault(
+        problem, proof.pivot, value, *advice, max_labels=labels
+    )
+    details: dict[str, Any] = {"pivot": proof.pivot}
+    if confirmed is None:
+        details["free_below"] = list(proof.free_below)
+        details["windows"] = list(proof.windows)
+        details["splits"] = proof.splits
+    _add_searched(search, "outward", value, details, confirmed is None)
 
 
 def climb_pivot(search: Search, effort: Effort) -> None:

@@ -67,6 +67,21 @@ def warm_matched() -> None:
 
 
 @cache
+def warm_outward() -> None:
+    """Compile the outward search, the insertion into orders, and the re-run of its bounds."""
+    from offcert.certify.outward_check import outward_fault
+    from offcert.formulations.outward.bound import OutwardProgram
+    from offcert.heuristics.insertion import with_insertions
+
+    tiny = _tiny()
+    with_insertions(tiny, [0], [0], [])
+    outcome = OutwardProgram(tiny).improve(10, 1.0, lambda schedule: 10)
+    proof = outcome.proof
+    advice = proof.free_below, proof.windows, proof.splits
+    outward_fault(tiny, proof.pivot, outcome.lower_bound, *advice)
+
+
+@cache
 def warm_pivot() -> None:
     """Compile the pivot dynamic program."""
     from offcert.formulations.pivot.bound import pivot_bound
