@@ -15,8 +15,9 @@ from offcert.formulations.outward.sums import least_ticks
 
 # Labels of one search.
 CAPACITY = 1 << 15
-# Searches for a way to the end of one side.
+# Searches for a way to the end of one side, and labels of each.
 _DIVES = 8
+_ROOM = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ class Evaluator:
         self.pivot = pivot
         self._pause = pause
         self.labels = 0
+        self._room = CAPACITY
         self._store: Labels = new_labels(len(pivot.sizes), CAPACITY)
         self._questions = [new_question(side) for side in pivot.sides]
         self._twice = [
@@ -121,7 +123,12 @@ class Evaluator:
         ]
 
     def evaluate(
-        self, region: Region, limit: int, window: int, ticks: Sequence[int] = (0, 0)
+        self,
+        region: Region,
+        limit: int,
+        window: int,
+        ticks: Sequence[int] = (0, 0),
+        room: int = CAPACITY,
     ) -> Evaluation | None:
         """Bound the schedules of a region.
 
@@ -135,12 +142,15 @@ class Evaluator:
             Bytes that are followed outward.
         ticks : pair of int
             What is known of the time that `O` takes to leave and to return.
+        room : int
+            Labels that a search of one side may store.
 
         Returns
         -------
         Evaluation or None
             None if no schedule of the region is within the limit.
         """
+        self._room = room
         known = least_ticks(self.pivot, region)
         if known is None:
             return None
@@ -170,7 +180,7 @@ class Evaluator:
         Evaluation or None
             Its length is that of a schedule, not a bound. None says nothing.
         """
-        found = self.evaluate(region, limit, region.least)
+        found = self.evaluate(region, limit, region.least, room=_ROOM)
         if found is None or all(way.complete for way in found.ways):
             return found
         ticks = least_ticks(self.pivot, region)
@@ -286,6 +296,7 @@ class Evaluator:
                 limit,
                 min(window, region.least),
                 self._twice[side],
+                self._room,
             ],
             np.int64,
         )
@@ -309,7 +320,7 @@ class Evaluator:
 def new_question(side: Side) -> kernel.Question:
     """Return a question with room for what follows from it."""
     classes, last = side.out.shape
-    sizes = classes, classes, 8, last, last, last, side.due.size, last + 1, last, classes
+    sizes = classes, classes, 9, last, last, last, side.due.size, last + 1, last, classes
     return kernel.Question(*(np.zeros(size, np.int64) for size in sizes))
 
 

@@ -49,7 +49,7 @@ from offcert.formulations.pivot.pool import compiled
 
 FOUND, REFUTED, FULL = range(3)
 # Places of `Question.asked`.
-LEAST, MOST, BEGIN, LEAVING, TICKS, LIMIT, WINDOW, TWICE = range(8)
+LEAST, MOST, BEGIN, LEAVING, TICKS, LIMIT, WINDOW, TWICE, ROOM = range(9)
 # Larger numbers are not multiplied any more.
 SCALED = 2**60
 
@@ -60,7 +60,8 @@ class Question(NamedTuple):
     ``low`` and ``high`` (C) are the least and most tensors of each class in `O`. ``asked`` are its
     least and most bytes, when the link is free at first, the class that is leaving then (or
     `NONE`), the least ticks in which all of it returns, the latest end that is of interest, how
-    many bytes are far enough, and the least link time of a departure and a return.
+    many bytes are far enough, the least link time of a departure and a return, and how many labels
+    may be stored.
 
     ``absent`` (K) are the bytes that can be absent during an operation, ``out`` (K) those that may
     be out when it starts, ``sure`` (K) how many classes have some that must not be; ``ticks`` (E)
@@ -512,7 +513,7 @@ def search(side: Side, question: Question, labels: Labels) -> tuple[int, int]:
         if labels.moved[label] >= question.asked[WINDOW]:
             return FOUND, label
         room = classes * (labels.run[label] + 3)
-        if labels.counters[STORED] + room > labels.free.size:
+        if labels.counters[STORED] + room > min(labels.free.size, question.asked[ROOM]):
             return FULL, label
         for c in range(classes):
             labels.now[c] = labels.returned[label, c]

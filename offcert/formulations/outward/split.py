@@ -13,6 +13,12 @@ from offcert.formulations.outward.region import Counts, Region
 from offcert.formulations.outward.replay import Replay
 
 
+# Labels for a look at one side of a part.
+_ROOM = 1 << 12
+# Once so many have been stored, the best division so far is taken.
+_PATIENCE = 40_000
+
+
 class Kind(StrEnum):
     """What tells the parts apart."""
 
@@ -112,10 +118,12 @@ def best_division(
         Bytes that are followed outward.
     """
     region, known = remains.region, remains.evaluation.length
-    best = None
+    begun, best = evaluator.labels, None
     for split in splits:
+        if evaluator.labels > begun + _PATIENCE and best is not None:
+            break
         parts = split.parts(region, evaluator.pivot.sizes)
-        found = (evaluator.evaluate(part, limit, window, remains.ticks) for part in parts)
+        found = (evaluator.evaluate(part, limit, window, remains.ticks, _ROOM) for part in parts)
         lengths = tuple(limit + 1 if one is None else max(known, one.length) for one in found)
         division = Division(split, parts, lengths, math.prod(n - known + 1 for n in lengths))
         if best is None or division.gain > best.gain:

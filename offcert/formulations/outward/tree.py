@@ -40,6 +40,8 @@ WINDOWS = 20, 5, 1
 _FEW_SETS = 24
 # Sets of a region that are followed to the ends of both sides.
 _ATTEMPTS = 3
+# Labels that this may take in all; beyond that, no more than half of all.
+_FOLLOWED_ANYWAY = 100_000
 # Of so many the most promising are taken.
 _MANY_SETS = 500
 # Sets that are evaluated for that.
@@ -106,6 +108,7 @@ class Tree:
         self._open: list[tuple[int, int, Node]] = []
         self._stuck: list[Node] = []
         self._entered = 0
+        self._followed = 0
         self._tried: set[tuple[int, Counts, Straddle | None]] = set()
         coarse = self.evaluators[0].pivot
         regions = crossed(coarse, whole(coarse), range(len(coarse.sizes)))
@@ -251,11 +254,15 @@ class Tree:
         None if it takes too long.
         """
         evaluator = self.evaluators[node.detail]
+        stored = self.labels
+        if self._followed > stored // 2 + _FOLLOWED_ANYWAY:
+            return None
         region = one_set(remains.region, counts, evaluator.pivot.sizes)
         if region.straddle is not None:
             before = remains.evaluation.before
             region = replace(region, straddle=replace(region.straddle, least=before, most=before))
         found = evaluator.straight(region, limit)
+        self._followed += self.labels - stored
         if found is None:
             return None
         return schedule_of(evaluator.pivot, region, found), found.length
