@@ -13,7 +13,7 @@ from offcert.certify.outward_tables import Cut
 FRONT, BACK = range(2)
 
 # Choices of half of the classes, sets, and sets that are told apart by operations.
-_MOST_PARTIAL = 1 << 18
+_MOST_PARTIAL = 1 << 16
 _MOST_SETS = 1 << 16
 _MOST_TOLD_APART = 1 << 10
 

@@ -35,6 +35,9 @@ _MOST_CONFIRMED_LABELS = 3_000_000
 _MOST_INSERTED = 16
 # The part of its time that the outward search takes; the rest is for verification.
 _SEARCHING = 0.7
+# Seconds after which the outward search only goes on if the gap is at most that part.
+_FIRST_LOOK = 1.5
+_NEAR = 0.01
 
 
 def climb_heads(search: Search, effort: Effort) -> None:
@@ -163,9 +166,12 @@ def climb_outward(search: Search, effort: Effort) -> None:
     assert search.objective is not None
     stored = search.workings.setdefault("outward labels", 0)
     # Verification comes after it, and takes about as long for what was found at once.
-    outcome = program.improve(
-        search.objective, _SEARCHING * effort.seconds, partial(_offer_outward, search)
-    )
+    seconds = _SEARCHING * effort.seconds
+    offer = partial(_offer_outward, search)
+    first = min(seconds, _FIRST_LOOK)
+    outcome = program.improve(search.objective, first, offer)
+    if not outcome.finished and search.objective - outcome.lower_bound <= _NEAR * search.objective:
+        outcome = program.improve(search.objective, seconds - first, offer)
     search.workings["outward labels"] = outcome.labels
     if outcome.lower_bound > search.proved_bound and outcome.labels > stored:
         _add_outward(search, outcome)

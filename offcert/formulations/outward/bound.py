@@ -21,6 +21,15 @@ from offcert.formulations.outward.tree import Tree
 # Tensors of fewer bytes than this part of what the pivot needs are small.
 SMALL = 4096
 
+# Labels of a search for all schedules at first, and of one for those near the bound.
+_BUDGET = 300_000
+_BUDGET_NEARBY = 120_000
+# What part of the gap is looked at then: at first, when nothing came of that, when it did, at last.
+_FIRST_PART = 8
+_NEARER = 32
+_FARTHER = 4
+_LAST_PART = 256
+
 
 class _OutOfTimeError(Exception):
     """Time or patience has run out."""
@@ -48,8 +57,31 @@ class OutwardOutcome:
     finished: bool
 
 
+@dataclass
+class _Round:
+    """A stretch of work on one tree.
+
+    Attributes
+    ----------
+    tree : Tree
+        What is worked on.
+    target : int or None
+        Only shorter schedules are looked for, or all of them.
+    budget : int
+        Labels that it may take without a better schedule.
+    """
+
+    tree: Tree
+    target: int | None
+    budget: int
+
+
 class OutwardProgram:
     """The search at the operation that needs most; it can be taken up again where it was left.
+
+    The fewer schedules are looked for, the fewer labels it takes. So when the search for all of
+    them has not come to an end soon, searches for those near the bound come in between: they find
+    one, or raise the bound.
 
     Parameters
     ----------
@@ -66,17 +98,28 @@ class OutwardProgram:
     """
 
     def __init__(self, problem: Problem, *, stop: Callable[[], bool] | None = None) -> None:
+        self._problem = problem
         self._stop = stop
         self._deadline = 0.0
         # As far as whole traces tell: what is free does not change which operation needs most.
         needs = needs_of(problem, range(len(problem.trace.gaps)))
-        pivot = max(range(len(needs)), key=needs.__getitem__)
-        self._tree = Tree(problem, pivot, _details(problem, needs[pivot]), self._pause)
+        self._pivot = max(range(len(needs)), key=needs.__getitem__)
+        self._details = _details(problem, needs[self._pivot])
+        self._whole = self._round = _Round(self._planted(), None, _BUDGET)
+        self._part = _FIRST_PART
+        # What is proved, and where.
+        self._bound, self._best = 0, self._whole.tree
+        # Labels of trees that are not worked on any more.
+        self._stored = 0
+        self._upper = 0
+        self._offer: Callable[[Schedule], int] = lambda schedule: 0
 
     def improve(
         self, upper_bound: int, time_limit: float, offer: Callable[[Schedule], int]
     ) -> OutwardOutcome:
         """Search on, until the bound is that of the best schedule, or the time is over.
+
+        It also ends when much has been tried and nothing come of it; called again, it goes on.
 
         Parameters
         ----------
@@ -89,19 +132,75 @@ class OutwardProgram:
             returns the makespan of the best schedule known then.
         """
         self._deadline = time.monotonic() + time_limit
-        upper = upper_bound
-
-        def offered(schedule: Schedule) -> int:
-            nonlocal upper
-            upper = min(upper, offer(schedule))
-            return upper
-
+        self._upper, self._offer = upper_bound, offer
         with suppress(_OutOfTimeError):
-            while not self._tree.finished(upper):
-                self._tree.step(upper, offered)
-        bound = self._tree.bound(upper)
-        finished = self._tree.finished(upper)
-        return OutwardOutcome(bound, proof_of(self._tree, bound), self._tree.labels, finished)
+            known = None
+            while not self._finished and known != (self._upper, self._bound):
+                known = self._upper, self._bound
+                self._go_through_rounds()
+        return OutwardOutcome(
+            min(self._bound, self._upper),
+            proof_of(self._best, min(self._bound, self._upper)),
+            self._stored + self._whole.tree.labels,
+            self._finished,
+        )
+
+    @property
+    def _finished(self) -> bool:
+        return self._bound >= self._upper or self._whole.tree.finished(self._upper)
+
+    def _go_through_rounds(self) -> None:
+        """Work until nothing came of a round for all schedules, nor of others in between."""
+        while not self._finished:
+            begun, upper = self._round, self._upper
+            try:
+                self._work_on(begun)
+            finally:
+                self._note(begun)
+            self._round = self._next(begun, upper)
+            if self._round is self._whole and begun is not self._whole:
+                return
+
+    def _work_on(self, current: _Round) -> None:
+        tree = current.tree
+        until = tree.labels + current.budget
+        while not tree.finished(self._goal(current)) and tree.labels < until:
+            upper = self._upper
+            tree.step(self._goal(current), self._offered)
+            if self._upper < upper:
+                until = tree.labels + current.budget
+
+    def _goal(self, current: _Round) -> int:
+        return self._upper if current.target is None else min(self._upper, current.target)
+
+    def _offered(self, schedule: Schedule) -> int:
+        self._upper = min(self._upper, self._offer(schedule))
+        return self._goal(self._round)
+
+    def _note(self, current: _Round) -> None:
+        bound = current.tree.bound(self._goal(current))
+        if bound > self._bound:
+            self._bound, self._best = bound, current.tree
+
+    def _next(self, last: _Round, upper: int) -> _Round:
+        """Return the round after one that began when `upper` was known and has ended."""
+        if last is not self._whole:
+            self._stored += last.tree.labels
+        if last.target is not None and self._bound >= last.target:
+            # So there is no such schedule; further on there may be one.
+            self._part = max(1, self._part // _FARTHER)
+        elif last is self._whole or self._upper < upper:
+            self._part = _FIRST_PART
+        else:
+            self._part *= _NEARER
+        gap = self._upper - self._bound
+        if self._part == 1 or gap // self._part == 0 or self._part > _LAST_PART:
+            self._whole.budget *= 2
+            return self._whole
+        return _Round(self._planted(), self._bound + gap // self._part, _BUDGET_NEARBY)
+
+    def _planted(self) -> Tree:
+        return Tree(self._problem, self._pivot, self._details, self._pause)
 
     def _pause(self) -> None:
         if time.monotonic() > self._deadline or (self._stop is not None and self._stop()):

@@ -15,7 +15,7 @@ from offcert.formulations.outward.region import Region
 
 # Sets that are listed, and choices in one half of the classes.
 MOST_SETS = 1 << 15
-MOST_CHOICES = 1 << 18
+MOST_CHOICES = 1 << 14
 # Sets that are looked at one by one whether they are enough.
 MOST_TESTED = 1 << 9
 # More than this part of the pivot's need is not needed to spare.

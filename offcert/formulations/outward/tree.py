@@ -45,7 +45,7 @@ _FOLLOWED_ANYWAY = 100_000
 # Of so many the most promising are taken.
 _MANY_SETS = 500
 # Sets that are evaluated for that.
-_LOOKED_AT = 20
+_LOOKED_AT = 8
 
 
 @dataclass(eq=False)
