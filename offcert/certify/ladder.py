@@ -37,13 +37,18 @@ from offcert.core.problem import Problem, Transfers
 from offcert.formulations.relaxations import infeasibility
 
 
+# A gap below which a problem is nearly closed.
+_NEAR = 0.01
+
+
 @dataclass(frozen=True)
 class _Rung:
     """One step of the ladder: a function, and the share of the remaining time it may take.
 
     What is `always` taken leaves a plan and a bound however little time there is. `at_least` are
     seconds that it may take if there are so many, `at_most` those after which it has had its turn:
-    with much time, what closes most problems should not come late.
+    with much time, what closes most problems should not come late. What is for problems that are
+    nearly closed, or far from it, is skipped for others.
     """
 
     run: Callable[[Search, Effort], None]
@@ -53,6 +58,18 @@ class _Rung:
     always: bool = False
     at_least: float = 0.0
     at_most: float = math.inf
+    near: bool = False
+    far: bool = False
+
+    def suits(self, search: Search) -> bool:
+        """Return whether it is for such a problem with such a gap."""
+        atomic = search.problem.transfers is Transfers.ATOMIC
+        if self.relaxed_only if atomic else self.atomic_only:
+            return False
+        if search.objective is None:
+            return True
+        near = search.objective - search.lower_bound <= _NEAR * search.objective
+        return not (self.far if near else self.near)
 
     def seconds(self, left: float) -> float:
         """Return how long it may take if so many seconds are left."""
@@ -74,9 +91,10 @@ _REPEATED_SIZES = (
     _Rung(descend_order_search, 0.1, at_most=1.0),
     _Rung(climb_outward, 0.7, atomic_only=True),
     _Rung(climb_heads, 0.1, atomic_only=True, at_most=1.5),
-    _Rung(climb_pivot, 0.15, atomic_only=True),
-    _Rung(climb_matched, 0.7, atomic_only=True),
-    _Rung(climb_outward, 0.5, atomic_only=True),
+    _Rung(climb_pivot, 0.6, atomic_only=True, far=True),
+    _Rung(climb_matched, 0.7, atomic_only=True, near=True),
+    _Rung(climb_pivot, 0.2, atomic_only=True),
+    _Rung(climb_outward, 0.5, atomic_only=True, near=True),
     _Rung(descend_order_search, 0.25),
     _Rung(climb_matched, 0.5, atomic_only=True),
     _Rung(descend_local_search, 0.25),
@@ -167,8 +185,7 @@ def certify(
         for rung in _ladder(problem):
             if search.infeasibility is not None or (search.done and not rung.always):
                 break
-            atomic = problem.transfers is Transfers.ATOMIC
-            if rung.relaxed_only if atomic else rung.atomic_only:
+            if not rung.suits(search):
                 continue
             seconds = rung.seconds(search.remaining)
             # A method that does not apply to this network leaves its place to the next one.
