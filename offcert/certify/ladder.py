@@ -36,9 +36,8 @@ from offcert.core.errors import MethodError
 from offcert.core.problem import Problem, Transfers
 from offcert.formulations.relaxations import infeasibility
 
-
 # A gap below which a problem is nearly closed.
-_NEAR = 0.01
+_NEAR = 0.0015
 
 
 @dataclass(frozen=True)
@@ -91,9 +90,9 @@ _REPEATED_SIZES = (
     _Rung(descend_order_search, 0.1, at_most=1.0),
     _Rung(climb_outward, 0.7, atomic_only=True),
     _Rung(climb_heads, 0.1, atomic_only=True, at_most=1.5),
-    _Rung(climb_pivot, 0.6, atomic_only=True, far=True),
+    _Rung(climb_pivot, 0.9, atomic_only=True, far=True),
+    _Rung(climb_pivot, 0.4, atomic_only=True, near=True),
     _Rung(climb_matched, 0.7, atomic_only=True, near=True),
-    _Rung(climb_pivot, 0.2, atomic_only=True),
     _Rung(climb_outward, 0.5, atomic_only=True, near=True),
     _Rung(descend_order_search, 0.25),
     _Rung(climb_matched, 0.5, atomic_only=True),

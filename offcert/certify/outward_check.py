@@ -8,9 +8,10 @@ What is searched
 A schedule shorter than the claim is cut where the *pivot* starts. The *back* is the pivot and what
 comes after it, the *front* what comes before it, in reversed time; both lead away from the cut. Let
 `O` be the tensors that are out at the cut: offloaded before it, fetched back after it. On either
-side all of `O` has to come back, as a reversed offload returns its tensor, and the operations of the
-side run while that goes on. Other tensors may leave and return within one side. At most one transfer
-is under way at the cut; its tensor counts as out on one side, and its ticks are shared between both.
+side all of `O` has to come back, as a reversed offload returns its tensor, and the operations of
+the side run while that goes on. Other tensors may leave and return within one side. At most one
+transfer is under way at the cut; its tensor counts as out on one side, and its ticks are shared
+between both.
 
 On each side more is admitted than the problem does:
 
@@ -43,7 +44,8 @@ from typing import Any
 import numpy as np
 
 from offcert.certify.heads_check import TooLargeError
-from offcert.certify.outward_search import NONE, REFUTED, Asked, IntArray, search
+from offcert.certify.outward_advice import FaultError, by_class, is_empty, parts_of
+from offcert.certify.outward_search import NONE, REFUTED, search
 from offcert.certify.outward_sets import (
     BACK,
     FRONT,
@@ -59,6 +61,7 @@ from offcert.certify.outward_sets import (
     within_ticks,
 )
 from offcert.certify.outward_tables import Cut, cut_at
+from offcert.certify.outward_view import Asked, IntArray
 from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
 
@@ -77,10 +80,6 @@ class _Region:
     detail: int = 0
     window: int = 0
     sets: IntArray | None = None
-
-
-class _FaultError(Exception):
-    """The advice does not establish the claim."""
 
 
 def confirm_outward(
@@ -158,7 +157,7 @@ def outward_fault(
         _Walk(cuts, windows, claimed - 1, max_labels).follow(splits)
     except TooLargeError:
         return "its numbers are too large for the search"
-    except _FaultError as error:
+    except FaultError as error:
         return str(error)
     return None
 
@@ -183,14 +182,14 @@ class _Walk:
         for index, split in enumerate(splits):
             place = f"details.splits[{index}]"
             if not self.waiting:
-                raise _FaultError(f"{place} divides nothing, as all has been divided before it")
+                raise FaultError(f"{place} divides nothing, as all has been divided before it")
             region = self.waiting.pop()
             if region is not None:
                 region = self._what_is_left(region)
             if region is None:
-                self.waiting.extend([None] * _parts_of(split, place))
+                self.waiting.extend([None] * parts_of(split, place))
             elif not split:
-                raise _FaultError(
+                raise FaultError(
                     f"as far as the search can tell, {self.longest} will do in the part that "
                     f"{place} leaves whole"
                 )
@@ -198,7 +197,7 @@ class _Walk:
                 self.waiting.extend(reversed(self._divided(region, split, place)))
         if self.waiting:
             count = len(self.waiting)
-            raise _FaultError(f"details.splits ends where {count} parts are still to come")
+            raise FaultError(f"details.splits ends where {count} parts are still to come")
 
     def _what_is_left(self, region: _Region) -> _Region | None:
         """Make the limits tighter until nothing changes any more; None if they hold nothing."""
@@ -246,10 +245,11 @@ class _Walk:
                 self._side(cut, limits, window, side, later[side], others[side])
                 for side in (FRONT, BACK)
             ]
-            if far[FRONT] is None or far[BACK] is None:
+            ends = [end[0] for end in far if end is not None]
+            if len(ends) < len(far):
                 return None
-            ends = far[FRONT][0], far[BACK][0]
-            if _shortest(first, last, (front[0], back[0]), ends) > self.longest:
+            near = front[0], back[0]
+            if _shortest(first, last, near, (ends[FRONT], ends[BACK])) > self.longest:
                 return None
         return front[1] + back[1]
 
@@ -276,29 +276,29 @@ class _Walk:
         status, length, link, stored = search(tables, low, high, asked, _MOST_LABELS)
         self.left -= stored
         if self.left < 0:
-            raise _FaultError("the search is too large")
+            raise FaultError("the search is too large")
         return None if status == REFUTED else (int(length), int(link) - limits.ticks[side])
 
     def _divided(self, region: _Region, split: Sequence[Any], place: str) -> list[_Region | None]:
         """Return the parts of a region; together they are all of it."""
         cut, limits = self.cuts[region.detail], region.limits
-        count, kind = _parts_of(split, place), split[0]
+        count, kind = parts_of(split, place), split[0]
         if kind == "sets":
             return self._sets(region, split, place)
         if kind == "detail":
             if region.detail + 1 == len(self.cuts):
-                raise _FaultError(f"{place} asks for smaller tensors than details.free_below lists")
+                raise FaultError(f"{place} asks for smaller tensors than details.free_below lists")
             fine = self.cuts[region.detail + 1]
             parts = finer(cut, fine, limits)
             if len(parts) != count:
-                raise _FaultError(f"{place} must have {len(parts)} parts, not {count}")
+                raise FaultError(f"{place} must have {len(parts)} parts, not {count}")
             return [_Region(part, region.detail + 1, region.window) for part in parts]
         if kind == "window":
             if region.window + 1 == len(self.windows):
-                raise _FaultError(f"{place} asks for more than details.windows lists")
+                raise FaultError(f"{place} asks for more than details.windows lists")
             return [_Region(limits, region.detail, region.window + 1)]
         if kind == "class":
-            pair = _by_class(cut, limits, split[1], split[2], place)
+            pair = by_class(cut, limits, split[1], split[2], place)
         elif kind == "bytes":
             value = split[1]
             pair = (
@@ -308,13 +308,12 @@ class _Walk:
         else:
             crossing = limits.crossing
             if crossing is None:
-                raise _FaultError(f"{place} divides what is under way, but nothing is")
+                raise FaultError(f"{place} divides what is under way, but nothing is")
             later = replace(crossing, least=max(crossing.least, split[1]))
             sooner = replace(crossing, most=min(crossing.most, split[1] - 1))
             pair = replace(limits, crossing=later), replace(limits, crossing=sooner)
         return [
-            None if _is_empty(part) else _Region(part, region.detail, region.window)
-            for part in pair
+            None if is_empty(part) else _Region(part, region.detail, region.window) for part in pair
         ]
 
     def _sets(self, region: _Region, split: Sequence[Any], place: str) -> list[_Region | None]:
@@ -323,7 +322,7 @@ class _Walk:
         left = None if region.sets is None else {tuple(row) for row in region.sets.tolist()}
         advised = [tuple(counts) for counts in split[1:]]
         if left is None or not left <= set(advised):
-            raise _FaultError(f"{place} does not list all sets that are left")
+            raise FaultError(f"{place} does not list all sets that are left")
         return [
             _Region(
                 replace(limits, low=counts, high=counts, least=moved, most=moved),
@@ -340,11 +339,6 @@ class _Walk:
 def _takes(cut: Cut, crossing: Crossing) -> int:
     """Return the ticks of a transfer under way."""
     return int(cut.sides[crossing.side].away[crossing.place])
-
-
-def _is_empty(limits: Limits) -> bool:
-    crossing = limits.crossing
-    return limits.least > limits.most or (crossing is not None and crossing.least > crossing.most)
 
 
 def _shortest(first: int, last: int, near: tuple[int, int], far: tuple[int, int]) -> int:
@@ -365,40 +359,3 @@ def _shortest(first: int, last: int, near: tuple[int, int], far: tuple[int, int]
     # Both are made of straight pieces; the least lies where two of them meet, or at an end.
     bends = last - (far[FRONT] - near[FRONT]), first + (far[BACK] - near[BACK])
     return min(length(min(max(place, first), last)) for place in (first, last, *bends))
-
-
-def _by_class(
-    cut: Cut, limits: Limits, size: int, count: int, place: str
-) -> tuple[Limits, Limits]:
-    """Return the limits with at least so many tensors of a size, and with fewer."""
-    if size not in cut.sizes:
-        raise _FaultError(f"{place} names tensors of {size} bytes, but there are none")
-    c = cut.sizes.index(size)
-    low, high = list(limits.low), list(limits.high)
-    low[c], high[c] = max(low[c], count), min(high[c], count - 1)
-    return replace(limits, low=tuple(low)), replace(limits, high=tuple(high))
-
-
-def _parts_of(split: Sequence[Any], place: str) -> int:
-    """Return into how many parts a division leads; raise if it makes no sense."""
-    if not split:
-        return 0
-    kind, *values = split
-    numbers = {"class": 2, "bytes": 1, "ticks": 1, "window": 0, "detail": 1}
-    if kind == "sets":
-        well = all(_all_integers(counts) for counts in values)
-    else:
-        well = numbers.get(kind) == len(values) and _all_integers(values)
-    if not well:
-        raise _FaultError(f"{place} is no division: {list(split)!r:.100}")
-    if kind == "detail":
-        if not 1 <= values[0] <= _MOST_LABELS:
-            raise _FaultError(f"{place} must have 1 to {_MOST_LABELS} parts, not {values[0]}")
-        return int(values[0])
-    return {"window": 1, "sets": len(values)}.get(kind, 2)
-
-
-def _all_integers(values: Any) -> bool:
-    return isinstance(values, list | tuple) and all(
-        isinstance(value, int) and not isinstance(value, bool) for value in values
-    )

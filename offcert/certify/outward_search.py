@@ -12,56 +12,31 @@ suits it best.
 
 from __future__ import annotations
 
-from collections import namedtuple
 from heapq import heappop, heappush
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
-
-# One side: K operations in the order outward, C classes of tensors of one size.
-Tables = namedtuple(
-    "Tables",
-    [
-        "clock",  # (K+1,) sums of durations
-        "need",  # (K,) bytes that must be absent during each operation; 0 or less: none
-        "later",  # (K+1,) the largest need from each operation on
-        "out",  # (C, K) how many may be out when an operation starts
-        "absent",  # (C, K) how many may be absent while it runs
-        "here",  # (C,) how many may be out on this side at all
-        "due",  # (E,) operations before which some tensor must be back
-        "sizes",  # (C,) bytes
-        "back",  # (C,) ticks of the transfer that brings one back
-        "away",  # (C,) ticks of the one that takes it away
-        "back_rate",  # (2,) numerator and denominator of the bytes a tick, rounded up
-        "away_rate",  # (2,)
-        "movers",  # (M, 3) class, due, close of each tensor, those that may stay longest first
-        "worth",  # (C, R) how urgent the return of a tensor is, by the number still out
-        "radix",  # (2, C) weights of the two numbers that stand for what is back
-    ],
+from offcert.certify.outward_view import (
+    CAN,
+    MAY,
+    Asked,
+    IntArray,
+    Tables,
+    View,
+    add,
+    can_be_absent,
+    fits,
+    lost,
+    overdue,
+    rests,
+    ticks_of_bytes,
 )
-# What is asked of a side. Bytes out at the cut are between `least` and `most`; the link is free at
-# `begin`; a tensor of class `leaving`, if not negative, is on its way out; all that is out takes
-# `ticks` to return; `enough` bytes are followed, to ends of at most `limit`; `twice` is what it
-# takes at least to go and return.
-Asked = namedtuple(
-    "Asked", ["least", "most", "begin", "leaving", "ticks", "limit", "enough", "twice"]
-)
-# All that is at hand when a label is expanded.
-View = namedtuple("View", ["tables", "low", "high", "asked", "rest", "back", "known", "returning"])
 
 FOUND, REFUTED, FULL = range(3)
 NONE = -1
-# Rows of `View.known`, by operation: bytes that can be absent, that may be out, that are overdue.
-CAN, MAY, OVERDUE = range(3)
 # Columns of a label.
 MOVED, SPENT, FREE, WAITED, RUN, GONE, LENGTH, LINK, MERIT, ALIVE, NEXT = range(11)
-# Numbers above this are not multiplied.
-_LARGE = 2**60
-# More than any need.
-_NEVER = 2**62
 
 
 @numba.njit(cache=True)
@@ -95,8 +70,8 @@ def search(
     base = np.zeros((3, count), dtype=np.int64)
     base_returning = np.zeros(len(tables.due), dtype=np.int64)
     for c in range(classes):
-        _add(tables, base, base_returning, c, low[c], high[c], 1)
-    rest = _rests(tables, high)
+        add(tables, base, base_returning, c, low[c], high[c], 1)
+    rest = rests(tables, high)
     back = np.zeros(classes, dtype=np.int64)
     view = View(tables, low, high, asked, rest, back, base.copy(), base_returning.copy())
     labels = np.zeros((256, NEXT + 1), dtype=np.int64)
@@ -168,61 +143,12 @@ def search(
         view.returning[:] = base_returning
         for d in range(classes):
             if parent_back[d] != 0:
-                _add(tables, view.known, view.returning, d, low[d], high[d], -1)
+                add(tables, view.known, view.returning, d, low[d], high[d], -1)
                 less = parent_back[d]
-                _add(tables, view.known, view.returning, d, low[d] - less, high[d] - less, 1)
+                add(tables, view.known, view.returning, d, low[d] - less, high[d] - less, 1)
         c, change = 0, 1
         proposed = _return(view, label, c, proposals)
         step = 1
-
-
-@numba.njit(cache=True)
-def _add(
-    tables: Tables,
-    known: IntArray,
-    returning: IntArray,
-    c: int,
-    low: int,
-    high: int,
-    sign: int,
-) -> None:
-    """Add, or with sign -1 take away, what a class of which `low` to `high` are out comes to."""
-    size, ticks = sign * tables.sizes[c], sign * tables.back[c]
-    for k in range(len(tables.need)):
-        known[CAN, k] += size * min(high, tables.absent[c, k])
-        known[MAY, k] += size * min(high, tables.out[c, k])
-        known[OVERDUE, k] += size * max(0, low - tables.out[c, k])
-    for e in range(len(tables.due)):
-        returning[e] += ticks * min(high, tables.out[c, tables.due[e]])
-
-
-@numba.njit(cache=True)
-def _lost(view: View, c: int, change: int, most: int) -> int:
-    """Return of how many fewer than `most` there can be if `change` more of a class are back."""
-    out = view.high[c] - view.back[c]
-    return int(min(out, most) - min(out - change, most))
-
-
-@numba.njit(cache=True)
-def _can(view: View, c: int, change: int, k: int) -> int:
-    """Return the bytes that can be absent during operation `k`."""
-    lost = _lost(view, c, change, view.tables.absent[c, k])
-    return int(view.known[CAN, k] - view.tables.sizes[c] * lost)
-
-
-@numba.njit(cache=True)
-def _overdue(view: View, c: int, change: int, k: int) -> int:
-    """Return the bytes that are surely out and must be back before operation `k`."""
-    out, most = view.low[c] - view.back[c], view.tables.out[c, k]
-    fewer = max(0, out - most) - max(0, out - change - most)
-    return int(view.known[OVERDUE, k] - view.tables.sizes[c] * fewer)
-
-
-@numba.njit(cache=True)
-def _fits(view: View, c: int, change: int, moved: int, k: int) -> bool:
-    """Whether enough can be absent for operation `k`."""
-    need = view.tables.need[k]
-    return need <= 0 or (need <= view.asked.most - moved and need <= _can(view, c, change, k))
 
 
 @numba.njit(cache=True)
@@ -232,10 +158,10 @@ def _advance(
     """Run what can run once the link is free; return the ticks waited, and how many have run."""
     begun = run
     while run < len(view.tables.need):
-        if not _fits(view, c, change, moved, run) or _overdue(view, c, change, run) > 0:
+        if not fits(view, c, change, moved, run) or overdue(view, c, change, run) > 0:
             break
-        lost = _lost(view, c, change, view.tables.out[c, run])
-        if view.asked.least - moved > view.known[MAY, run] - view.tables.sizes[c] * lost:
+        fewer = lost(view, c, change, view.tables.out[c, run])
+        if view.asked.least - moved > view.known[MAY, run] - view.tables.sizes[c] * fewer:
             break
         run += 1
     if run > begun:
@@ -252,10 +178,10 @@ def _measure(view: View, c: int, change: int, label: IntArray) -> None:
     leaving = both = 0
     lacking = _lacking(view, c, change, moved, run)
     if lacking > 0:
-        leaving = _ticks(lacking, tables.away_rate)
+        leaving = ticks_of_bytes(lacking, tables.away_rate)
     later = _lacking_later(view, c, change, moved, run, lacking)
     if later > 0:
-        both = _ticks(later, tables.away_rate) + _ticks(later, tables.back_rate)
+        both = ticks_of_bytes(later, tables.away_rate) + ticks_of_bytes(later, tables.back_rate)
         both = max(both, asked.twice)
     link = free - label[SPENT] + asked.ticks
     longest, length = link + both, label[WAITED] + total
@@ -269,7 +195,7 @@ def _measure(view: View, c: int, change: int, label: IntArray) -> None:
     for e in range(len(tables.due)):
         k = tables.due[e]
         if k >= run:
-            out = view.returning[e] - tables.back[c] * _lost(view, c, change, tables.out[c, k])
+            out = view.returning[e] - tables.back[c] * lost(view, c, change, tables.out[c, k])
             longest = max(longest, link - out + leaving + total - tables.clock[k])
             stays_link = max(stays_link, link - out + view.rest[k])
     if label[GONE] == 0 and not _more(view, c, change):
@@ -293,8 +219,8 @@ def _lacking(view: View, c: int, change: int, moved: int, run: int) -> int:
     """Return the bytes that must leave before the next operation can run."""
     if run == len(view.tables.need) or view.tables.need[run] <= 0:
         return 0
-    can = view.asked.most - moved - _overdue(view, c, change, run)
-    return int(max(0, view.tables.need[run] - min(can, _can(view, c, change, run))))
+    can = view.asked.most - moved - overdue(view, c, change, run)
+    return int(max(0, view.tables.need[run] - min(can, can_be_absent(view, c, change, run))))
 
 
 @numba.njit(cache=True)
@@ -306,15 +232,8 @@ def _lacking_later(view: View, c: int, change: int, moved: int, run: int, lackin
     for k in range(run, len(view.tables.need)):
         need = view.tables.need[k]
         if need > 0 and need - view.known[CAN, k] + margin > lacking:
-            lacking = max(lacking, need - _can(view, c, change, k))
+            lacking = max(lacking, need - can_be_absent(view, c, change, k))
     return int(lacking)
-
-
-@numba.njit(cache=True)
-def _ticks(amount: int, rate: IntArray) -> int:
-    """Return the least ticks in which so many bytes can pass the link."""
-    whole = amount // rate[0]
-    return int(whole * rate[1] + ((amount - whole * rate[0]) * rate[1] + rate[0] - 1) // rate[0])
 
 
 @numba.njit(cache=True)
@@ -357,7 +276,7 @@ def _return(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     latest = asked.limit + label[SPENT] - asked.ticks
     k = np.searchsorted(tables.clock[1 : label[RUN] + 1], begin - label[WAITED], side="right")
     while k < label[RUN] and begin <= latest:
-        if not _fits(view, c, 1, moved, k):
+        if not fits(view, c, 1, moved, k):
             _propose(view, label, c, 1, begin, k, proposals[proposed])
             proposed += 1
             begin = label[WAITED] + tables.clock[k + 1]
@@ -396,38 +315,3 @@ def _covered(labels: IntArray, head: int, proposal: IntArray) -> bool:
             other[ALIVE] = 0
         index = other[NEXT]
     return False
-
-
-@numba.njit(cache=True)
-def _rests(tables: Tables, high: IntArray) -> IntArray:
-    """Return the least ticks from the start of each operation to the end, if nothing leaves.
-
-    Seen from the end, what an operation needs must have passed the link before it, bit by bit, each
-    tensor only once it is there, those first that are there first. In units of a tick divided by
-    the numerator of the rate all times are whole.
-    """
-    count = len(tables.need)
-    scale, a_byte = tables.back_rate
-    total, volume = tables.clock[count], (tables.sizes * high).sum()
-    rest = np.zeros(count, dtype=np.int64)
-    if (total + 1) >= _LARGE // scale or volume >= _LARGE // max(a_byte, 1):
-        rest[:] = total - tables.clock[:count]
-        return rest
-    since = 0
-    used = np.zeros(len(high), dtype=np.int64)
-    for k in range(count - 1, -1, -1):
-        missing, passed = max(0, tables.need[k]), 0
-        used[:] = 0
-        for m in range(len(tables.movers)):
-            c, due, close = tables.movers[m]
-            if missing == 0:
-                break
-            if close > k and used[c] < high[c]:
-                used[c] += 1
-                there = rest[due] * scale if due < count else 0
-                part = min(missing, tables.sizes[c])
-                passed = max(passed, there) + part * a_byte
-                missing -= part
-        since = max(since, passed) + (tables.clock[k + 1] - tables.clock[k]) * scale
-        rest[k] = -(-since // scale)
-    return rest

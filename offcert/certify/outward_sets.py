@@ -1,4 +1,4 @@
-"""Which sets may be out at the cut in `outward_check`: limits on them, and how these get tighter."""
+"""Which sets may be out at the cut in `outward_check`: limits on them, and how they get tighter."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from offcert.certify.outward_search import IntArray
 from offcert.certify.outward_tables import Cut
+from offcert.certify.outward_view import IntArray
 
 FRONT, BACK = range(2)
 
@@ -165,9 +165,7 @@ def _besides(cut: Cut, limits: Limits, side: int, ticks: int) -> int:
 
 def present_bytes(cut: Cut, side: int) -> list[int]:
     """Return the bytes of each class that may be out on a side."""
-    return [
-        size * int(here) for size, here in zip(cut.sizes, cut.sides[side].here, strict=True)
-    ]
+    return [size * int(here) for size, here in zip(cut.sizes, cut.sides[side].here, strict=True)]
 
 
 def tightened(cut: Cut, limits: Limits, longest: int) -> Limits | None:

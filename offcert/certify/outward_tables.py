@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from offcert.certify.heads_check import TooLargeError, link_rate, ticks_of
-from offcert.certify.outward_search import IntArray, Tables
+from offcert.certify.outward_view import IntArray, Tables
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.trace import Tensor
@@ -127,8 +127,7 @@ def _side(
     radix = _radix([len(listed) for listed in members])
     # All that is ever added up on one side, with what departures and waiting can come to.
     ends = int(clock[-1]) + sum(
-        (len(listed) + 1) * (go + come)
-        for listed, go, come in zip(members, *ticks, strict=True)
+        (len(listed) + 1) * (go + come) for listed, go, come in zip(members, *ticks, strict=True)
     )
     if max(4 * ends, 4 * volume) >= _LARGEST:
         raise TooLargeError

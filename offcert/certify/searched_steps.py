@@ -20,9 +20,9 @@ from offcert.core.simulate import simulate
 from offcert.core.trace import LARGEST_TOTAL
 
 if TYPE_CHECKING:
+    from offcert.core.schedule import Schedule
     from offcert.formulations.atomic_heads.bound import Ends
     from offcert.formulations.atomic_heads.orders import Orders
-    from offcert.core.schedule import Schedule
     from offcert.formulations.matched_heads.bound import MatchedOutcome
     from offcert.formulations.outward.bound import OutwardOutcome
 
@@ -37,7 +37,7 @@ _MOST_INSERTED = 16
 _SEARCHING = 0.7
 # Seconds after which the outward search only goes on if the gap is at most that part.
 _FIRST_LOOK = 1.5
-_NEAR = 0.01
+_NEAR = 0.0015
 
 
 def climb_heads(search: Search, effort: Effort) -> None:
@@ -193,9 +193,7 @@ def _offer_outward(search: Search, schedule: Schedule) -> int:
     others = sorted(set(range(len(trace.gaps))) - set(offloads), key=trace.gap_size)
     for complete in (with_insertions, with_all_but):
         with suppress(MethodError):
-            search.offer(
-                complete(search.problem, offloads, prefetches, others[:_MOST_INSERTED])
-            )
+            search.offer(complete(search.problem, offloads, prefetches, others[:_MOST_INSERTED]))
     return search.objective
 
 
@@ -204,9 +202,7 @@ def _add_outward(search: Search, outcome: OutwardOutcome) -> None:
     proof, problem, value = outcome.proof, search.problem, outcome.lower_bound
     advice = proof.free_below, proof.windows, proof.splits
     labels = min(_MOST_CONFIRMED_LABELS, 2 * outcome.labels)
-    confirmed = outward_check.outward_fault(
-        problem, proof.pivot, value, *advice, max_labels=labels
-    )
+    confirmed = outward_check.outward_fault(problem, proof.pivot, value, *advice, max_labels=labels)
     details: dict[str, Any] = {"pivot": proof.pivot}
     if confirmed is None:
         details["free_below"] = list(proof.free_below)

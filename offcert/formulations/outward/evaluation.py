@@ -10,6 +10,7 @@ import numpy as np
 from offcert.formulations.outward import kernel
 from offcert.formulations.outward.labels import STORED, STRAIGHT, Labels, forget, new_labels
 from offcert.formulations.outward.model import Pivot, Side
+from offcert.formulations.outward.question import Question
 from offcert.formulations.outward.region import BACK, FRONT, Counts, Region
 from offcert.formulations.outward.sums import least_ticks
 
@@ -115,7 +116,7 @@ class Evaluator:
         self.pivot = pivot
         self._pause = pause
         self.labels = 0
-        self._room = CAPACITY
+        self._room, self._to_end = CAPACITY, False
         self._store: Labels = new_labels(len(pivot.sizes), CAPACITY)
         self._questions = [new_question(side) for side in pivot.sides]
         self._twice = [
@@ -129,6 +130,7 @@ class Evaluator:
         window: int,
         ticks: Sequence[int] = (0, 0),
         room: int = CAPACITY,
+        to_end: bool = False,
     ) -> Evaluation | None:
         """Bound the schedules of a region.
 
@@ -144,13 +146,15 @@ class Evaluator:
             What is known of the time that `O` takes to leave and to return.
         room : int
             Labels that a search of one side may store.
+        to_end : bool
+            Whether all operations have to have run, too.
 
         Returns
         -------
         Evaluation or None
             None if no schedule of the region is within the limit.
         """
-        self._room = room
+        self._room, self._to_end = room, to_end
         known = least_ticks(self.pivot, region)
         if known is None:
             return None
@@ -180,7 +184,7 @@ class Evaluator:
         Evaluation or None
             Its length is that of a schedule, not a bound. None says nothing.
         """
-        found = self.evaluate(region, limit, region.least, room=_ROOM)
+        found = self.evaluate(region, limit, region.least, room=_ROOM, to_end=True)
         if found is None or all(way.complete for way in found.ways):
             return found
         ticks = least_ticks(self.pivot, region)
@@ -297,6 +301,7 @@ class Evaluator:
                 min(window, region.least),
                 self._twice[side],
                 self._room,
+                self._to_end,
             ],
             np.int64,
         )
@@ -317,11 +322,11 @@ class Evaluator:
         return way
 
 
-def new_question(side: Side) -> kernel.Question:
+def new_question(side: Side) -> Question:
     """Return a question with room for what follows from it."""
     classes, last = side.out.shape
-    sizes = classes, classes, 9, last, last, last, side.due.size, last + 1, last, classes
-    return kernel.Question(*(np.zeros(size, np.int64) for size in sizes))
+    sizes = classes, classes, 10, last, last, last, side.due.size, last + 1, last, classes
+    return Question(*(np.zeros(size, np.int64) for size in sizes))
 
 
 def _steps(store: Labels, label: int) -> tuple[Step, ...]:

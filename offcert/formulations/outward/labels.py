@@ -20,7 +20,7 @@ NONE = -1
 class Labels(NamedTuple):
     """Labels of one search of one side, and scratch space for ``C`` classes.
 
-    By label: ``returned`` (of each class, less what has left; may be negative), the bytes ``moved``,
+    By label: ``returned`` (of each class, less what has left; maybe negative), the bytes ``moved``,
     how urgent those were (``progress``) and the link's ticks ``spent`` for these returns alone; the
     time ``free`` from which the link is free, the operations ``run`` and their idle time ``idle``;
     whether anything has ``left``; what bounds the end of the side (``length``) and what the link

@@ -134,9 +134,7 @@ def cut(problem: Problem, operation: int, free_below: int) -> Pivot:
     if needs[operation] <= 0:
         raise MethodError(f"no tensor has to be absent during operation {operation}")
     sizes = tuple(sorted({trace.gap_size(gap) for gap in counted}))
-    front, back = (
-        _members(trace, counted, sizes, operation, before) for before in (True, False)
-    )
+    front, back = (_members(trace, counted, sizes, operation, before) for before in (True, False))
     most = tuple(
         sum(_writer(trace, gap) < operation < trace.gaps[gap].after for gap in gaps)
         for gaps in front
@@ -151,7 +149,7 @@ def cut(problem: Problem, operation: int, free_below: int) -> Pivot:
 
 
 def needs_of(problem: Problem, counted: Iterable[int]) -> list[int]:
-    """Return, for each operation, the bytes of counted gaps that must be absent; 0 or less: none."""
+    """Return, for each operation, the bytes of counted gaps that must be absent, or less than 1."""
     trace = problem.trace
     needs = [demand - problem.platform.memory for demand in trace.demand]
     for gap in set(range(len(trace.gaps))).difference(counted):
@@ -226,7 +224,8 @@ def _side(
         for kind in kinds
     ]
     items = sorted(
-        ((due(gap), closes(gap), c) for c, listed in enumerate(gaps) for gap in listed), reverse=True
+        ((due(gap), closes(gap), c) for c, listed in enumerate(gaps) for gap in listed),
+        reverse=True,
     )
     rates = [problem.platform.rate(kind) for kind in kinds]
     most = int(max(later[0], 0)) + sum(sum(map(trace.gap_size, listed)) for listed in members)
@@ -267,4 +266,3 @@ def _urgency(sizes: Sequence[int], due: Sequence[Sequence[int]], last: int) -> I
 def _later(places: Iterable[int], columns: Ints) -> Ints:
     """Return how many of the places come after each column."""
     return (np.array(list(places), np.int64)[:, None] > columns[None, :]).sum(axis=0)
-

@@ -63,9 +63,7 @@ def schedule_of(pivot: Pivot, region: Region, evaluation: Evaluation) -> Schedul
     )
 
 
-def _transfers(
-    pivot: Pivot, region: Region, index: int, evaluation: Evaluation
-) -> list[Transfer]:
+def _transfers(pivot: Pivot, region: Region, index: int, evaluation: Evaluation) -> list[Transfer]:
     """Return the transfers of a side, in true time from the cut on (less than 0 before it)."""
     way: Way = evaluation.ways[index]
     side = pivot.sides[index]

@@ -10,6 +10,7 @@ from offcert.formulations.outward import kernel
 from offcert.formulations.outward.evaluation import Evaluation, Way, new_question
 from offcert.formulations.outward.labels import new_labels
 from offcert.formulations.outward.model import NOTHING, Pivot, Side
+from offcert.formulations.outward.question import prepare, touch
 from offcert.formulations.outward.region import Region
 
 
@@ -63,9 +64,9 @@ class _Follower:
         self.question = new_question(self.side)._replace(
             low=np.array(region.low, np.int64),
             high=np.array(region.high, np.int64),
-            asked=np.array([region.least, region.most, 0, -1, 0, 0, 0, 0, 0], np.int64),
+            asked=np.array([region.least, region.most, 0, -1, 0, 0, 0, 0, 0, 0], np.int64),
         )
-        kernel.prepare(self.side, self.question)
+        prepare(self.side, self.question)
         # Only what stands for the label at hand is used.
         self.labels = new_labels(len(pivot.sizes), 1)
         self.returned = self.labels.now
@@ -103,10 +104,8 @@ class _Follower:
     def _run(self, free: int) -> None:
         """Run what can be run."""
         side, done = self.side, len(self.ends)
-        kernel.touch(self.labels)
-        idle, k = kernel.run(
-            side, self.question, self.labels, self.moved, free, self.idle, done
-        )
+        touch(self.labels)
+        idle, k = kernel.run(side, self.question, self.labels, self.moved, free, self.idle, done)
         self.idle = int(idle)
         for operation in range(done, k):
             self._needs(operation)

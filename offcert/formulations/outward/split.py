@@ -12,7 +12,6 @@ from offcert.formulations.outward.examine import Remains
 from offcert.formulations.outward.region import Counts, Region
 from offcert.formulations.outward.replay import Replay
 
-
 # Labels for a look at one side of a part.
 _ROOM = 1 << 12
 # Once so many have been stored, the best division so far is taken.

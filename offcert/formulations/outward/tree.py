@@ -200,11 +200,11 @@ class Tree:
                 if upper > length:
                     self._count_more(node, remains)
                 return upper
-        counts = promising[0] if promising else None
+        example = promising[0] if promising else None
         if remains.sets is not None and not region.is_one() and len(remains.sets) <= _FEW_SETS:
             self._adopt(node, self._one_by_one(node, remains))
             return upper
-        division = self._division(node, remains, replays, counts, upper - 1)
+        division = self._division(node, remains, replays, example, upper - 1)
         if division is None:
             self._refine(node, remains)
         else:
@@ -278,7 +278,7 @@ class Tree:
         pivot, region, sets = evaluator.pivot, remains.region, remains.sets
         if sets is None:
             used = [max(ways) for ways in zip(*(way.used for way in replays), strict=True)]
-            low = tuple(min(max(pair), most) for *pair, most in zip(used, region.low, region.high))
+            low = tuple(map(min, map(max, used, region.low), region.high))
             sets = _some(pivot, replace(region, low=low), limit)
         sets = sets.only(sets.ticks.sum(axis=0) <= limit - remains.evaluation.idle)
         ticks, spare = sets.ticks.sum(axis=0), -to_spare(pivot, sets)
@@ -349,4 +349,3 @@ def finer(coarse: Pivot, fine: Pivot, region: Region) -> list[Region]:
         same,
     )
     return crossed(fine, base, range(added)) if same is None else [base]
-

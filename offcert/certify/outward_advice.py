@@ -1,0 +1,58 @@
+"""The divisions that `outward_check` is advised to make: whether they are any, and parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from offcert.certify.outward_sets import Limits
+from offcert.certify.outward_tables import Cut
+
+# No part is divided into more.
+_MOST_PARTS = 40_000
+
+
+class FaultError(Exception):
+    """The advice does not establish the claim."""
+
+
+def is_empty(limits: Limits) -> bool:
+    """Return whether nothing can be within the limits."""
+    crossing = limits.crossing
+    return limits.least > limits.most or (crossing is not None and crossing.least > crossing.most)
+
+
+def by_class(cut: Cut, limits: Limits, size: int, count: int, place: str) -> tuple[Limits, Limits]:
+    """Return the limits with at least so many tensors of a size, and with fewer."""
+    if size not in cut.sizes:
+        raise FaultError(f"{place} names tensors of {size} bytes, but there are none")
+    c = cut.sizes.index(size)
+    low, high = list(limits.low), list(limits.high)
+    low[c], high[c] = max(low[c], count), min(high[c], count - 1)
+    return replace(limits, low=tuple(low)), replace(limits, high=tuple(high))
+
+
+def parts_of(split: Sequence[Any], place: str) -> int:
+    """Return into how many parts a division leads; raise if it makes no sense."""
+    if not split:
+        return 0
+    kind, *values = split
+    numbers = {"class": 2, "bytes": 1, "ticks": 1, "window": 0, "detail": 1}
+    if kind == "sets":
+        well = all(_all_integers(counts) for counts in values)
+    else:
+        well = isinstance(kind, str) and numbers.get(kind) == len(values) and _all_integers(values)
+    if not well:
+        raise FaultError(f"{place} is no division: {list(split)!r:.100}")
+    if kind == "detail":
+        if not 1 <= values[0] <= _MOST_PARTS:
+            raise FaultError(f"{place} must have 1 to {_MOST_PARTS} parts, not {values[0]}")
+        return int(values[0])
+    return {"window": 1, "sets": len(values)}.get(kind, 2)
+
+
+def _all_integers(values: Any) -> bool:
+    return isinstance(values, list | tuple) and all(
+        isinstance(value, int) and not isinstance(value, bool) for value in values
+    )

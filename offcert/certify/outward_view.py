@@ -1,0 +1,140 @@
+"""What `outward_search` asks of a side, and what is known about a label while it is expanded."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+# One side: K operations in the order outward, C classes of tensors of one size.
+Tables = namedtuple(
+    "Tables",
+    [
+        "clock",  # (K+1,) sums of durations
+        "need",  # (K,) bytes that must be absent during each operation; 0 or less: none
+        "later",  # (K+1,) the largest need from each operation on
+        "out",  # (C, K) how many may be out when an operation starts
+        "absent",  # (C, K) how many may be absent while it runs
+        "here",  # (C,) how many may be out on this side at all
+        "due",  # (E,) operations before which some tensor must be back
+        "sizes",  # (C,) bytes
+        "back",  # (C,) ticks of the transfer that brings one back
+        "away",  # (C,) ticks of the one that takes it away
+        "back_rate",  # (2,) numerator and denominator of the bytes a tick, rounded up
+        "away_rate",  # (2,)
+        "movers",  # (M, 3) class, due, close of each tensor, those that may stay longest first
+        "worth",  # (C, R) how urgent the return of a tensor is, by the number still out
+        "radix",  # (2, C) weights of the two numbers that stand for what is back
+    ],
+)
+# What is asked of a side. Bytes out at the cut are between `least` and `most`; the link is free at
+# `begin`; a tensor of class `leaving`, if not negative, is on its way out; all that is out takes
+# `ticks` to return; `enough` bytes are followed, to ends of at most `limit`; `twice` is what it
+# takes at least to go and return.
+Asked = namedtuple(
+    "Asked", ["least", "most", "begin", "leaving", "ticks", "limit", "enough", "twice"]
+)
+# All that is at hand when a label is expanded.
+View = namedtuple("View", ["tables", "low", "high", "asked", "rest", "back", "known", "returning"])
+
+# Rows of `View.known`, by operation: bytes that can be absent, that may be out, that are overdue.
+CAN, MAY, OVERDUE = range(3)
+# Numbers above this are not multiplied.
+_LARGE = 2**60
+
+
+@numba.njit(cache=True)
+def add(
+    tables: Tables,
+    known: IntArray,
+    returning: IntArray,
+    c: int,
+    low: int,
+    high: int,
+    sign: int,
+) -> None:
+    """Add, or with sign -1 take away, what a class of which `low` to `high` are out comes to."""
+    size, ticks = sign * tables.sizes[c], sign * tables.back[c]
+    for k in range(len(tables.need)):
+        known[CAN, k] += size * min(high, tables.absent[c, k])
+        known[MAY, k] += size * min(high, tables.out[c, k])
+        known[OVERDUE, k] += size * max(0, low - tables.out[c, k])
+    for e in range(len(tables.due)):
+        returning[e] += ticks * min(high, tables.out[c, tables.due[e]])
+
+
+@numba.njit(cache=True)
+def lost(view: View, c: int, change: int, most: int) -> int:
+    """Return of how many fewer than `most` there can be if `change` more of a class are back."""
+    out = view.high[c] - view.back[c]
+    return int(min(out, most) - min(out - change, most))
+
+
+@numba.njit(cache=True)
+def can_be_absent(view: View, c: int, change: int, k: int) -> int:
+    """Return the bytes that can be absent during operation `k`."""
+    fewer = lost(view, c, change, view.tables.absent[c, k])
+    return int(view.known[CAN, k] - view.tables.sizes[c] * fewer)
+
+
+@numba.njit(cache=True)
+def overdue(view: View, c: int, change: int, k: int) -> int:
+    """Return the bytes that are surely out and must be back before operation `k`."""
+    out, most = view.low[c] - view.back[c], view.tables.out[c, k]
+    fewer = max(0, out - most) - max(0, out - change - most)
+    return int(view.known[OVERDUE, k] - view.tables.sizes[c] * fewer)
+
+
+@numba.njit(cache=True)
+def fits(view: View, c: int, change: int, moved: int, k: int) -> bool:
+    """Whether enough can be absent for operation `k`."""
+    need = view.tables.need[k]
+    if need <= 0:
+        return True
+    return bool(need <= min(view.asked.most - moved, can_be_absent(view, c, change, k)))
+
+
+@numba.njit(cache=True)
+def ticks_of_bytes(amount: int, rate: IntArray) -> int:
+    """Return the least ticks in which so many bytes can pass the link."""
+    whole = amount // rate[0]
+    return int(whole * rate[1] + ((amount - whole * rate[0]) * rate[1] + rate[0] - 1) // rate[0])
+
+
+@numba.njit(cache=True)
+def rests(tables: Tables, high: IntArray) -> IntArray:
+    """Return the least ticks from the start of each operation to the end, if nothing leaves.
+
+    Seen from the end, what an operation needs must have passed the link before it, bit by bit, each
+    tensor only once it is there, those first that are there first. In units of a tick divided by
+    the numerator of the rate all times are whole.
+    """
+    count = len(tables.need)
+    scale, a_byte = tables.back_rate
+    total, volume = tables.clock[count], (tables.sizes * high).sum()
+    rest = np.zeros(count, dtype=np.int64)
+    if (total + 1) >= _LARGE // scale or volume >= _LARGE // max(a_byte, 1):
+        rest[:] = total - tables.clock[:count]
+        return rest
+    since = 0
+    used = np.zeros(len(high), dtype=np.int64)
+    for k in range(count - 1, -1, -1):
+        missing, passed = max(0, tables.need[k]), 0
+        used[:] = 0
+        for m in range(len(tables.movers)):
+            c, due, close = tables.movers[m]
+            if missing == 0:
+                break
+            if close > k and used[c] < high[c]:
+                used[c] += 1
+                there = rest[due] * scale if due < count else 0
+                part = min(missing, tables.sizes[c])
+                passed = max(passed, there) + part * a_byte
+                missing -= part
+        since = max(since, passed) + (tables.clock[k + 1] - tables.clock[k]) * scale
+        rest[k] = -(-since // scale)
+    return rest

@@ -1,0 +1,336 @@
+"""The re-run of outward bounds: what it must refuse, whatever the advice, and how it says so."""
+
+import random
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import pytest
+from oracle import brute_force
+from random_instances import mixed_problem
+
+from offcert.certify import outward_advice, outward_check, outward_sets, outward_tables
+from offcert.certify.methods import solve
+from offcert.certify.outward_check import confirm_outward, outward_fault
+from offcert.certify.recheck import recheck
+from offcert.certify.verify import verify
+from offcert.core.documents import canonical_digest
+from offcert.core.errors import MethodError
+from offcert.core.platform import Link
+from offcert.core.problem import Problem, Transfers
+from offcert.core.result import Bound, Evidence
+from offcert.core.trace import Trace
+from offcert.formulations.outward.proof import Proof, proof_of
+from offcert.formulations.outward.tree import Tree
+
+Advice = dict[str, Any]
+
+
+def no_pause() -> None:
+    """Never run out of time."""
+
+
+def advised(problem: Problem, pivot: int, least: int, target: int) -> Proof:
+    """Return what a search for schedules shorter than `target` divides, proved or not."""
+    tree = Tree(problem, pivot, (least, 1) if least > 1 else (1,), no_pause)
+    while not tree.finished(target) and tree.nodes < 300:
+        tree.step(target, lambda schedule: target)
+    return proof_of(tree, target)
+
+
+def cases(seeds: Iterable[int], stages: int, over: int) -> Iterator[tuple[Problem, int, Proof]]:
+    """Yield problems with their optima and, at two pivots, advice for bounds so far above them."""
+    for seed in seeds:
+        rng = random.Random(seed)
+        problem = mixed_problem(seed, stages)
+        optimum = brute_force(problem)
+        assert optimum is not None
+        if problem.platform.duplex or optimum == problem.trace.compute_time:
+            continue
+        trace = problem.trace
+        pivots = [k for k, demand in enumerate(trace.demand) if demand > problem.platform.memory]
+        sizes = [trace.gap_size(gap) for gap in range(len(trace.gaps))]
+
+        def least(rng: random.Random = rng, sizes: list[int] = sizes) -> int:
+            return rng.choice([1, 1, 1, *sizes])
+
+        for pivot in rng.sample(pivots, min(2, len(pivots))):
+            with suppress(MethodError):
+                yield problem, optimum, advised(problem, pivot, least(), optimum + over)
+
+
+def fault(problem: Problem, proof: Proof, claim: int, **changes: Any) -> str | None:
+    parts: Advice = {
+        "free_below": proof.free_below,
+        "windows": proof.windows,
+        "splits": proof.splits,
+    } | changes
+    return outward_fault(problem, proof.pivot, claim, **parts)
+
+
+@pytest.mark.parametrize(("first", "stages", "over"), [(0, 4, 1), (3000, 5, 1), (3060, 5, 3)])
+def test_no_claim_above_the_optimum_is_established(first: int, stages: int, over: int) -> None:
+    refused = established = 0
+    for problem, optimum, proof in cases(range(first, first + 70), stages, over):
+        said = fault(problem, proof, optimum + over)
+        assert said is not None, problem.name
+        assert said.startswith(("as far as the search can tell", "details.splits["))
+        refused += 1
+        # What divides for more than can be proved, often does for what can.
+        established += fault(problem, proof, optimum) is None
+    assert refused > 15
+    assert established > refused // 4
+
+
+def mutated(rng: random.Random, proof: Proof) -> Advice:
+    """Return advice with something wrong in it: pieces left out, repeated, or changed."""
+    splits = [list(split) for split in proof.splits]
+    for _ in range(rng.randint(1, 3)):
+        place = rng.randrange(len(splits) + 1)
+        match rng.randrange(6):
+            case 0:
+                del splits[place:]
+            case 1:
+                splits.insert(place, [])
+            case 2:
+                splits.insert(place, ["bytes", rng.choice((-1, 0, 10, 10**30))])
+            case 3:
+                splits.insert(place, ["ticks", rng.choice((-(10**30), 0, 3))])
+            case 4 if place < len(splits):
+                del splits[place]
+            case _ if place < len(splits) and len(splits[place]) > 1:
+                changed = rng.randrange(1, len(splits[place]))
+                splits[place][changed] = rng.choice(([0], [1, 2], -1, 0, 1, 7, 10**30))
+    return {
+        "free_below": rng.choice(((1,), (30, 1), proof.free_below)),
+        "windows": rng.choice(((1,), (2, 1), proof.windows)),
+        "splits": splits,
+    }
+
+
+def test_wrong_advice_can_only_make_the_answer_no() -> None:
+    tried = 0
+    for problem, optimum, proof in cases(range(6000, 6040), 4, 1):
+        rng = random.Random(problem.name)
+        for _ in range(12):
+            assert fault(problem, proof, optimum + 1, **mutated(rng, proof)) is not None
+            tried += 1
+    assert tried > 200
+
+
+def forget_crossings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outward_check, "with_crossing", lambda cut, limits, places: [limits])
+
+
+def let_nothing_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outward_sets, "_besides", lambda *parts: 0)
+
+
+def count_no_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_much(cut: Any, limits: Any, ticks: int, longest: int) -> Any:
+        found = outward_sets.listed(cut, limits, ticks, longest)
+        return None if found is None else found[:-1]
+
+    monkeypatch.setattr(outward_check, "listed", too_much)
+
+
+def share_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take what is under way for all on both sides."""
+    monkeypatch.setattr(outward_check, "_shortest", lambda first, last, near, far: sum(far))
+
+
+def close_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = outward_tables._counts
+
+    def fewer(places: Any, columns: Any) -> Any:
+        return plain([[place - 1 for place in listed] for listed in places], columns)
+
+    monkeypatch.setattr(outward_tables, "_counts", fewer)
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [forget_crossings, let_nothing_leave, count_no_least, share_nothing, close_too_early],
+)
+def test_a_checker_that_forgets_something_is_found_out(break_it: Any) -> None:
+    wrong = 0
+    # In some of these something has to be under way at the cut.
+    seeds = [*range(3000, 3040), 3045, 3072, 3223, 3262, 3290]
+    for problem, optimum, proof in cases(seeds, 5, 1):
+        with pytest.MonkeyPatch.context() as patch:
+            break_it(patch)
+            splits = proof.splits
+            if break_it is forget_crossings:
+                # The parts with nothing under way come first, so the rest is left over.
+                splits = _first_part(proof.splits)
+            wrong += fault(problem, proof, optimum + 1, splits=splits) is None
+    assert wrong > 0
+
+
+def _first_part(splits: list[list[Any]]) -> list[list[Any]]:
+    waiting = 1
+    for index, split in enumerate(splits):
+        waiting += outward_advice.parts_of(split, "") - 1
+        if waiting == 0:
+            return splits[: index + 1]
+    return splits
+
+
+@cache
+def example() -> tuple[Problem, int, Proof]:
+    """Return a problem, its optimum, and advice that shows it, with several kinds of divisions."""
+    problem = mixed_problem(3310, 5)
+    optimum = brute_force(problem)
+    assert optimum is not None
+    pivot = max(range(len(problem.trace)), key=problem.trace.demand.__getitem__)
+    return problem, optimum, advised(problem, pivot, 1, optimum)
+
+
+def details() -> dict[str, Any]:
+    _, _, proof = example()
+    return {
+        "pivot": proof.pivot,
+        "free_below": list(proof.free_below),
+        "windows": list(proof.windows),
+        "splits": proof.splits,
+    }
+
+
+def examined(above: int = 0, **changes: Any) -> str | None:
+    problem, optimum, _ = example()
+    return recheck(Bound("outward", optimum + above, Evidence.PROVED, details() | changes), problem)
+
+
+def test_a_bound_of_a_certificate_is_searched_again() -> None:
+    assert len(details()["splits"]) > 3
+    assert examined() is None
+    assert examined(-1) is None
+    said = examined(1)
+    assert said is not None
+    assert f"does not establish {example()[1] + 1}" in said
+
+
+def test_a_certificate_with_such_a_bound_is_verified() -> None:
+    problem, optimum, _ = example()
+    document = solve(problem, "bounds", time_limit=5).to_json()
+    for above, finding in ((0, "computed again"), (1, "as far as the search can tell")):
+        value = optimum + above
+        bound = {"method": "outward", "value": value, "evidence": "proved", "details": details()}
+        content = document | {"bounds": [bound], "lower_bound": value}
+        del content["digest"]
+        verification = verify(content | {"digest": canonical_digest(content)})
+        assert finding in verification.bounds[0].finding
+        assert verification.valid == (above == 0), verification.faults
+
+
+@pytest.mark.parametrize(
+    ("place", "changes"),
+    [
+        ("details.pivot", {"pivot": -1}),
+        ("details.pivot", {"pivot": 99}),
+        ("details.pivot", {"pivot": "3"}),
+        ("during operation 0", {"pivot": 0}),
+        ("details.free_below", {"free_below": []}),
+        ("details.free_below", {"free_below": [1, 30]}),
+        ("details.free_below[0]", {"free_below": [0]}),
+        ("details.free_below", {"free_below": 1}),
+        ("details.windows", {"windows": []}),
+        ("details.windows", {"windows": [1, 1]}),
+        ("details.windows[0]", {"windows": [0]}),
+        ("details.splits", {"splits": {}}),
+        ("details.splits[0]", {"splits": [3]}),
+        ("details.splits[0]", {"splits": [[]]}),
+        ("details.splits[0]", {"splits": [["halves"]]}),
+        ("details.splits[0]", {"splits": [[["bytes"], 3]]}),
+        ("details.splits[0]", {"splits": [["bytes"]]}),
+        ("details.splits[0]", {"splits": [["bytes", 1.5]]}),
+        ("details.splits[0]", {"splits": [["bytes", True]]}),
+        ("details.splits[0]", {"splits": [["class", 1]]}),
+        ("details.splits[0]", {"splits": [["class", 10**30, 1]]}),
+        ("details.splits[0]", {"splits": [["ticks", 1]]}),
+        ("details.splits[0]", {"splits": [["sets", 3]]}),
+        ("details.splits[0]", {"splits": [["sets"]]}),
+        ("details.splits[0]", {"splits": [["sets", [1], [10**30]]]}),
+        ("details.splits[0]", {"splits": [["window"]], "windows": [1]}),
+        ("details.splits[0]", {"splits": [["detail", 3]]}),
+        ("details.splits[0]", {"splits": [["detail", 0]]}),
+        ("details.splits[0]", {"splits": [["detail", 10**9]]}),
+        ("details.splits ends", {"splits": []}),
+        ("details.solver", {"solver": "offcert"}),
+    ],
+)
+def test_forged_details_are_refused_by_name(place: str, changes: dict[str, Any]) -> None:
+    said = examined(**changes)
+    assert said is not None
+    assert place in said, said
+
+
+@pytest.mark.parametrize("name", ["pivot", "free_below", "windows", "splits"])
+def test_details_that_are_missing_are_named(name: str) -> None:
+    problem, optimum, _ = example()
+    kept = {other: value for other, value in details().items() if other != name}
+    said = recheck(Bound("outward", optimum, Evidence.PROVED, kept), problem)
+    assert said == f'the field "details.{name}" is missing'
+
+
+def test_advice_beyond_the_last_part_is_named() -> None:
+    splits = details()["splits"]
+    said = examined(splits=[*splits, []])
+    assert said is not None
+    assert f"details.splits[{len(splits)}] divides nothing" in said
+
+
+def test_more_than_it_may_search_is_said() -> None:
+    problem, optimum, proof = example()
+    advice = proof.free_below, proof.windows, proof.splits
+    said = outward_fault(problem, proof.pivot, optimum, *advice, max_labels=1)
+    assert said == "the search is too large"
+    assert "too large" in (outward_fault(problem, proof.pivot, 2**80, *advice) or "")
+
+
+def test_it_applies_to_what_it_is_for() -> None:
+    problem, optimum, proof = example()
+    advice: Advice = {
+        "free_below": proof.free_below,
+        "windows": proof.windows,
+        "splits": proof.splits,
+    }
+    assert confirm_outward(problem, proof.pivot, optimum, **advice)
+    paused = replace(problem, transfers=Transfers.INTERRUPTIBLE)
+    assert not confirm_outward(paused, proof.pivot, optimum, **advice)
+    duplex = replace(problem, platform=replace(problem.platform, link=Link.DUPLEX))
+    assert not confirm_outward(duplex, proof.pivot, optimum, **advice)
+    # What needs no search is true whatever the advice.
+    compute = problem.trace.compute_time
+    assert confirm_outward(duplex, -1, compute, splits=[["nonsense"]])
+    infeasible = problem.with_memory(problem.trace.least_memory - 1)
+    assert confirm_outward(infeasible, proof.pivot, 10**9, **advice)
+
+
+@pytest.mark.parametrize("bits", [40, 50, 52])
+def test_numbers_that_do_not_fit_are_no_exceptions(bits: int) -> None:
+    problem, optimum, proof = example()
+    trace, platform = problem.trace, problem.platform
+    tensors = [replace(tensor, size=tensor.size << bits) for tensor in trace.tensors]
+    rate = platform.bandwidth * 2**bits + Fraction(1, 3)
+    large = Problem(
+        "large",
+        Trace(trace.operations, tensors),
+        replace(platform, memory=platform.memory << bits, bandwidth=rate),
+    )
+    said = outward_fault(large, proof.pivot, optimum + 1, (1,), (1,), [[]])
+    assert said is not None
+
+
+def test_the_two_numbers_of_a_label_tell_all_counts_apart() -> None:
+    radix = outward_tables._radix([3, 1, 2])
+    seen = {
+        tuple((radix * (a, b, c)).sum(axis=1).tolist())
+        for a in range(-3, 4)
+        for b in range(-1, 2)
+        for c in range(-2, 3)
+    }
+    assert len(seen) == 7 * 3 * 5
