@@ -36,18 +36,14 @@ from offcert.core.errors import MethodError
 from offcert.core.problem import Problem, Transfers
 from offcert.formulations.relaxations import infeasibility
 
-# A gap below which a problem is nearly closed.
-_NEAR = 0.0015
-
-
 @dataclass(frozen=True)
 class _Rung:
     """One step of the ladder: a function, and the share of the remaining time it may take.
 
     What is `always` taken leaves a plan and a bound however little time there is. `at_least` are
     seconds that it may take if there are so many, `at_most` those after which it has had its turn:
-    with much time, what closes most problems should not come late. What is for problems that are
-    nearly closed, or far from it, is skipped for others.
+    with much time, what closes most problems should not come late. What is for problems that the
+    outward search has nearly closed (`near`), or not, is skipped for others.
     """
 
     run: Callable[[Search, Effort], None]
@@ -57,18 +53,14 @@ class _Rung:
     always: bool = False
     at_least: float = 0.0
     at_most: float = math.inf
-    near: bool = False
-    far: bool = False
+    near: bool | None = None
 
     def suits(self, search: Search) -> bool:
-        """Return whether it is for such a problem with such a gap."""
+        """Return whether it is for such a problem."""
         atomic = search.problem.transfers is Transfers.ATOMIC
         if self.relaxed_only if atomic else self.atomic_only:
             return False
-        if search.objective is None:
-            return True
-        near = search.objective - search.lower_bound <= _NEAR * search.objective
-        return not (self.far if near else self.near)
+        return self.near is None or self.near == search.workings.get("outward near", False)
 
     def seconds(self, left: float) -> float:
         """Return how long it may take if so many seconds are left."""
@@ -87,10 +79,10 @@ _FIRST = (
 # Where sizes repeat, as in networks, the pivot program is quick.
 _REPEATED_SIZES = (
     _Rung(climb_pivot, 0.03, atomic_only=True, at_least=0.5, at_most=1.0),
-    _Rung(descend_order_search, 0.1, at_most=1.0),
+    _Rung(descend_order_search, 0.07, at_most=1.0),
     _Rung(climb_outward, 0.7, atomic_only=True),
-    _Rung(climb_heads, 0.1, atomic_only=True, at_most=1.5),
-    _Rung(climb_pivot, 0.9, atomic_only=True, far=True),
+    _Rung(climb_heads, 0.07, atomic_only=True, at_most=1.5),
+    _Rung(climb_pivot, 0.9, atomic_only=True, near=False),
     _Rung(climb_pivot, 0.4, atomic_only=True, near=True),
     _Rung(climb_matched, 0.7, atomic_only=True, near=True),
     _Rung(climb_outward, 0.5, atomic_only=True, near=True),

@@ -36,8 +36,8 @@ _MOST_INSERTED = 16
 # The part of its time that the outward search takes; the rest is for verification.
 _SEARCHING = 0.7
 # Seconds after which the outward search only goes on if the gap is at most that part.
-_FIRST_LOOK = 1.5
-_NEAR = 0.0015
+_FIRST_LOOK = 1.0
+_NEAR = 0.003
 
 
 def climb_heads(search: Search, effort: Effort) -> None:
@@ -170,8 +170,10 @@ def climb_outward(search: Search, effort: Effort) -> None:
     offer = partial(_offer_outward, search)
     first = min(seconds, _FIRST_LOOK)
     outcome = program.improve(search.objective, first, offer)
-    if not outcome.finished and search.objective - outcome.lower_bound <= _NEAR * search.objective:
+    near = search.objective - outcome.lower_bound <= _NEAR * search.objective
+    if near and not outcome.finished:
         outcome = program.improve(search.objective, seconds - first, offer)
+    search.workings["outward near"] = near
     search.workings["outward labels"] = outcome.labels
     if outcome.lower_bound > search.proved_bound and outcome.labels > stored:
         _add_outward(search, outcome)

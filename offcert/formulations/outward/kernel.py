@@ -119,13 +119,18 @@ def _enter(
     if length > question.asked[LIMIT]:
         return
     place = place_of(labels, labels.now)
-    other = labels.table[place]
+    other, last = labels.table[place], NONE
     while other >= 0:
         if labels.free[other] <= free and labels.idle[other] <= idle and labels.run[other] >= k:
             return
+        after = labels.following[other]
         if free <= labels.free[other] and idle <= labels.idle[other] and k >= labels.run[other]:
             labels.alive[other] = 0
-        other = labels.following[other]
+            if last >= 0:
+                labels.following[last] = after
+        else:
+            last = other
+        other = after
     label = _store(labels, place, moved, spent, free, idle, k)
     labels.progress[label] = labels.progress[parent] + _urgency(side, question, labels, action)
     labels.length[label], labels.link[label], labels.left[label] = length, link, left
