@@ -36,6 +36,7 @@ from offcert.core.errors import MethodError
 from offcert.core.problem import Problem, Transfers
 from offcert.formulations.relaxations import infeasibility
 
+
 @dataclass(frozen=True)
 class _Rung:
     """One step of the ladder: a function, and the share of the remaining time it may take.
