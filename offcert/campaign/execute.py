@@ -20,6 +20,7 @@ from offcert.certify.warm import (
     warm_local_search,
     warm_matched,
     warm_order_search,
+    warm_outward,
     warm_pivot,
     warm_set_search,
 )
@@ -122,6 +123,7 @@ def warm_up(method: str) -> None:
             warm_order_search,
             warm_heads,
             warm_matched,
+            warm_outward,
             warm_pivot,
         )
         for warm in searches:

@@ -14,7 +14,6 @@ from offcert.certify.matched_check import matched_fault
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_matched
 from offcert.certify.verify import verify
-from offcert.core.check import check
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Evidence
@@ -23,7 +22,6 @@ from offcert.formulations.matched_heads.bound import MatchedProgram
 from offcert.formulations.matched_heads.level import TooManyError
 from offcert.formulations.matched_heads.search import FINEST, MatchedSearch
 from offcert.formulations.relaxations import required_absent
-from offcert.heuristics.insertion import with_insertions
 from offcert.heuristics.ordered import ordered_schedule
 
 PLENTY = 10**6
@@ -212,28 +210,3 @@ def test_other_problems_are_refused() -> None:
         MatchedProgram(replace(problem, transfers=Transfers.INTERRUPTIBLE))
     with pytest.raises(MethodError, match="nothing ever has to leave"):
         MatchedProgram(problem.with_memory(problem.trace.peak_memory))
-
-
-def test_insertions_shorten_orders_or_leave_them() -> None:
-    shorter = impossible = 0
-    for seed in range(150):
-        rng = random.Random(seed)
-        problem = random_problem(seed, 5)
-        gaps = list(range(len(problem.trace.gaps)))
-        rng.shuffle(gaps)
-        some, others = gaps[:2], gaps[2:]
-        try:
-            plain = ordered_schedule(problem, some, some[::-1]).makespan
-        except MethodError:
-            plain = None
-        try:
-            schedule = with_insertions(problem, some, some[::-1], others)
-        except MethodError:
-            assert plain is None
-            impossible += 1
-            continue
-        assert check(problem, schedule) == []
-        assert plain is None or schedule.makespan <= plain
-        shorter += plain is None or schedule.makespan < plain
-    assert shorter > 10
-    assert impossible > 2
