@@ -109,6 +109,7 @@ class Tree:
         self._stuck: list[Node] = []
         self._entered = 0
         self._followed = 0
+        # By what is counted and what is under way: sets that need not be followed again.
         self._tried: set[tuple[int, Counts, Straddle | None]] = set()
         coarse = self.evaluators[0].pivot
         regions = crossed(coarse, whole(coarse), range(len(coarse.sizes)))
