@@ -22,6 +22,7 @@ from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Evidence
 from offcert.core.schedule import Schedule
+from offcert.core.trace import Trace
 from offcert.formulations.outward import proof as proofs
 from offcert.formulations.outward import tree as trees
 from offcert.formulations.outward.bound import OutwardProgram
@@ -219,6 +220,15 @@ def test_other_problems_are_refused() -> None:
     duplex = replace(problem, platform=replace(problem.platform, link=Link.DUPLEX))
     with pytest.raises(MethodError, match="simplex"):
         OutwardProgram(duplex)
+    tensors = [replace(tensor, size=tensor.size << 52) for tensor in problem.trace.tensors]
+    memory = problem.platform.memory << 52
+    large = Problem(
+        "large",
+        Trace(problem.trace.operations, tensors),
+        replace(problem.platform, memory=memory),
+    )
+    with pytest.raises(MethodError, match="too large"):
+        OutwardProgram(large)
     with pytest.raises(MethodError, match="no tensor has to be absent"):
         OutwardProgram(problem.with_memory(problem.trace.peak_memory))
 

@@ -282,8 +282,8 @@ def search(side: Side, question: Question, labels: Labels) -> tuple[int, int]:
         done = question.asked[TO_END] == 0 or labels.run[label] == side.need.size
         if labels.moved[label] >= question.asked[WINDOW] and done:
             return FOUND, label
-        room = classes * (labels.run[label] + 3)
-        if labels.counters[STORED] + room > min(labels.free.size, question.asked[ROOM]):
+        stored, room = labels.counters[STORED], classes * (labels.run[label] + 3)
+        if stored >= question.asked[ROOM] or stored + room > labels.free.size:
             return FULL, label
         for c in range(classes):
             labels.now[c] = labels.returned[label, c]

@@ -37,6 +37,7 @@ Ints = NDArray[np.int64]
 
 # Less than any need.
 NOTHING = -(2**62)
+_LARGEST = 2**61
 
 
 class Side(NamedTuple):
@@ -121,8 +122,8 @@ def cut(problem: Problem, operation: int, free_below: int) -> Pivot:
     Raises
     ------
     MethodError
-        If transfers are not atomic, the link is duplex, or no counted tensor must be absent during
-        the pivot.
+        If transfers are not atomic, the link is duplex, no counted tensor must be absent during the
+        pivot, or numbers are so large that sums of them might not fit into 64 bits.
     """
     if problem.transfers is not Transfers.ATOMIC:
         raise MethodError(f"the outward search needs atomic transfers, not {problem.transfers}")
@@ -143,6 +144,8 @@ def cut(problem: Problem, operation: int, free_below: int) -> Pivot:
         _side(problem, needs, sizes, front, range(operation - 1, -1, -1)),
         _side(problem, needs, sizes, back, range(operation, len(trace))),
     )
+    if max(map(_largest, sides)) >= _LARGEST:
+        raise MethodError("the numbers are too large for the outward search")
     return Pivot(
         problem, operation, free_below, needs[operation], sizes, most, (front, back), sides
     )
@@ -156,6 +159,16 @@ def needs_of(problem: Problem, counted: Iterable[int]) -> list[int]:
         for operation in range(trace.gaps[gap].before + 1, trace.gaps[gap].after):
             needs[operation] -= trace.gap_size(gap)
     return needs
+
+
+def _largest(side: Side) -> int:
+    """Return what bounds every time and every amount on a side, with what they are added to."""
+    pairs = list(zip(side.here.tolist(), (side.back + side.away).tolist(), strict=True))
+    times = int(side.prefix[-1]) + sum((here + 1) * both for here, both in pairs)
+    volume = sum(
+        here * size for here, size in zip(side.here.tolist(), side.size.tolist(), strict=True)
+    )
+    return max(4 * times, 2 * volume + int(max(side.later_need[0], 0)))
 
 
 def _counted(trace: Trace, free_below: int) -> list[int]:

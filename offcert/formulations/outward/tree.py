@@ -32,7 +32,7 @@ from offcert.formulations.outward.split import (
     of_ways,
     one_set,
 )
-from offcert.formulations.outward.sums import Sets, sets_of, to_spare
+from offcert.formulations.outward.sums import to_spare
 
 # What part of the bytes that the pivot needs is followed outward at first, and after that.
 WINDOWS = 20, 5, 1
@@ -42,9 +42,7 @@ _FEW_SETS = 24
 _ATTEMPTS = 3
 # Labels that this may take in all; beyond that, no more than half of all.
 _FOLLOWED_ANYWAY = 100_000
-# Of so many the most promising are taken.
-_MANY_SETS = 500
-# Sets that are evaluated for that.
+# So many of the quickest, and of the most spacious, are evaluated for that.
 _LOOKED_AT = 8
 
 
@@ -187,7 +185,7 @@ class Tree:
         evaluator = self.evaluators[node.detail]
         region, ways = remains.region, remains.evaluation.ways
         replays = [replay(evaluator.pivot, region, side, way) for side, way in enumerate(ways)]
-        promising = self._promising(node, remains, replays, upper - 1)
+        promising = self._promising(node, remains, upper - 1)
         for counts in promising:
             self._tried.add((node.detail, counts, remains.region.straddle))
             found = self._attempt(node, remains, counts, upper - 1)
@@ -268,19 +266,16 @@ class Tree:
             return None
         return schedule_of(evaluator.pivot, region, found), found.length
 
-    def _promising(
-        self, node: Node, remains: Remains, replays: list[Replay], limit: int
-    ) -> list[Counts]:
-        """Return sets that may suit both ways, the best first, and each only once.
+    def _promising(self, node: Node, remains: Remains, limit: int) -> list[Counts]:
+        """Return sets that schedules may have out, the best first, and each only once.
 
-        Looked at are those that take least time, and those that leave most to spare.
+        Looked at are those that take least time, and those that leave most to spare. Where there
+        are too many to be listed, none is.
         """
         evaluator = self.evaluators[node.detail]
         pivot, region, sets = evaluator.pivot, remains.region, remains.sets
         if sets is None:
-            used = [max(ways) for ways in zip(*(way.used for way in replays), strict=True)]
-            low = tuple(map(min, map(max, used, region.low), region.high))
-            sets = _some(pivot, replace(region, low=low), limit)
+            return []
         sets = sets.only(sets.ticks.sum(axis=0) <= limit - remains.evaluation.idle)
         ticks, spare = sets.ticks.sum(axis=0), -to_spare(pivot, sets)
         orders = np.lexsort((spare, ticks)), np.argsort(spare, kind="stable")
@@ -317,20 +312,6 @@ class Tree:
         child = Node(detail, window, region, length, node.ticks)
         node.children.append(child)
         self._push(child)
-
-
-def _some(pivot: Pivot, region: Region, limit: int) -> Sets:
-    """Return sets of a region with few bytes."""
-    best = Sets(np.zeros((0, len(pivot.sizes)), np.int64), np.zeros((2, 0), np.int64))
-    more = 0
-    while True:
-        most = min(region.most, region.least + more)
-        sets = sets_of(pivot, replace(region, most=most), limit, limit)
-        if sets is None:
-            return best
-        if len(sets) > _MANY_SETS or most == region.most:
-            return sets
-        best, more = sets, 16 * more + 1
 
 
 def finer(coarse: Pivot, fine: Pivot, region: Region) -> list[Region]:
