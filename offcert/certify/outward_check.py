@@ -195,6 +195,8 @@ class _Walk:
                 )
             else:
                 self.waiting.extend(reversed(self._divided(region, split, place)))
+            if len(self.waiting) > len(splits):
+                break
         if self.waiting:
             count = len(self.waiting)
             raise FaultError(f"details.splits ends where {count} parts are still to come")
