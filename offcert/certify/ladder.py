@@ -19,6 +19,7 @@ from offcert.certify.descents import (
 from offcert.certify.effort import Effort
 from offcert.certify.search import Progress, Search, keeper
 from offcert.certify.searched_steps import (
+    MANY_GAPS,
     climb_heads,
     climb_matched,
     climb_outward,
@@ -97,6 +98,13 @@ _REPEATED_SIZES = (
     _Rung(climb_pivot, 0.6, atomic_only=True),
     _Rung(climb_fluid, 0.2),
 )
+# With many tensors it is not, but the outward search still is.
+_MANY_TENSORS = (
+    *_REPEATED_SIZES[:2],
+    _Rung(climb_outward, 0.75, atomic_only=True),
+    _Rung(climb_heads, 0.1, atomic_only=True, at_most=1.5),
+    *_REPEATED_SIZES[7:],
+)
 # Where they do not, heads and tails are close to the optimum and make schedules that are. What is
 # missing offloads in idle times after the turn: annealing finds most of it, dives some of the rest
 # on chains of up to about 36 stages.
@@ -125,7 +133,9 @@ def _ladder(problem: Problem) -> tuple[_Rung, ...]:
     """Return the rungs in the order that suits the problem."""
     sizes = [problem.trace.gap_size(gap) for gap in range(len(problem.trace.gaps))]
     repeated = 4 * len(set(sizes)) <= 3 * len(sizes)
-    return (*_FIRST, *(_REPEATED_SIZES if repeated else _DISTINCT_SIZES), *_LAST)
+    if not repeated:
+        return (*_FIRST, *_DISTINCT_SIZES, *_LAST)
+    return (*_FIRST, *(_MANY_TENSORS if len(sizes) >= MANY_GAPS else _REPEATED_SIZES), *_LAST)
 
 
 def certify(

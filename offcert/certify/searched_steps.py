@@ -35,7 +35,9 @@ _MOST_CONFIRMED_LABELS = 3_000_000
 _MOST_INSERTED = 16
 # The part of its time that the outward search takes; the rest is for verification.
 _SEARCHING = 0.7
-# Seconds after which the outward search only goes on if the gap is at most that part.
+# From so many on, the outward search is what closes a problem if anything does.
+MANY_GAPS = 60
+# Seconds after which it only goes on, with fewer, if the gap is at most that part.
 _FIRST_LOOK = 1.0
 _NEAR = 0.003
 
@@ -171,6 +173,7 @@ def climb_outward(search: Search, effort: Effort) -> None:
     first = min(seconds, _FIRST_LOOK)
     outcome = program.improve(search.objective, first, offer)
     near = search.objective - outcome.lower_bound <= _NEAR * search.objective
+    near = near or len(search.problem.trace.gaps) >= MANY_GAPS
     if near and not outcome.finished:
         outcome = program.improve(search.objective, seconds - first, offer)
     search.workings["outward near"] = near

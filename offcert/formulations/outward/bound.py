@@ -134,6 +134,9 @@ class OutwardProgram:
         self._deadline = time.monotonic() + time_limit
         self._upper, self._offer = upper_bound, offer
         with suppress(_OutOfTimeError):
+            if self._round is not self._whole:
+                # What was left to do the time before.
+                self._go_through_rounds()
             known = None
             while not self._finished and known != (self._upper, self._bound):
                 known = self._upper, self._bound
