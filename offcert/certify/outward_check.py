@@ -37,6 +37,8 @@ return. So wrong advice can only make the answer no.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -131,10 +133,11 @@ def outward_fault(
     splits: Advice,
     *,
     max_labels: int = 10_000_000,
+    max_seconds: float = math.inf,
 ) -> str | None:
     """Return None if no schedule is shorter than `claimed` ticks, or where that fails to be shown.
 
-    Parameters are those of `confirm_outward`.
+    Parameters are those of `confirm_outward`; after `max_seconds` it gives up, too.
     """
     trace = problem.trace
     if trace.least_memory > problem.platform.memory or claimed <= sum(trace.durations):
@@ -154,7 +157,7 @@ def outward_fault(
             raise TooLargeError
         if min(cut.need for cut in cuts) <= 0:
             return f"no tensor that is counted has to be absent during operation {pivot}"
-        _Walk(cuts, windows, claimed - 1, max_labels).follow(splits)
+        _Walk(cuts, windows, claimed - 1, max_labels, max_seconds).follow(splits)
     except TooLargeError:
         return "its numbers are too large for the search"
     except FaultError as error:
@@ -166,12 +169,18 @@ class _Walk:
     """Goes through the parts, in the order of the advice."""
 
     def __init__(
-        self, cuts: list[Cut], windows: Sequence[int], longest: int, max_labels: int
+        self,
+        cuts: list[Cut],
+        windows: Sequence[int],
+        longest: int,
+        max_labels: int,
+        max_seconds: float,
     ) -> None:
         self.cuts = cuts
         self.windows = windows
         self.longest = longest
         self.left = max_labels
+        self.deadline = time.monotonic() + max_seconds
         whole = everything(cuts[0])
         parts = with_crossing(cuts[0], whole, range(len(cuts[0].sizes)))
         # None stands for what is already known to hold nothing, so advice on it is passed over.
@@ -277,7 +286,7 @@ class _Walk:
         low, high = (np.array(counts, dtype=np.int64) for counts in (limits.low, limits.high))
         status, length, link, stored = search(tables, low, high, asked, _MOST_LABELS)
         self.left -= stored
-        if self.left < 0:
+        if self.left < 0 or time.monotonic() > self.deadline:
             raise FaultError("the search is too large")
         return None if status == REFUTED else (int(length), int(link) - limits.ticks[side])
 

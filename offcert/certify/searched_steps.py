@@ -35,6 +35,8 @@ _MOST_CONFIRMED_LABELS = 3_000_000
 _MOST_INSERTED = 16
 # The part of its time that the outward search takes; the rest is for verification.
 _SEARCHING = 0.7
+# Seconds more that verification may take.
+_LONGER = 3.0
 # From so many on, the outward search is what closes a problem if anything does.
 MANY_GAPS = 60
 # Seconds after which it only goes on, with fewer, if the gap is at most that part.
@@ -179,7 +181,7 @@ def climb_outward(search: Search, effort: Effort) -> None:
     search.workings["outward near"] = near
     search.workings["outward labels"] = outcome.labels
     if outcome.lower_bound > search.proved_bound and outcome.labels > stored:
-        _add_outward(search, outcome)
+        _add_outward(search, outcome, effort.seconds - seconds + _LONGER)
 
 
 def _offer_outward(search: Search, schedule: Schedule) -> int:
@@ -202,12 +204,14 @@ def _offer_outward(search: Search, schedule: Schedule) -> int:
     return search.objective
 
 
-def _add_outward(search: Search, outcome: OutwardOutcome) -> None:
-    """Add the bound: proved, if verification agrees that it is."""
+def _add_outward(search: Search, outcome: OutwardOutcome, seconds: float) -> None:
+    """Add the bound: proved, if verification agrees within some seconds that it is."""
     proof, problem, value = outcome.proof, search.problem, outcome.lower_bound
     advice = proof.free_below, proof.windows, proof.splits
     labels = min(_MOST_CONFIRMED_LABELS, 2 * outcome.labels)
-    confirmed = outward_check.outward_fault(problem, proof.pivot, value, *advice, max_labels=labels)
+    confirmed = outward_check.outward_fault(
+        problem, proof.pivot, value, *advice, max_labels=labels, max_seconds=seconds
+    )
     details: dict[str, Any] = {"pivot": proof.pivot}
     if confirmed is None:
         details["free_below"] = list(proof.free_below)

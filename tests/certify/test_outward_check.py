@@ -288,6 +288,8 @@ def test_more_than_it_may_search_is_said() -> None:
     advice = proof.free_below, proof.windows, proof.splits
     said = outward_fault(problem, proof.pivot, optimum, *advice, max_labels=1)
     assert said == "the search is too large"
+    said = outward_fault(problem, proof.pivot, optimum, *advice, max_seconds=-1.0)
+    assert said == "the search is too large"
     assert "too large" in (outward_fault(problem, proof.pivot, 2**80, *advice) or "")
 
 
