@@ -82,7 +82,7 @@ _FIRST = (
 _REPEATED_SIZES = (
     _Rung(climb_pivot, 0.03, atomic_only=True, at_least=0.5, at_most=1.0),
     _Rung(descend_order_search, 0.07, at_most=1.0),
-    _Rung(climb_outward, 0.45, atomic_only=True, at_most=4.0),
+    _Rung(climb_outward, 0.45, atomic_only=True, at_most=2.5),
     _Rung(climb_heads, 0.07, atomic_only=True, at_most=1.5),
     _Rung(climb_pivot, 0.9, atomic_only=True, near=False),
     _Rung(climb_pivot, 0.6, atomic_only=True, near=True),
