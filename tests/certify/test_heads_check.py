@@ -210,7 +210,7 @@ def test_bounds_that_need_no_search() -> None:
 def test_chains_like_networks(stages: int, seed: int) -> None:
     problem = cnn_chain(stages, seed)
     problem = problem.with_memory(problem.memory_at(Fraction(0)))
-    outcome = heads_bound(problem, upper_bound=ANY, time_limit=8, max_labels=5_000)
+    outcome = heads_bound(problem, upper_bound=ANY, time_limit=2, max_labels=5_000)
     advice: dict[str, Any] = {"counted": outcome.counted, "units": outcome.units}
     claim = outcome.pivot, outcome.head, outcome.tail, outcome.lower_bound
     # Each label is compared with all that could replace it before it is expanded.
