@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from offcert.formulations.outward import kernel
-from offcert.formulations.outward.labels import STORED, STRAIGHT, Labels, forget, new_labels
+from offcert.formulations.outward.labels import NONE, STORED, Labels, forget, new_labels
 from offcert.formulations.outward.model import Pivot, Side
 from offcert.formulations.outward.question import Question
 from offcert.formulations.outward.region import BACK, FRONT, Counts, Region
@@ -16,8 +16,7 @@ from offcert.formulations.outward.sums import least_ticks
 
 # Labels of one search.
 CAPACITY = 1 << 15
-# Searches for a way to the end of one side, and labels of each.
-_DIVES = 8
+# Labels of a search for a way to the end of one side.
 _ROOM = 1 << 13
 
 
@@ -96,6 +95,16 @@ class Evaluation:
         return sum(way.idle for way in self.ways)
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of both sides; see `Evaluator.evaluate`."""
+
+    window: int
+    ticks: tuple[int, int]
+    room: int
+    to_end: bool
+
+
 class Evaluator:
     """Searches the sides of one pivot; its store is used again and again.
 
@@ -116,7 +125,6 @@ class Evaluator:
         self.pivot = pivot
         self._pause = pause
         self.labels = 0
-        self._room, self._to_end = CAPACITY, False
         self._store: Labels = new_labels(len(pivot.sizes), CAPACITY)
         self._questions = [new_question(side) for side in pivot.sides]
         self._twice = [
@@ -128,7 +136,7 @@ class Evaluator:
         region: Region,
         limit: int,
         window: int,
-        ticks: Sequence[int] = (0, 0),
+        ticks: tuple[int, int] = (0, 0),
         room: int = CAPACITY,
         to_end: bool = False,
     ) -> Evaluation | None:
@@ -154,23 +162,23 @@ class Evaluator:
         Evaluation or None
             None if no schedule of the region is within the limit.
         """
-        self._room, self._to_end = room, to_end
         known = least_ticks(self.pivot, region)
         if known is None:
             return None
-        at_least = [max(one, two) for one, two in zip(known, ticks, strict=True)]
+        at_least = max(known[FRONT], ticks[FRONT]), max(known[BACK], ticks[BACK])
+        asked = _Asked(window, at_least, room, to_end)
         straddle = region.straddle
         if straddle is None:
-            return self._meet(region, limit, window, at_least, (0, 0))
+            return self._meet(region, limit, asked, (0, 0))
         took = straddle.ticks(self.pivot)
         begins = straddle.least, took - straddle.most
-        best = self._meet(region, limit, window, at_least, begins)
+        best = self._meet(region, limit, asked, begins)
         if best is None or straddle.least == straddle.most:
             return None if best is None else Evaluation(best.length, best.ways, straddle.least)
-        return self._between(region, limit, window, at_least, best)
+        return self._between(region, limit, asked, best)
 
     def straight(self, region: Region, limit: int) -> Evaluation | None:
-        """Look for ways to the ends of both sides, whatever comes first.
+        """Look for ways to the ends of both sides, without much ado.
 
         Parameters
         ----------
@@ -185,67 +193,25 @@ class Evaluator:
             Its length is that of a schedule, not a bound. None says nothing.
         """
         found = self.evaluate(region, limit, region.least, room=_ROOM, to_end=True)
-        if found is None or all(way.complete for way in found.ways):
-            return found
-        ticks = least_ticks(self.pivot, region)
-        assert ticks is not None
-        begins = (0, 0)
-        if region.straddle is not None:
-            begins = found.before, region.straddle.ticks(self.pivot) - found.before
-        ways: list[Way] = []
-        for side, other in ((FRONT, found.ways[BACK]), (BACK, None)):
-            left = limit - (ways[FRONT].length if other is None else other.length)
-            way = self._dive(side, region, found.ways[side], left, ticks, begins)
-            if way is None:
-                return None
-            ways.append(way)
-        front, back = ways
-        return Evaluation(front.length + back.length, (front, back), found.before)
-
-    def _dive(
-        self,
-        side: int,
-        region: Region,
-        known: Way,
-        limit: int,
-        ticks: Sequence[int],
-        begins: tuple[int, int],
-    ) -> Way | None:
-        """Look for a way to the end of a side, what got furthest first, and for shorter ones."""
-        if known.complete:
-            return known
-        best, least, tried = None, known.length, min(known.length, limit)
-        for _ in range(_DIVES):
-            way = self._way(side, region, tried, region.least, ticks, begins, straight=True)
-            if way is not None and way.complete:
-                best, limit = way, way.length - 1
-            else:
-                least = tried + 1
-            if least > limit:
-                break
-            tried = limit if best is None else (least + limit) // 2
-        return best
+        if found is None or not all(way.complete for way in found.ways):
+            return None
+        return found
 
     def _meet(
-        self,
-        region: Region,
-        limit: int,
-        window: int,
-        ticks: Sequence[int],
-        begins: tuple[int, int],
+        self, region: Region, limit: int, asked: _Asked, begins: tuple[int, int]
     ) -> Evaluation | None:
         """Search both sides, the second within what the first leaves of the limit."""
-        shortest = ticks[BACK] + begins[BACK]
-        front = self._way(FRONT, region, limit - shortest, window, ticks, begins)
+        shortest = asked.ticks[BACK] + begins[BACK]
+        front = self._way(FRONT, region, limit - shortest, asked, begins)
         if front is None:
             return None
-        back = self._way(BACK, region, limit - front.length, window, ticks, begins)
+        back = self._way(BACK, region, limit - front.length, asked, begins)
         if back is None:
             return None
         return Evaluation(front.length + back.length, (front, back))
 
     def _between(
-        self, region: Region, limit: int, window: int, ticks: Sequence[int], least: Evaluation
+        self, region: Region, limit: int, asked: _Asked, least: Evaluation
     ) -> Evaluation | None:
         """Bound a straddling transfer that may begin within an interval.
 
@@ -260,9 +226,7 @@ class Evaluator:
         one, two = straddle.least, straddle.most
         # What ends after that is too long wherever the transfer begins.
         latest = [limit - other + two - one for other in (back, front)]
-        later = [
-            self._way(side, region, latest[side], window, ticks, begins) for side in (FRONT, BACK)
-        ]
+        later = [self._way(side, region, latest[side], asked, begins) for side in (FRONT, BACK)]
         if later[FRONT] is None or later[BACK] is None:
             return None
         far_front, far_back = (way.length for way in later if way is not None)
@@ -277,43 +241,33 @@ class Evaluator:
         return Evaluation(length(before), least.ways, before)
 
     def _way(
-        self,
-        side: int,
-        region: Region,
-        limit: int,
-        window: int,
-        ticks: Sequence[int],
-        begins: tuple[int, int],
-        straight: bool = False,
+        self, side: int, region: Region, limit: int, asked: _Asked, begins: tuple[int, int]
     ) -> Way | None:
         self._pause()
         straddle, store = region.straddle, self._store
-        store.counters[STRAIGHT] = straight
-        leaving = straddle is not None and straddle.side == side
-        asked = np.array(
-            [
-                region.least,
-                region.most,
-                begins[side],
-                straddle.size_class if straddle is not None and leaving else -1,
-                ticks[side],
-                limit,
-                min(window, region.least),
-                self._twice[side],
-                self._room,
-                self._to_end,
-            ],
-            np.int64,
-        )
+        numbers = [
+            region.least,
+            region.most,
+            begins[side],
+            NONE if straddle is None or straddle.side != side else straddle.size_class,
+            asked.ticks[side],
+            limit,
+            min(asked.window, region.least),
+            self._twice[side],
+            asked.room,
+            asked.to_end,
+        ]
         question = self._questions[side]._replace(
-            low=np.array(region.low, np.int64), high=np.array(region.high, np.int64), asked=asked
+            low=np.array(region.low, np.int64),
+            high=np.array(region.high, np.int64),
+            asked=np.array(numbers, np.int64),
         )
         status, label = kernel.search(self.pivot.sides[side], question, store)
         way = None
         if status != kernel.REFUTED:
             way = Way(
                 int(store.length[label]),
-                kernel.least_link(store, label) - ticks[side],
+                kernel.least_link(store, label) - asked.ticks[side],
                 _steps(store, label),
                 status == kernel.FOUND,
             )

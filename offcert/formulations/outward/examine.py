@@ -11,7 +11,6 @@ from offcert.formulations.outward.region import Region
 from offcert.formulations.outward.sums import (
     Sets,
     hull,
-    least_ticks,
     sets_of,
     squeeze,
     with_most_ticks,
@@ -60,8 +59,6 @@ def examine(
     """
     pivot = evaluator.pivot
     while True:
-        if least_ticks(pivot, region) is None:
-            return None
         smaller = squeeze(pivot, with_most_ticks(pivot, region, limit), limit)
         if smaller is None:
             return None

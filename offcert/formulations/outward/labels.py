@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from offcert.formulations.outward.model import Ints
 from offcert.formulations.pivot.pool import Ints32, compiled
 
-# Places of `Labels.counters`: labels stored, and on the heap; classes listed in `touched`; whether
-# what got furthest comes first, and not what is shortest.
-STORED, WAITING, TOUCHED, STRAIGHT = range(4)
+# Places of `Labels.counters`: labels stored, and on the heap; classes listed in `touched`.
+STORED, WAITING, TOUCHED = range(3)
 # No label.
 NONE = -1
 
@@ -77,7 +76,7 @@ def new_labels(classes: int, capacity: int) -> Labels:
         bucket=numbers[6],
         table=np.full(2 * capacity, NONE, np.int32),
         heap=numbers[5],
-        counters=np.zeros(4, np.int64),
+        counters=np.zeros(3, np.int64),
         now=np.zeros(classes, np.int64),
         touched=np.zeros(classes, np.int64),
     )
@@ -117,8 +116,6 @@ def forget(labels: Labels) -> None:
 @compiled
 def _sooner(labels: Labels, one: int, two: int) -> bool:
     """Whether one label is worked off before another: the shorter, then what got further."""
-    if labels.counters[STRAIGHT] == 1 and labels.progress[one] != labels.progress[two]:
-        return bool(labels.progress[one] > labels.progress[two])
     if labels.length[one] != labels.length[two]:
         return bool(labels.length[one] < labels.length[two])
     return bool(labels.progress[one] > labels.progress[two])

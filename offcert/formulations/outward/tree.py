@@ -21,7 +21,7 @@ from offcert.formulations.outward.examine import Remains, examine
 from offcert.formulations.outward.model import Pivot, cut
 from offcert.formulations.outward.rebuild import schedule_of
 from offcert.formulations.outward.region import Counts, Region, Straddle, crossed, whole
-from offcert.formulations.outward.replay import Replay, replay
+from offcert.formulations.outward.replay import replay
 from offcert.formulations.outward.split import (
     Division,
     Kind,
@@ -159,7 +159,8 @@ class Tree:
 
     def _work_on(self, node: Node, upper: int, offer: Callable[[Schedule], int]) -> int:
         evaluator = self.evaluators[node.detail]
-        remains = examine(evaluator, node.region, upper - 1, self._window(node), node.ticks)
+        window = self._window(node.detail, node.window)
+        remains = examine(evaluator, node.region, upper - 1, window, node.ticks)
         if remains is None:
             node.length = max(node.length, upper)
             return upper
@@ -171,9 +172,9 @@ class Tree:
             upper = self._divide(node, remains, upper, offer)
         return upper
 
-    def _window(self, node: Node, window: int | None = None) -> int:
-        window = node.window if window is None else window
-        return max(1, self.evaluators[node.detail].pivot.need // WINDOWS[window])
+    def _window(self, detail: int, window: int) -> int:
+        """Return the bytes to follow."""
+        return max(1, self.evaluators[detail].pivot.need // WINDOWS[window])
 
     def _push(self, node: Node) -> None:
         self._entered += 1
@@ -182,12 +183,10 @@ class Tree:
     def _divide(
         self, node: Node, remains: Remains, upper: int, offer: Callable[[Schedule], int]
     ) -> int:
-        evaluator = self.evaluators[node.detail]
-        region, ways = remains.region, remains.evaluation.ways
-        replays = [replay(evaluator.pivot, region, side, way) for side, way in enumerate(ways)]
+        region = remains.region
         promising = self._promising(node, remains, upper - 1)
         for counts in promising:
-            self._tried.add((node.detail, counts, remains.region.straddle))
+            self._tried.add((node.detail, counts, region.straddle))
             found = self._attempt(node, remains, counts, upper - 1)
             if found is None:
                 continue
@@ -203,7 +202,7 @@ class Tree:
         if remains.sets is not None and not region.is_one() and len(remains.sets) <= _FEW_SETS:
             self._adopt(node, self._one_by_one(node, remains))
             return upper
-        division = self._division(node, remains, replays, example, upper - 1)
+        division = self._division(node, remains, example, upper - 1)
         if division is None:
             self._refine(node, remains)
         else:
@@ -211,16 +210,13 @@ class Tree:
         return upper
 
     def _division(
-        self,
-        node: Node,
-        remains: Remains,
-        replays: list[Replay],
-        counts: Counts | None,
-        limit: int,
+        self, node: Node, remains: Remains, counts: Counts | None, limit: int
     ) -> Division | None:
         """Return a division that gains something, or, if nothing else can be done, any."""
         evaluator = self.evaluators[node.detail]
-        asked = limit, self._window(node)
+        asked = limit, self._window(node.detail, node.window)
+        ways = enumerate(remains.evaluation.ways)
+        replays = [replay(evaluator.pivot, remains.region, side, way) for side, way in ways]
         first = [*of_ways(remains, replays), *of_straddle(remains)]
         best = best_division(evaluator, remains, first, *asked)
         if best is not None and best.gain > limit - remains.evaluation.length:
@@ -285,7 +281,7 @@ class Tree:
             if counts in found or (node.detail, counts, region.straddle) in self._tried:
                 continue
             part = one_set(region, counts, pivot.sizes)
-            evaluation = evaluator.evaluate(part, limit, self._window(node, 0))
+            evaluation = evaluator.evaluate(part, limit, self._window(node.detail, 0))
             found[counts] = limit + 1 if evaluation is None else evaluation.length
         best = sorted((length, counts) for counts, length in found.items() if length <= limit)
         return [counts for _, counts in best[:_ATTEMPTS]]
