@@ -9,6 +9,7 @@ from offcert.formulations.outward.question import (
     TICKS,
     TWICE,
     Question,
+    gone,
     may_be_absent,
 )
 from offcert.formulations.pivot.pool import compiled
@@ -51,12 +52,7 @@ def _lacking_later(
 @compiled
 def _out_ticks(side: Side, question: Question, labels: Labels, e: int) -> int:
     """Return the time in which what may be out when something is due returns."""
-    total, operation = question.ticks[e], side.due[e]
-    for i in range(labels.counters[TOUCHED]):
-        c = labels.touched[i]
-        high, most = question.high[c], side.out[c, operation]
-        total -= side.back[c] * (min(high, most) - min(high - labels.now[c], most))
-    return int(total)
+    return int(question.ticks[e] - gone(side.back, side.out, side.due[e], question, labels))
 
 
 @compiled

@@ -55,9 +55,9 @@ from offcert.formulations.outward.question import (
     TO_END,
     WINDOW,
     Question,
+    fits,
+    gone,
     is_due,
-    may_be_absent,
-    may_be_out,
     prepare,
     touch,
 )
@@ -74,17 +74,12 @@ def run(
 
     What has returned stands in ``labels.now`` and its list.
     """
-    last, asked = side.need.size, question.asked
     waited = True
-    while k < last:
-        need = side.need[k]
-        if need > asked[MOST] - moved and need > 0:
+    while k < side.need.size:
+        if not fits(side, question, labels, moved, k) or is_due(side, question, labels, k):
             break
-        if need > 0 and need > may_be_absent(side, question, labels, k):
-            break
-        if is_due(side, question, labels, k):
-            break
-        if asked[LEAST] - moved > may_be_out(side, question, labels, k):
+        out = question.out[k] - gone(side.size, side.out, k, question, labels)
+        if question.asked[LEAST] - moved > out:
             break
         if waited:
             idle = max(idle, free - side.prefix[k])
@@ -205,10 +200,7 @@ def _return(side: Side, question: Question, labels: Labels, label: int, c: int) 
     latest = asked[LIMIT] - side.back[c] + spent - asked[TICKS]
     operation = _first_after(side, idle, begin, k)
     while operation < k and begin <= latest:
-        need = side.need[operation]
-        if need > 0 and (
-            need > asked[MOST] - moved or need > may_be_absent(side, question, labels, operation)
-        ):
+        if not fits(side, question, labels, moved, operation):
             end = idle + side.prefix[operation + 1]
             free = begin + side.back[c]
             _enter(side, question, labels, label, c + 1, begin, operation, moved, spent, free)

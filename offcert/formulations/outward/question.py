@@ -124,25 +124,34 @@ def touch(labels: Labels) -> None:
 
 
 @compiled
-def may_be_absent(side: Side, question: Question, labels: Labels, k: int) -> int:
-    """Return the bytes that can be absent while operation `k` runs."""
-    total = question.absent[k]
+def gone(weights: Ints, most: Ints, place: int, question: Question, labels: Labels) -> int:
+    """Return by how much less what can be out weighs, for what has returned.
+
+    Of each class, only ``most[:, place]`` can be out anyway.
+    """
+    total = 0
     for i in range(labels.counters[TOUCHED]):
         c = labels.touched[i]
-        high, most = question.high[c], side.absent[c, k]
-        total -= side.size[c] * (min(high, most) - min(high - labels.now[c], most))
+        high, limit = question.high[c], most[c, place]
+        total += weights[c] * (min(high, limit) - min(high - labels.now[c], limit))
     return int(total)
 
 
 @compiled
-def may_be_out(side: Side, question: Question, labels: Labels, k: int) -> int:
-    """Return the bytes that may be out when operation `k` starts."""
-    total = question.out[k]
-    for i in range(labels.counters[TOUCHED]):
-        c = labels.touched[i]
-        high, most = question.high[c], side.out[c, k]
-        total -= side.size[c] * (min(high, most) - min(high - labels.now[c], most))
-    return int(total)
+def may_be_absent(side: Side, question: Question, labels: Labels, k: int) -> int:
+    """Return the bytes that can be absent while operation `k` runs."""
+    return int(question.absent[k] - gone(side.size, side.absent, k, question, labels))
+
+
+@compiled
+def fits(side: Side, question: Question, labels: Labels, moved: int, k: int) -> bool:
+    """Whether enough can be absent for operation `k`."""
+    need = side.need[k]
+    if need <= 0:
+        return True
+    if need > question.asked[MOST] - moved:
+        return False
+    return bool(need <= may_be_absent(side, question, labels, k))
 
 
 @compiled
