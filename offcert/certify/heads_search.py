@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from offcert.compiled import compiled
 
 IntArray = NDArray[np.int64]
 
@@ -50,7 +51,7 @@ CODE, FREE, WAITED, NEXT = range(4)
 STORED, SPARE, LATEST = range(3)
 
 
-@numba.njit(cache=True)
+@compiled
 def floors(
     clock: IntArray,
     need: IntArray,
@@ -99,7 +100,7 @@ def floors(
     return floor
 
 
-@numba.njit(cache=True)
+@compiled
 def _still(tables: Tables, moved: int) -> int:
     """Return the least time from when the link is free to the end, with so many bytes moved."""
     still = 0
@@ -111,7 +112,7 @@ def _still(tables: Tables, moved: int) -> int:
     return still
 
 
-@numba.njit(cache=True)
+@compiled
 def operations_run(tables: Tables, moved: int, run: int) -> int:
     """Return how many operations can run with so many bytes moved, `run` of which can for sure."""
     while run < len(tables.clock) - 1 and tables.need[run] <= moved:
@@ -119,7 +120,7 @@ def operations_run(tables: Tables, moved: int, run: int) -> int:
     return run
 
 
-@numba.njit(cache=True)
+@compiled
 def with_pair(pairs: IntArray, count: int, free: int, wait: int) -> int:
     """Add a pair to the first `count` rows of `pairs` unless one is as good; return how many."""
     for row in range(count):
@@ -138,7 +139,7 @@ def with_pair(pairs: IntArray, count: int, free: int, wait: int) -> int:
     return kept + 1
 
 
-@numba.njit(cache=True)
+@compiled
 def prospects(tables: Tables, levels: int) -> tuple[IntArray, IntArray]:
     """Return what is to come once so many units have moved, if no tensor ever runs out.
 
@@ -183,7 +184,7 @@ def prospects(tables: Tables, levels: int) -> tuple[IntArray, IntArray]:
     return bounds, pairs
 
 
-@numba.njit(cache=True)
+@compiled
 def in_time(bounds: IntArray, pairs: IntArray, child: tuple[int, int, int], limit: int) -> bool:
     """Return whether a label with these `bounds` among the pairs can end by `limit`."""
     for row in range(bounds[0], bounds[1]):
@@ -192,7 +193,7 @@ def in_time(bounds: IntArray, pairs: IntArray, child: tuple[int, int, int], limi
     return False
 
 
-@numba.njit(cache=True)
+@compiled
 def members(labels: IntArray, first: int) -> IntArray:
     """Return the labels of the list that begins with `first`."""
     count, label = 0, first
@@ -206,7 +207,7 @@ def members(labels: IntArray, first: int) -> IntArray:
     return listed
 
 
-@numba.njit(cache=True)
+@compiled
 def undominated(labels: IntArray, listed: IntArray) -> IntArray:
     """Return the labels that no other with the same code is as good as."""
     for column in (WAITED, FREE, CODE):
@@ -222,7 +223,7 @@ def undominated(labels: IntArray, listed: IntArray) -> IntArray:
     return listed[:count]
 
 
-@numba.njit(cache=True)
+@compiled
 def stored_before(
     labels: IntArray, used: IntArray, first: int, child: tuple[int, int, int]
 ) -> IntArray:
@@ -241,7 +242,7 @@ def stored_before(
     return labels
 
 
-@numba.njit(cache=True)
+@compiled
 def next_ready(tables: Tables, code: int, level: int, run: int, c: int) -> int:
     """Return after which operation the next tensor of size `c` leaves; `UNKNOWN` if none can."""
     rank = 0
@@ -255,7 +256,7 @@ def next_ready(tables: Tables, code: int, level: int, run: int, c: int) -> int:
     return ready
 
 
-@numba.njit(cache=True)
+@compiled
 def child_of(tables: Tables, label: IntArray, level: int, run: int, c: int) -> tuple[int, int, int]:
     """Return code, time at which the link is free and ticks waited after a transfer of size `c`.
 
@@ -272,7 +273,7 @@ def child_of(tables: Tables, label: IntArray, level: int, run: int, c: int) -> t
     return code + tables.radix[c], free, waited
 
 
-@numba.njit(cache=True)
+@compiled
 def search(tables: Tables, limit: int, max_labels: int) -> int:
     """Return whether the side can end by `limit`: `IN_TIME`, `TOO_LATE`, or `TOO_LARGE` to say.
 

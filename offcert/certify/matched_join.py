@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Sequence
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from offcert.certify.heads_check import TooLargeError
 from offcert.certify.heads_search import Tables
 from offcert.certify.matched_search import NEVER, Keyed
+from offcert.compiled import compiled
 
 IntArray = NDArray[np.int64]
 
@@ -79,7 +79,7 @@ def _varied(tables: Tables, timed: Timed, sign: int, spare: int, within: tuple[i
     return timed
 
 
-@numba.njit(cache=True)
+@compiled
 def _least_ends(tables: Tables, found: Keyed) -> IntArray:
     """Return when the side can end with each key; `NEVER` if an operation lacks memory."""
     ends = np.full(len(found.codes), NEVER, dtype=np.int64)
@@ -92,7 +92,7 @@ def _least_ends(tables: Tables, found: Keyed) -> IntArray:
     return ends
 
 
-@numba.njit(cache=True)
+@compiled
 def _complete(found: Keyed, ends: IntArray) -> Timed:
     """Return the keys that have an end, with it."""
     of = np.zeros(len(ends), dtype=np.int64)
@@ -102,14 +102,14 @@ def _complete(found: Keyed, ends: IntArray) -> Timed:
     return Timed(of[chosen], found.codes[chosen], ends[chosen])
 
 
-@numba.njit(cache=True)
+@compiled
 def _within(timed: Timed, low: int, high: int) -> Timed:
     """Return the keys whose amount is at least `low` and below `high`."""
     chosen = (timed.amounts >= low) & (timed.amounts < high)
     return Timed(timed.amounts[chosen], timed.codes[chosen], timed.times[chosen])
 
 
-@numba.njit(cache=True)
+@compiled
 def _shifted(tables: Tables, timed: Timed, sign: int) -> Timed:
     """Return the keys as they are and, beside them, with one tensor more (or fewer) of any size."""
     room = len(timed.codes) * (len(tables.units) + 1)
@@ -131,7 +131,7 @@ def _shifted(tables: Tables, timed: Timed, sign: int) -> Timed:
     return Timed(amounts[:count], codes[:count], times[:count])
 
 
-@numba.njit(cache=True)
+@compiled
 def _least(timed: Timed) -> Timed:
     """Return each key once, in order, with its least time."""
     order = np.argsort(timed.codes, kind="mergesort")
@@ -148,7 +148,7 @@ def _least(timed: Timed) -> Timed:
     return Timed(amounts[:count].copy(), codes[:count].copy(), times[:count].copy())
 
 
-@numba.njit(cache=True)
+@compiled
 def _common(one: Timed, two: Timed, limit: int) -> tuple[int, Timed, Timed]:
     """Return the least sum at a common key; those within `limit` with the times of two, and of one.
 
@@ -178,7 +178,7 @@ def _common(one: Timed, two: Timed, limit: int) -> tuple[int, Timed, Timed]:
     return least, Timed(amounts, codes, two.times[yours]), Timed(amounts, codes, one.times[mine])
 
 
-@numba.njit(cache=True)
+@compiled
 def _looked_up(found: Keyed, ends: IntArray, timed: Timed, limit: int) -> IntArray:
     """Return the time of each key that has an end such that both are within `limit`."""
     times = np.full(len(ends), NEVER, dtype=np.int64)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,6 +37,7 @@ from offcert.certify.heads_search import (
     undominated,
     with_pair,
 )
+from offcert.compiled import compiled
 
 IntArray = NDArray[np.int64]
 
@@ -65,7 +65,7 @@ def no_keys(amounts: int) -> Keyed:
     return Keyed(np.zeros(amounts + 1, dtype=np.int64), nothing, np.zeros(1, dtype=np.int64), rows)
 
 
-@numba.njit(cache=True)
+@compiled
 def _seek(keyed: Keyed, amount: int, code: int, key: int) -> int:
     """Return the first key of an amount, from `key` on, whose code is at least `code`."""
     while key < keyed.bounds[amount + 1] and keyed.codes[key] < code:
@@ -73,7 +73,7 @@ def _seek(keyed: Keyed, amount: int, code: int, key: int) -> int:
     return key
 
 
-@numba.njit(cache=True)
+@compiled
 def _promising(
     known: Keyed, amount: int, key: int, child: tuple[int, int, int], limit: int
 ) -> bool:
@@ -86,13 +86,13 @@ def _promising(
     return in_time(known.first[key : key + 2], known.rows, child, limit)
 
 
-@numba.njit(cache=True)
+@compiled
 def _room(array: IntArray, count: int) -> IntArray:
     """Return the array, twice as long if its first `count` rows are all it has."""
     return array if count < len(array) else np.concatenate((array, np.zeros_like(array)))
 
 
-@numba.njit(cache=True)
+@compiled
 def all_ends(
     tables: Tables,
     limit: int,
@@ -189,7 +189,7 @@ def all_ends(
     return status, Keyed(begins, codes[:keys].copy(), first[: keys + 1].copy(), rows[:count].copy())
 
 
-@numba.njit(cache=True)
+@compiled
 def _of_use(found: Keyed, key: int, pair: tuple[int, int], limit: int) -> bool:
     """Return whether a label of the key can end by `limit` with such a pair."""
     for row in range(found.first[key], found.first[key + 1]):
@@ -198,7 +198,7 @@ def _of_use(found: Keyed, key: int, pair: tuple[int, int], limit: int) -> bool:
     return False
 
 
-@numba.njit(cache=True)
+@compiled
 def _before_transfer(
     tables: Tables, run: int, more: bool, ready: int, c: int, after: IntArray
 ) -> tuple[int, int]:
@@ -212,7 +212,7 @@ def _before_transfer(
     return free, max(after[1], tables.clock[ready + 1] + free)
 
 
-@numba.njit(cache=True)
+@compiled
 def kept(tables: Tables, found: Keyed, other: IntArray, limit: int) -> Keyed:
     """Return the keys, with their pairs, from which a schedule within `limit` may be reached.
 
@@ -274,7 +274,7 @@ def kept(tables: Tables, found: Keyed, other: IntArray, limit: int) -> Keyed:
     return _compressed(found, spans, pairs, alive, stored)
 
 
-@numba.njit(cache=True)
+@compiled
 def _compressed(found: Keyed, spans: IntArray, pairs: IntArray, alive: int, stored: int) -> Keyed:
     """Return the `alive` keys that have any of the `stored` pairs, in the order of `found`."""
     amounts = len(found.bounds) - 1

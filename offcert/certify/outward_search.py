@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-import numba
 import numpy as np
 
 from offcert.certify.outward_view import (
@@ -32,6 +31,7 @@ from offcert.certify.outward_view import (
     rests,
     ticks_of_bytes,
 )
+from offcert.compiled import compiled
 
 FOUND, REFUTED, FULL = range(3)
 NONE = -1
@@ -39,7 +39,7 @@ NONE = -1
 MOVED, SPENT, FREE, WAITED, RUN, GONE, LENGTH, LINK, MERIT, ALIVE, NEXT = range(11)
 
 
-@numba.njit(cache=True)
+@compiled
 def search(
     tables: Tables, low: IntArray, high: IntArray, asked: Asked, max_labels: int
 ) -> tuple[int, int, int, int]:
@@ -151,7 +151,7 @@ def search(
         step = 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _advance(
     view: View, c: int, change: int, moved: int, free: int, waited: int, run: int
 ) -> tuple[int, int]:
@@ -169,7 +169,7 @@ def _advance(
     return waited, run
 
 
-@numba.njit(cache=True)
+@compiled
 def _measure(view: View, c: int, change: int, label: IntArray) -> None:
     """Raise what is known of the ends that a label can lead to."""
     tables, asked = view.tables, view.asked
@@ -205,7 +205,7 @@ def _measure(view: View, c: int, change: int, label: IntArray) -> None:
     label[LENGTH] = max(label[LENGTH], length, label[LINK])
 
 
-@numba.njit(cache=True)
+@compiled
 def _more(view: View, c: int, change: int) -> bool:
     """Whether more of some class may be out than at the cut."""
     for d in range(len(view.back)):  # noqa: SIM110
@@ -214,7 +214,7 @@ def _more(view: View, c: int, change: int) -> bool:
     return False
 
 
-@numba.njit(cache=True)
+@compiled
 def _lacking(view: View, c: int, change: int, moved: int, run: int) -> int:
     """Return the bytes that must leave before the next operation can run."""
     if run == len(view.tables.need) or view.tables.need[run] <= 0:
@@ -223,7 +223,7 @@ def _lacking(view: View, c: int, change: int, moved: int, run: int) -> int:
     return int(max(0, view.tables.need[run] - min(can, can_be_absent(view, c, change, run))))
 
 
-@numba.njit(cache=True)
+@compiled
 def _lacking_later(view: View, c: int, change: int, moved: int, run: int, lacking: int) -> int:
     """Return the most bytes that must leave before any operation still to run can."""
     lacking = max(lacking, view.tables.later[run] - (view.asked.most - moved))
@@ -236,14 +236,14 @@ def _lacking_later(view: View, c: int, change: int, moved: int, run: int, lackin
     return int(lacking)
 
 
-@numba.njit(cache=True)
+@compiled
 def _merit(view: View, c: int, change: int) -> int:
     """Return how urgent the return is that makes this change; it only orders equals."""
     rank = view.high[c] - view.back[c] - 1 + (change < 0)
     return int(change * view.tables.worth[c, min(max(rank, 0), view.tables.worth.shape[1] - 1)])
 
 
-@numba.njit(cache=True)
+@compiled
 def _propose(
     view: View, label: IntArray, c: int, change: int, begin: int, run: int, proposal: IntArray
 ) -> None:
@@ -260,7 +260,7 @@ def _propose(
     )
 
 
-@numba.njit(cache=True)
+@compiled
 def _return(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     """Propose what follows if a tensor returns; say how many proposals that makes.
 
@@ -287,7 +287,7 @@ def _return(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     return proposed
 
 
-@numba.njit(cache=True)
+@compiled
 def _leave(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     """Propose what follows if a tensor leaves: what must not run while it is out, has not run."""
     tables = view.tables
@@ -301,7 +301,7 @@ def _leave(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     return 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _covered(labels: IntArray, head: int, proposal: IntArray) -> bool:
     """Whether a label with the same tensors back is as good; drop those that are no better."""
     index = head

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from offcert.compiled import compiled
 
 IntArray = NDArray[np.int64]
 
@@ -47,7 +48,7 @@ CAN, MAY, OVERDUE = range(3)
 _LARGE = 2**60
 
 
-@numba.njit(cache=True)
+@compiled
 def add(
     tables: Tables,
     known: IntArray,
@@ -67,21 +68,21 @@ def add(
         returning[e] += ticks * min(high, tables.out[c, tables.due[e]])
 
 
-@numba.njit(cache=True)
+@compiled
 def lost(view: View, c: int, change: int, most: int) -> int:
     """Return of how many fewer than `most` there can be if `change` more of a class are back."""
     out = view.high[c] - view.back[c]
     return int(min(out, most) - min(out - change, most))
 
 
-@numba.njit(cache=True)
+@compiled
 def can_be_absent(view: View, c: int, change: int, k: int) -> int:
     """Return the bytes that can be absent during operation `k`."""
     fewer = lost(view, c, change, view.tables.absent[c, k])
     return int(view.known[CAN, k] - view.tables.sizes[c] * fewer)
 
 
-@numba.njit(cache=True)
+@compiled
 def overdue(view: View, c: int, change: int, k: int) -> int:
     """Return the bytes that are surely out and must be back before operation `k`."""
     out, most = view.low[c] - view.back[c], view.tables.out[c, k]
@@ -89,7 +90,7 @@ def overdue(view: View, c: int, change: int, k: int) -> int:
     return int(view.known[OVERDUE, k] - view.tables.sizes[c] * fewer)
 
 
-@numba.njit(cache=True)
+@compiled
 def fits(view: View, c: int, change: int, moved: int, k: int) -> bool:
     """Whether enough can be absent for operation `k`."""
     need = view.tables.need[k]
@@ -98,14 +99,14 @@ def fits(view: View, c: int, change: int, moved: int, k: int) -> bool:
     return bool(need <= min(view.asked.most - moved, can_be_absent(view, c, change, k)))
 
 
-@numba.njit(cache=True)
+@compiled
 def ticks_of_bytes(amount: int, rate: IntArray) -> int:
     """Return the least ticks in which so many bytes can pass the link."""
     whole = amount // rate[0]
     return int(whole * rate[1] + ((amount - whole * rate[0]) * rate[1] + rate[0] - 1) // rate[0])
 
 
-@numba.njit(cache=True)
+@compiled
 def rests(tables: Tables, high: IntArray) -> IntArray:
     """Return the least ticks from the start of each operation to the end, if nothing leaves.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,9 +25,10 @@ from offcert.certify.pivot_tables import (
     Tables,
     know,
 )
+from offcert.compiled import compiled
 
 
-@numba.njit(cache=True)
+@compiled
 def search(
     tables: Tables, limit: int, whole_limit: int, max_labels: int, max_numbers: int
 ) -> tuple[bool, IntArray, IntArray, IntArray]:
@@ -131,12 +131,12 @@ def search(
     return True, complete[:completed], straddles[:straddling], outs[: len(numbers)]
 
 
-@numba.njit(cache=True)
+@compiled
 def _grown(array: IntArray) -> IntArray:
     return np.concatenate((array, np.zeros_like(array)))
 
 
-@numba.njit(cache=True)
+@compiled
 def _number(
     tables: Tables,
     code: int,
@@ -161,7 +161,7 @@ def _number(
     return number, outs, known, first
 
 
-@numba.njit(cache=True)
+@compiled
 def _advance(tables: Tables, out: IntArray, known: IntArray, label: IntArray) -> None:
     """Run what can run."""
     count = len(tables.clock) - 1
@@ -180,7 +180,7 @@ def _advance(tables: Tables, out: IntArray, known: IntArray, label: IntArray) ->
     label[RUN] = run
 
 
-@numba.njit(cache=True)
+@compiled
 def _in_time(
     tables: Tables, known: IntArray, label: IntArray, limit: int, whole_limit: int
 ) -> bool:
@@ -190,7 +190,7 @@ def _in_time(
     return label[FREE] + known[2, run] <= whole_limit
 
 
-@numba.njit(cache=True)
+@compiled
 def _covers(one: IntArray, two: IntArray) -> bool:
     """Whether label `one` is at least as good as `two` in everything."""
     return (
@@ -201,7 +201,7 @@ def _covers(one: IntArray, two: IntArray) -> bool:
     )
 
 
-@numba.njit(cache=True)
+@compiled
 def _covered(
     labels: IntArray,
     following: IntArray,
@@ -232,7 +232,7 @@ def _covered(
     return False
 
 
-@numba.njit(cache=True)
+@compiled
 def _complete(tables: Tables, out: IntArray, known: IntArray, back: int) -> bool:
     """Whether what is out, but for the last tensor of class `back`, is right for the cut."""
     count = len(tables.clock) - 1
@@ -246,7 +246,7 @@ def _complete(tables: Tables, out: IntArray, known: IntArray, back: int) -> bool
     return bool(absent >= tables.need[count])
 
 
-@numba.njit(cache=True)
+@compiled
 def _propose(
     proposals: IntArray,
     proposed: int,
@@ -266,7 +266,7 @@ def _propose(
     return proposed + 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _send(
     tables: Tables,
     out: IntArray,
@@ -300,7 +300,7 @@ def _send(
     return proposed
 
 
-@numba.njit(cache=True)
+@compiled
 def _fetch(
     tables: Tables,
     out: IntArray,
@@ -333,7 +333,7 @@ def _fetch(
     return begin, proposed
 
 
-@numba.njit(cache=True)
+@compiled
 def _idle_fits(
     tables: Tables, out: IntArray, label: IntArray, back: int, begin: int, run: int
 ) -> bool:

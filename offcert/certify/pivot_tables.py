@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from offcert.compiled import compiled
 
 IntArray = NDArray[np.int64]
 
@@ -44,12 +45,12 @@ NONE = -1
 OUTWARD, BACKWARD = range(2)
 
 
-@numba.njit(cache=True)
+@compiled
 def _ticks(tables: Tables, direction: int, amount: int) -> int:
     return -(-amount * tables.rates[direction, 1] // tables.rates[direction, 0])
 
 
-@numba.njit(cache=True)
+@compiled
 def know(tables: Tables, out: IntArray, known: IntArray) -> None:
     """Fill in the bytes absent at each operation, and by how much the link's time must grow.
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import accumulate
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from offcert.compiled import compiled
 from offcert.core.errors import PlanError
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.problem import Problem
@@ -199,7 +199,7 @@ def _live_before(trace: Trace) -> list[int]:
     return list(accumulate(change[:-1]))
 
 
-@numba.njit(cache=True)
+@compiled
 def run_claims(
     tables: tuple[IntArray, ...],
     duplex: bool,
@@ -316,7 +316,7 @@ def run_claims(
     return end
 
 
-@numba.njit(cache=True)
+@compiled
 def _following(prefetch: BoolArray, index: int, kind: bool) -> int:
     """Return the first move after `index` of the given kind, or the number of moves."""
     index += 1
@@ -325,7 +325,7 @@ def _following(prefetch: BoolArray, index: int, kind: bool) -> int:
     return index
 
 
-@numba.njit(cache=True)
+@compiled
 def _settle(
     times: IntArray, sizes: IntArray, head: int, tail: int, absent: int, time: int, need: int
 ) -> tuple[int, int, int]:
@@ -345,7 +345,7 @@ def _settle(
     return time, head, absent
 
 
-@numba.njit(cache=True)
+@compiled
 def _insert(times: IntArray, sizes: IntArray, head: int, tail: int, time: int, size: int) -> int:
     """Insert a release into the pending ones, which stay ordered by time; return the new tail."""
     place = tail

@@ -7,9 +7,9 @@ another place, exchanges two neighbours, or evicts or keeps one gap; the simulat
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from offcert.compiled import compiled
 from offcert.core.errors import PlanError
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.simulate import BoolArray, IntArray, Simulator, moves_to_arrays, run_claims
@@ -134,7 +134,7 @@ def _in_claim_order(plan: Plan) -> tuple[Move, ...]:
     return tuple(moves)
 
 
-@numba.njit(cache=True)
+@compiled
 def _anneal(
     tables: tuple[IntArray, ...],
     duplex: bool,

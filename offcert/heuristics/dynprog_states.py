@@ -28,9 +28,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from offcert.compiled import compiled
 from offcert.core.errors import MethodError
 
 Integers = NDArray[np.int64]
@@ -156,7 +156,7 @@ def _stage_numbers(chain: ScaledChain, stage: int) -> Integers:
     )
 
 
-@njit(cache=True)
+@compiled
 def expand(states: Integers, numbers: Integers, movable: bool, floors: tuple[int, int]) -> Integers:
     """Return the successors of all states of a stage, by equations (1) to (8).
 
@@ -206,7 +206,7 @@ def expand(states: Integers, numbers: Integers, movable: bool, floors: tuple[int
     return successors[:, :count].copy()
 
 
-@njit(cache=True)
+@compiled
 def undominated(states: Integers, order: Integers, out: int, back: int) -> Integers:
     """Return the states that no other state with equal ``kept`` dominates.
 

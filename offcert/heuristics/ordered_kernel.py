@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from offcert.compiled import compiled
 from offcert.core.errors import MethodError
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
@@ -140,7 +140,7 @@ class OrderedArrays:
         )
 
 
-@njit(cache=True)
+@compiled
 def _run_front(keys: Integers, gaps: Integers, order: Integers, scratch: Integers) -> int:
     """Run the offloads no-wait; return the time at which the link is free, or `INFEASIBLE`."""
     front_idle, change = scratch[FRONT_IDLE], scratch[CHANGE]
@@ -173,7 +173,7 @@ def _run_front(keys: Integers, gaps: Integers, order: Integers, scratch: Integer
     return link if key == end else INFEASIBLE
 
 
-@njit(cache=True)
+@compiled
 def _run_back(keys: Integers, gaps: Integers, order: Integers, scratch: Integers) -> int:
     """Run the prefetches no-wait in reversed time; return when the link is free, or `INFEASIBLE`.
 
@@ -215,7 +215,7 @@ def _run_back(keys: Integers, gaps: Integers, order: Integers, scratch: Integers
     return link if key == 0 else INFEASIBLE
 
 
-@njit(cache=True)
+@compiled
 def split_makespan(keys: Integers, compute: int, scratch: Integers, key: int) -> int:
     """Return the least makespan on a duplex link if keys from `key` on start after the offloads.
 
@@ -230,7 +230,7 @@ def split_makespan(keys: Integers, compute: int, scratch: Integers, key: int) ->
     return value
 
 
-@njit(cache=True)
+@compiled
 def _duplex_term(
     keys: Integers, gaps: Integers, compute: int, order: Integers, scratch: Integers
 ) -> int:
@@ -247,7 +247,7 @@ def _duplex_term(
     return max(best, own)
 
 
-@njit(cache=True)
+@compiled
 def evaluate_ordered(
     keys: Integers,
     gaps: Integers,

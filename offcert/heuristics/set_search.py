@@ -13,10 +13,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from offcert.compiled import compiled
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
@@ -169,7 +169,7 @@ def classes_of_equal_size(problem: Problem) -> list[list[int]]:
     return list(classes.values())
 
 
-@numba.njit(cache=True)
+@compiled
 def _select(order: Integers, places: Integers, counts: Integers, chosen: Integers) -> int:
     count = 0
     for gap in order:
@@ -179,7 +179,7 @@ def _select(order: Integers, places: Integers, counts: Integers, chosen: Integer
     return count
 
 
-@numba.njit(cache=True)
+@compiled
 def _anneal(
     keys: Integers,
     gaps: Integers,

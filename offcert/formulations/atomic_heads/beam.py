@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from offcert.compiled import compiled
 from offcert.formulations.atomic_heads.kernel import Ints, Tables, bound_on_end
 from offcert.formulations.atomic_heads.search import SideSearch
 
@@ -47,7 +47,7 @@ class Users(NamedTuple):
     rank: Ints
 
 
-@numba.njit(cache=True)
+@compiled
 def _run(side: Tables, users: Users, left: Ints, c: int, w: int, k: int) -> int:
     """Return how many operations can run after one more of class `c` has left.
 
@@ -66,7 +66,7 @@ def _run(side: Tables, users: Users, left: Ints, c: int, w: int, k: int) -> int:
     return k
 
 
-@numba.njit(cache=True)
+@compiled
 def _children(
     side: Tables,
     users: Users,

@@ -11,9 +11,10 @@ search, and the later ones look only at what counting changes.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from offcert.compiled import compiled
 
 Ints = NDArray[np.int64]
 
@@ -22,7 +23,7 @@ Ints = NDArray[np.int64]
 _WIDEST = 64
 
 
-@numba.njit(cache=True)
+@compiled
 def still_missing(
     prefix: Ints, required: Ints, floor: Ints, rate: Ints, grid: int, levels: int
 ) -> Ints:
@@ -52,7 +53,7 @@ def still_missing(
     return still
 
 
-@numba.njit(cache=True)
+@compiled
 def put(link: Ints, idle: Ints, count: int, x: int, y: int) -> int:
     """Put a pair among pairs of which `link` increases and `idle` falls; return how many.
 
@@ -88,7 +89,7 @@ def put(link: Ints, idle: Ints, count: int, x: int, y: int) -> int:
     return place + 1 + kept
 
 
-@numba.njit(cache=True)
+@compiled
 def _roomier(values: Ints) -> Ints:
     larger = np.zeros(2 * values.size, np.int64)
     for index in range(values.size):
@@ -96,7 +97,7 @@ def _roomier(values: Ints) -> Ints:
     return larger
 
 
-@numba.njit(cache=True)
+@compiled
 def ways(
     prefix: Ints,
     floor: Ints,

@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from offcert.compiled import compiled
 
 Ints = NDArray[np.int64]
 Ints32 = NDArray[np.int32]
@@ -111,7 +112,7 @@ def grown(labels: Labels) -> Labels:
     return larger
 
 
-@numba.njit(cache=True)
+@compiled
 def _slot(labels: Labels, units: int, counted: int, others: int) -> int:
     size = labels.table.size
     mixed = (np.uint64(units) ^ np.uint64(1469598103934665603)) * np.uint64(0x9E3779B97F4A7C15)
@@ -129,7 +130,7 @@ def _slot(labels: Labels, units: int, counted: int, others: int) -> int:
         place = (place + 1) & (size - 1)
 
 
-@numba.njit(cache=True)
+@compiled
 def _rehash(labels: Labels) -> None:
     # In the order in which they were stored, so each list ends with the newest label, as it began.
     for label in range(labels.counters[STORED]):
@@ -137,14 +138,14 @@ def _rehash(labels: Labels) -> None:
         labels.table[place] = label
 
 
-@numba.njit(cache=True)
+@compiled
 def _before(labels: Labels, one: int, two: int) -> bool:
     if labels.f[one] != labels.f[two]:
         return labels.f[one] < labels.f[two]
     return labels.w[one] > labels.w[two]
 
 
-@numba.njit(cache=True)
+@compiled
 def _push(labels: Labels, label: int) -> None:
     heap = labels.heap
     place = labels.counters[WAITING]
@@ -158,7 +159,7 @@ def _push(labels: Labels, label: int) -> None:
     heap[place] = label
 
 
-@numba.njit(cache=True)
+@compiled
 def _pop(labels: Labels) -> int:
     heap = labels.heap
     top = heap[0]
@@ -180,12 +181,12 @@ def _pop(labels: Labels) -> int:
     return top
 
 
-@numba.njit(cache=True)
+@compiled
 def _ticks(rate: Ints, amount: int) -> int:
     return -(-amount * rate[1] // rate[0])
 
 
-@numba.njit(cache=True)
+@compiled
 def bound_on_end(side: Tables, w: int, t: int, s: int, k: int) -> int:
     """Return a bound on the end of a side of which `w` units have left and `k` operations run."""
     level = min(-(-w // side.grain), side.first.size - 1)
@@ -206,7 +207,7 @@ def bound_on_end(side: Tables, w: int, t: int, s: int, k: int) -> int:
     return f
 
 
-@numba.njit(cache=True)
+@compiled
 def _settle(side: Tables, w: int, t: int, s: int, k: int) -> tuple[int, int, int]:
     """Run what can be run; return idle time, operations run, and the bound on the end.
 
@@ -220,7 +221,7 @@ def _settle(side: Tables, w: int, t: int, s: int, k: int) -> tuple[int, int, int
     return s, k, bound_on_end(side, w, t, s, k)
 
 
-@numba.njit(cache=True)
+@compiled
 def _enter(
     labels: Labels,
     key: tuple[int, int, int],
@@ -256,14 +257,14 @@ def _enter(
     _push(labels, new)
 
 
-@numba.njit(cache=True)
+@compiled
 def start(side: Tables, labels: Labels) -> None:
     """Enter the label of nothing moved."""
     s, k, f = _settle(side, 0, 0, 0, 0)
     _enter(labels, (0, 0, 0), 0, s, k, f, (-1, -1))
 
 
-@numba.njit(cache=True)
+@compiled
 def _expand(side: Tables, labels: Labels, label: int, limit: int) -> None:
     w, t, s, k = labels.w[label], labels.t[label], labels.s[label], int(labels.k[label])
     words = (labels.counted[label], labels.others[label])
@@ -284,7 +285,7 @@ def _expand(side: Tables, labels: Labels, label: int, limit: int) -> None:
             _enter(labels, (w + side.size[c], one, two), end, s2, k2, f, (int(label), c))
 
 
-@numba.njit(cache=True)
+@compiled
 def run(side: Tables, labels: Labels, limit: int, budget: int) -> int:
     """Expand labels until one is complete, none is left within the limit, or `budget` is spent.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from offcert.compiled import compiled
 from offcert.formulations.atomic_heads.kernel import Ints, Tables
 from offcert.formulations.matched_heads.kernel import NEVER, NONE, Labels, slot
 
@@ -23,7 +23,7 @@ class Ends(NamedTuple):
     end: Ints
 
 
-@numba.njit(cache=True)
+@compiled
 def complete(side: Tables, labels: Labels) -> tuple[Ints, Ints]:
     """Return the complete labels that end first among those with the same key, and their ends."""
     last = side.prefix.size - 1
@@ -46,7 +46,7 @@ def complete(side: Tables, labels: Labels) -> tuple[Ints, Ints]:
     return chosen[:count].copy(), ends[:count].copy()
 
 
-@numba.njit(cache=True)
+@compiled
 def _less(side: Tables, radix: Ints, least: int, w: int, code: int, c: int) -> bool:
     """Whether a key has a tensor of class `c` to spare, with `least` units left."""
     if w - side.size[c] < least:
@@ -54,7 +54,7 @@ def _less(side: Tables, radix: Ints, least: int, w: int, code: int, c: int) -> b
     return radix[c] == 0 or code // radix[c] % side.mask[c] > 0
 
 
-@numba.njit(cache=True)
+@compiled
 def fill_ends(
     side: Tables, radix: Ints, least: int, labels: Labels, chosen: Ints, ends: Ints, table: Ends
 ) -> Ints:
@@ -96,7 +96,7 @@ def fill_ends(
     return places[np.argsort(table.w[places], kind="mergesort")]
 
 
-@numba.njit(cache=True)
+@compiled
 def partners(
     side: Tables, radix: Ints, least: int, table: Ends, places: Ints, other: Ends
 ) -> tuple[Ints, Ints]:
@@ -124,7 +124,7 @@ def partners(
     return best, shared
 
 
-@numba.njit(cache=True)
+@compiled
 def places_of(table: Ends, labels: Labels, chosen: Ints) -> Ints:
     """Return the places of labels' keys in a table."""
     places = np.empty(chosen.size, np.int64)

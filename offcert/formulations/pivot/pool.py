@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+import offcert.compiled
 
 Ints = NDArray[np.int64]
 Ints32 = NDArray[np.int32]
@@ -19,8 +20,7 @@ NEVER = np.int64(2**62 - 1)
 
 # Sides and pools are tuples of many arrays. Counting references to each of them at every call would
 # take most of the time, so the kernel allocates nothing and is compiled without reference counts.
-_OPTIONS: dict[str, Any] = {"cache": True, "_nrt": False}
-compiled: Any = njit(**_OPTIONS)
+compiled = offcert.compiled.compiled(_nrt=False)
 
 
 class SideArrays(NamedTuple):
