@@ -78,15 +78,13 @@ _FIRST = (
     _Rung(climb_fluid_exact, 0.6, relaxed_only=True),
     _Rung(descend_set_search, 0.03, at_most=0.5),
 )
-# Where sizes repeat, as in networks, the pivot program is quick.
-_REPEATED_SIZES = (
+# A short turn of what finds good schedules, for bounds to meet.
+_SHORT = (
     _Rung(climb_pivot, 0.03, atomic_only=True, at_least=0.5, at_most=1.0),
     _Rung(descend_order_search, 0.07, at_most=1.0),
-    _Rung(climb_outward, 0.45, atomic_only=True, at_most=2.5),
-    _Rung(climb_heads, 0.07, atomic_only=True, at_most=1.5),
-    _Rung(climb_pivot, 0.9, atomic_only=True, near=False),
-    _Rung(climb_pivot, 0.6, atomic_only=True, near=True),
-    _Rung(climb_outward, 0.6, atomic_only=True, near=True),
+)
+# Long turns of what may still close a problem after each has had a short one.
+_LONG = (
     _Rung(climb_matched, 0.7, atomic_only=True, near=True),
     _Rung(descend_order_search, 0.25),
     _Rung(climb_matched, 0.5, atomic_only=True),
@@ -98,12 +96,22 @@ _REPEATED_SIZES = (
     _Rung(climb_pivot, 0.6, atomic_only=True),
     _Rung(climb_fluid, 0.2),
 )
+# Where sizes repeat, as in networks, the pivot program is quick.
+_REPEATED_SIZES = (
+    *_SHORT,
+    _Rung(climb_outward, 0.45, atomic_only=True, at_most=2.5),
+    _Rung(climb_heads, 0.07, atomic_only=True, at_most=1.5),
+    _Rung(climb_pivot, 0.9, atomic_only=True, near=False),
+    _Rung(climb_pivot, 0.6, atomic_only=True, near=True),
+    _Rung(climb_outward, 0.6, atomic_only=True, near=True),
+    *_LONG,
+)
 # With many tensors it is not, but the outward search still is.
 _MANY_TENSORS = (
-    *_REPEATED_SIZES[:2],
+    *_SHORT,
     _Rung(climb_outward, 0.75, atomic_only=True, at_most=12.0),
     _Rung(climb_heads, 0.1, atomic_only=True, at_most=1.5),
-    *_REPEATED_SIZES[7:],
+    *_LONG,
 )
 # Where they do not, heads and tails are close to the optimum and make schedules that are. What is
 # missing offloads in idle times after the turn: annealing finds most of it, dives some of the rest

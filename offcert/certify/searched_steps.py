@@ -12,7 +12,6 @@ from offcert.certify.interrupts import held_interrupts
 from offcert.certify.pivot_check import within_reach
 from offcert.certify.search import Search
 from offcert.certify.warm import warm_heads, warm_matched, warm_outward, warm_pivot
-from offcert.core.check import check
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.plan import Kind
 from offcert.core.result import Bound, Evidence
@@ -20,6 +19,8 @@ from offcert.core.simulate import simulate
 from offcert.core.trace import LARGEST_TOTAL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from offcert.core.schedule import Schedule
     from offcert.formulations.atomic_heads.bound import Ends
     from offcert.formulations.atomic_heads.orders import Orders
@@ -129,11 +130,20 @@ def _offer_orders(search: Search, orders: Orders) -> None:
     """Offer a schedule of these orders, and of some of the small tensors that they left out."""
     with held_interrupts():
         from offcert.heuristics.insertion import with_insertions
+    _offer_completed(search, orders.offloads, orders.prefetches, with_insertions)
+
+
+def _offer_completed(
+    search: Search,
+    offloads: Sequence[int],
+    prefetches: Sequence[int],
+    complete: Callable[..., Schedule],
+) -> None:
+    """Offer what comes of orders of offloads and prefetches and some of the other tensors."""
     trace = search.problem.trace
-    others = sorted(set(range(len(trace.gaps))) - set(orders.offloads), key=trace.gap_size)
-    ways = orders.offloads, orders.prefetches
+    others = sorted(set(range(len(trace.gaps))) - set(offloads), key=trace.gap_size)
     with suppress(MethodError):
-        search.offer(with_insertions(search.problem, *ways, others[:_MOST_INSERTED]))
+        search.offer(complete(search.problem, offloads, prefetches, others[:_MOST_INSERTED]))
 
 
 def _add_matched(search: Search, outcome: MatchedOutcome) -> None:
@@ -168,7 +178,6 @@ def climb_outward(search: Search, effort: Effort) -> None:
         search.workings["outward"] = OutwardProgram(search.problem)
     program: OutwardProgram = search.workings["outward"]
     assert search.objective is not None
-    stored = search.workings.setdefault("outward labels", 0)
     # Verification comes after it, and takes about as long for what was found at once.
     seconds = _SEARCHING * effort.seconds
     offer = partial(_offer_outward, search)
@@ -179,28 +188,26 @@ def climb_outward(search: Search, effort: Effort) -> None:
     if near and not outcome.finished:
         outcome = program.improve(search.objective, seconds - first, offer)
     search.workings["outward near"] = near
-    search.workings["outward labels"] = outcome.labels
-    if outcome.lower_bound > search.proved_bound and outcome.labels > stored:
-        _add_outward(search, outcome, effort.seconds - seconds + _LONGER)
+    # What verification could not establish it cannot in no more time either.
+    attempt = outcome.lower_bound, effort.seconds - seconds + _LONGER
+    tried = search.workings.get("outward tried", (0, 0.0))
+    if outcome.lower_bound > search.proved_bound and attempt > tried:
+        search.workings["outward tried"] = attempt
+        _add_outward(search, outcome, attempt[1])
 
 
 def _offer_outward(search: Search, schedule: Schedule) -> int:
     """Offer a schedule that may lack some small transfers; return the best makespan."""
     with held_interrupts():
         from offcert.heuristics.insertion import with_all_but, with_insertions
-    assert search.objective is not None
-    trace = search.problem.trace
     with suppress(PlanError):
-        simulated = simulate(search.problem, schedule.plan(trace))
-        if not check(search.problem, simulated):
-            search.offer(simulated)
+        search.offer(simulate(search.problem, schedule.plan(search.problem.trace)))
     offloads, prefetches = (
         [item.gap for item in schedule.transfers if item.kind is kind] for kind in Kind
     )
-    others = sorted(set(range(len(trace.gaps))) - set(offloads), key=trace.gap_size)
-    for complete in (with_insertions, with_all_but):
-        with suppress(MethodError):
-            search.offer(complete(search.problem, offloads, prefetches, others[:_MOST_INSERTED]))
+    _offer_completed(search, offloads, prefetches, with_insertions)
+    _offer_completed(search, offloads, prefetches, with_all_but)
+    assert search.objective is not None
     return search.objective
 
 

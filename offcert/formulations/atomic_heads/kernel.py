@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.compiled import compiled
+from offcert.formulations.stores import pop, push
 
 Ints = NDArray[np.int64]
 Ints32 = NDArray[np.int32]
@@ -139,49 +140,6 @@ def _rehash(labels: Labels) -> None:
 
 
 @compiled
-def _before(labels: Labels, one: int, two: int) -> bool:
-    if labels.f[one] != labels.f[two]:
-        return labels.f[one] < labels.f[two]
-    return labels.w[one] > labels.w[two]
-
-
-@compiled
-def _push(labels: Labels, label: int) -> None:
-    heap = labels.heap
-    place = labels.counters[WAITING]
-    labels.counters[WAITING] += 1
-    while place > 0:
-        above = (place - 1) >> 1
-        if not _before(labels, label, heap[above]):
-            break
-        heap[place] = heap[above]
-        place = above
-    heap[place] = label
-
-
-@compiled
-def _pop(labels: Labels) -> int:
-    heap = labels.heap
-    top = heap[0]
-    labels.counters[WAITING] -= 1
-    size = labels.counters[WAITING]
-    moved = heap[size]
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
-        if child + 1 < size and _before(labels, heap[child + 1], heap[child]):
-            child += 1
-        if not _before(labels, heap[child], moved):
-            break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = moved
-    return top
-
-
-@compiled
 def _ticks(rate: Ints, amount: int) -> int:
     return -(-amount * rate[1] // rate[0])
 
@@ -254,7 +212,8 @@ def _enter(
     labels.alive[new] = True
     labels.following[new] = labels.table[place]
     labels.table[place] = new
-    _push(labels, new)
+    push(labels.heap, labels.counters[WAITING], new, labels.f, labels.w)
+    labels.counters[WAITING] += 1
 
 
 @compiled
@@ -299,7 +258,8 @@ def run(side: Tables, labels: Labels, limit: int, budget: int) -> int:
             return FULL
         if budget == 0:
             return PAUSED
-        label = _pop(labels)
+        label = pop(labels.heap, labels.counters[WAITING], labels.f, labels.w)
+        labels.counters[WAITING] -= 1
         if not labels.alive[label]:
             continue
         budget -= 1

@@ -144,9 +144,14 @@ class OutwardProgram:
         return OutwardOutcome(
             min(self._bound, self._upper),
             proof_of(self._best, min(self._bound, self._upper)),
-            self._stored + self._whole.tree.labels,
+            self._labels,
             self._finished,
         )
+
+    @property
+    def _labels(self) -> int:
+        trees = {id(tree): tree for tree in (self._whole.tree, self._round.tree)}
+        return self._stored + sum(tree.labels for tree in trees.values())
 
     @property
     def _finished(self) -> bool:

@@ -12,7 +12,7 @@ from offcert.formulations.outward.question import (
     gone,
     may_be_absent,
 )
-from offcert.formulations.pivot.pool import compiled
+from offcert.formulations.stores import compiled
 
 
 @compiled

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from offcert.formulations.outward import kernel
-from offcert.formulations.outward.labels import NONE, STORED, Labels, forget, new_labels
+from offcert.formulations.outward.labels import STORED, Labels, forget, new_labels
 from offcert.formulations.outward.model import Pivot, Side
 from offcert.formulations.outward.question import Question
 from offcert.formulations.outward.region import BACK, FRONT, Counts, Region
 from offcert.formulations.outward.sums import least_ticks
+from offcert.formulations.stores import NONE
 
 # Labels of one search.
 CAPACITY = 1 << 15

@@ -39,9 +39,8 @@ from offcert.formulations.outward.labels import (
     TOUCHED,
     WAITING,
     Labels,
-    place_of,
-    pop,
-    push,
+    take,
+    wait,
 )
 from offcert.formulations.outward.model import Side
 from offcert.formulations.outward.question import (
@@ -61,7 +60,7 @@ from offcert.formulations.outward.question import (
     prepare,
     touch,
 )
-from offcert.formulations.pivot.pool import compiled
+from offcert.formulations.stores import compiled, place_of
 
 FOUND, REFUTED, FULL = range(3)
 
@@ -113,7 +112,7 @@ def _enter(
     link = max(link, labels.link[parent])
     if length > question.asked[LIMIT]:
         return
-    place = place_of(labels, labels.now)
+    place = place_of(labels.table, labels.returned, labels.now)
     other, last = labels.table[place], NONE
     while other >= 0:
         if labels.free[other] <= free and labels.idle[other] <= idle and labels.run[other] >= k:
@@ -131,7 +130,7 @@ def _enter(
     labels.length[label], labels.link[label], labels.left[label] = length, link, left
     labels.before[label], labels.action[label] = parent, action
     labels.began[label], labels.kept[label] = began, kept
-    push(labels, label)
+    wait(labels, label)
 
 
 @compiled
@@ -177,12 +176,14 @@ def _start(side: Side, question: Question, labels: Labels) -> None:
     length, link = bounds(side, question, labels, moved, spent, free, idle, k, 0)
     if length > asked[LIMIT]:
         return
-    label = _store(labels, place_of(labels, labels.now), moved, spent, free, idle, k)
+    label = _store(
+        labels, place_of(labels.table, labels.returned, labels.now), moved, spent, free, idle, k
+    )
     labels.length[label], labels.link[label], labels.progress[label] = length, link, 0
     labels.left[label] = 0
     labels.before[label], labels.action[label] = NONE, 0
     labels.began[label], labels.kept[label] = 0, k
-    push(labels, label)
+    wait(labels, label)
 
 
 @compiled
@@ -268,7 +269,7 @@ def search(side: Side, question: Question, labels: Labels) -> tuple[int, int]:
     _start(side, question, labels)
     classes = question.low.size
     while labels.counters[WAITING] > 0:
-        label = pop(labels)
+        label = take(labels)
         if labels.alive[label] == 0:
             continue
         done = question.asked[TO_END] == 0 or labels.run[label] == side.need.size

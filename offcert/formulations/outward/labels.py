@@ -7,13 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.formulations.outward.model import Ints
-from offcert.formulations.pivot.pool import Ints32, compiled
+from offcert.formulations.stores import NONE, Ints, Ints32, compiled, pop, push
 
 # Places of `Labels.counters`: labels stored, and on the heap; classes listed in `touched`.
 STORED, WAITING, TOUCHED = range(3)
-# No label.
-NONE = -1
 
 
 class Labels(NamedTuple):
@@ -83,29 +80,6 @@ def new_labels(classes: int, capacity: int) -> Labels:
 
 
 @compiled
-def place_of(labels: Labels, returned: Ints) -> int:
-    """Return the place in the table of labels with these counts, free or not."""
-    mask = np.uint64(labels.table.size - 1)
-    mixed = np.uint64(1469598103934665603)
-    for c in range(returned.size):
-        mixed = (mixed ^ np.uint64(returned[c])) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = mixed ^ (mixed >> np.uint64(29))
-    place = np.int64(mixed & mask)
-    while True:
-        head = labels.table[place]
-        if head < 0:
-            return int(place)
-        same = True
-        for c in range(returned.size):
-            if labels.returned[head, c] != returned[c]:
-                same = False
-                break
-        if same:
-            return int(place)
-        place = (place + 1) & np.int64(mask)
-
-
-@compiled
 def forget(labels: Labels) -> None:
     """Empty the store; few labels take little time."""
     for label in range(labels.counters[STORED]):
@@ -114,46 +88,15 @@ def forget(labels: Labels) -> None:
 
 
 @compiled
-def _sooner(labels: Labels, one: int, two: int) -> bool:
-    """Whether one label is worked off before another: the shorter, then what got further."""
-    if labels.length[one] != labels.length[two]:
-        return bool(labels.length[one] < labels.length[two])
-    return bool(labels.progress[one] > labels.progress[two])
-
-
-@compiled
-def push(labels: Labels, label: int) -> None:
-    """Put a label on the heap."""
-    heap = labels.heap
-    place = labels.counters[WAITING]
+def wait(labels: Labels, label: int) -> None:
+    """Put a label on the heap: the shorter first, then what got further."""
+    push(labels.heap, labels.counters[WAITING], label, labels.length, labels.progress)
     labels.counters[WAITING] += 1
-    while place > 0:
-        above = (place - 1) >> 1
-        if not _sooner(labels, label, heap[above]):
-            break
-        heap[place] = heap[above]
-        place = above
-    heap[place] = label
 
 
 @compiled
-def pop(labels: Labels) -> int:
+def take(labels: Labels) -> int:
     """Take the first label off the heap."""
-    heap = labels.heap
-    top = heap[0]
+    label = pop(labels.heap, labels.counters[WAITING], labels.length, labels.progress)
     labels.counters[WAITING] -= 1
-    size = labels.counters[WAITING]
-    moved = heap[size]
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
-        if child + 1 < size and _sooner(labels, heap[child + 1], heap[child]):
-            child += 1
-        if not _sooner(labels, heap[child], moved):
-            break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = moved
-    return int(top)
+    return label

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from offcert.formulations.outward.labels import TOUCHED, Labels
 from offcert.formulations.outward.model import NOTHING, Ints, Side
-from offcert.formulations.pivot.pool import compiled
+from offcert.formulations.stores import compiled
 
 # Places of `Question.asked`.
 LEAST, MOST, BEGIN, LEAVING, TICKS, LIMIT, WINDOW, TWICE, ROOM, TO_END = range(10)

@@ -48,8 +48,8 @@ from offcert.formulations.pivot.pool import (
     compiled,
     decode,
     enter,
-    pop,
-    push,
+    take,
+    wait,
 )
 
 DONE, PAUSED, FULL = range(3)
@@ -295,7 +295,7 @@ def run(side: SideArrays, pool: Pool, limits: Ints, budget: int) -> int:
             return FULL
         if budget == 0:
             return PAUSED
-        label = pop(pool)
+        label = take(pool)
         if pool.alive[label] == 0:
             continue
         budget -= 1
@@ -321,7 +321,7 @@ def resume(pool: Pool, limits: Ints) -> None:
         if pool.alive[label] == 0 or pool.fv[label] > limits[2] or pool.ft[label] > limits[3]:
             continue
         if pool.fv[label] <= limits[0] and pool.ft[label] <= limits[1]:
-            push(pool, label)
+            wait(pool, label)
         else:
             pool.deferred[kept] = label
             kept += 1

@@ -7,20 +7,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-import offcert.compiled
-
-Ints = NDArray[np.int64]
-Ints32 = NDArray[np.int32]
+from offcert.formulations.stores import Ints, Ints32, compiled, place_of, pop, push
 
 # Places in `Pool.counters`.
 LABELS, HEAP, DEFERRED, BUCKETS, FINALS, STRADDLES, BEST, POPPED = range(8)
 
 # Larger than every time, and far enough from overflow to add two.
 NEVER = np.int64(2**62 - 1)
-
-# Sides and pools are tuples of many arrays. Counting references to each of them at every call would
-# take most of the time, so the kernel allocates nothing and is compiled without reference counts.
-compiled = offcert.compiled.compiled(_nrt=False)
 
 
 class SideArrays(NamedTuple):
@@ -97,32 +90,9 @@ class Pool(NamedTuple):
 
 
 @compiled
-def slot(pool: Pool, key: Ints) -> int:
-    """Return the place of `key` in the table, free or not."""
-    size = pool.table.size
-    mixed = np.uint64(1469598103934665603)
-    for i in range(key.size):
-        mixed = (mixed ^ np.uint64(key[i])) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = mixed ^ (mixed >> np.uint64(29))
-    place = np.int64(mixed & np.uint64(size - 1))
-    while True:
-        head = pool.table[place]
-        if head < 0:
-            return int(place)
-        same = True
-        for i in range(key.size):
-            if pool.key[head, i] != key[i]:
-                same = False
-                break
-        if same:
-            return int(place)
-        place = (place + 1) & (size - 1)
-
-
-@compiled
 def bucket(pool: Pool, key: Ints) -> int:
     """Return the first label with these counts, or -1; `pool.following` leads to the others."""
-    return pool.table[slot(pool, key)]
+    return pool.table[place_of(pool.table, pool.key, key)]
 
 
 @compiled
@@ -131,7 +101,7 @@ def rebuild(old: Ints32, new: Pool) -> None:
     for i in range(old.size):
         head = old[i]
         if head >= 0:
-            new.table[slot(new, new.key[head])] = head
+            new.table[place_of(new.table, new.key, new.key[head])] = head
 
 
 @compiled
@@ -152,41 +122,18 @@ def _superset(pool: Pool, label: int, mask: Ints) -> bool:
 
 
 @compiled
-def push(pool: Pool, label: int) -> None:
-    """Put a label on the heap."""
-    heap, t = pool.heap, pool.t
-    place = pool.counters[HEAP]
+def wait(pool: Pool, label: int) -> None:
+    """Put a label on the heap, the least ``t`` first."""
+    push(pool.heap, pool.counters[HEAP], label, pool.t, pool.t)
     pool.counters[HEAP] += 1
-    while place > 0:
-        above = (place - 1) >> 1
-        if t[heap[above]] <= t[label]:
-            break
-        heap[place] = heap[above]
-        place = above
-    heap[place] = label
 
 
 @compiled
-def pop(pool: Pool) -> int:
-    """Take the label with the least ``t`` off the heap."""
-    heap, t = pool.heap, pool.t
-    top = heap[0]
+def take(pool: Pool) -> int:
+    """Take the first label off the heap."""
+    label = pop(pool.heap, pool.counters[HEAP], pool.t, pool.t)
     pool.counters[HEAP] -= 1
-    size = pool.counters[HEAP]
-    moved = heap[size]
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
-        if child + 1 < size and t[heap[child + 1]] < t[heap[child]]:
-            child += 1
-        if t[heap[child]] >= t[moved]:
-            break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = moved
-    return top
+    return label
 
 
 @compiled
@@ -206,7 +153,7 @@ def enter(
     """Add a label unless it is hopeless or dominated; drop those that it dominates."""
     if fv > limits[2] or ft > limits[3]:
         return
-    place = slot(pool, key)
+    place = place_of(pool.table, pool.key, key)
     head = pool.table[place]
     previous = -1
     label = head
@@ -238,7 +185,7 @@ def enter(
     pool.following[new] = head
     pool.table[place] = new
     if fv <= limits[0] and ft <= limits[1]:
-        push(pool, new)
+        wait(pool, new)
     else:
         pool.deferred[pool.counters[DEFERRED]] = new
         pool.counters[DEFERRED] += 1
