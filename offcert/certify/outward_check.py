@@ -272,7 +272,6 @@ class _Walk:
         None if no side ends in what `other`, the other side, leaves of the time.
         """
         tables, crossing = cut.sides[side], limits.crossing
-        round_trips = (tables.back + tables.away)[tables.here > 0]
         asked = Asked(
             least=limits.least,
             most=limits.most,
@@ -281,7 +280,6 @@ class _Walk:
             ticks=limits.ticks[side],
             limit=self.longest - other,
             enough=min(limits.least, max(1, cut.need // self.windows[window])),
-            twice=int(round_trips.min(initial=_LARGEST // 2)),
         )
         low, high = (np.array(counts, dtype=np.int64) for counts in (limits.low, limits.high))
         status, length, link, stored = search(tables, low, high, asked, _MOST_LABELS)

@@ -182,7 +182,7 @@ def _measure(view: View, c: int, change: int, label: IntArray) -> None:
     later = _lacking_later(view, c, change, moved, run, lacking)
     if later > 0:
         both = ticks_of_bytes(later, tables.away_rate) + ticks_of_bytes(later, tables.back_rate)
-        both = max(both, asked.twice)
+        both = max(both, tables.twice)
     link = free - label[SPENT] + asked.ticks
     longest, length = link + both, label[WAITED] + total
     # How long it is if nothing leaves from now on.
@@ -199,8 +199,8 @@ def _measure(view: View, c: int, change: int, label: IntArray) -> None:
             longest = max(longest, link - out + leaving + total - tables.clock[k])
             stays_link = max(stays_link, link - out + view.rest[k])
     if label[GONE] == 0 and not _more(view, c, change):
-        longest = max(longest, min(stays_link, link + asked.twice))
-        length = max(length, min(stays, link + asked.twice))
+        longest = max(longest, min(stays_link, link + tables.twice))
+        length = max(length, min(stays, link + tables.twice))
     label[LINK] = max(label[LINK], longest)
     label[LENGTH] = max(label[LENGTH], length, label[LINK])
 

@@ -125,6 +125,7 @@ def _side(
     volume = 2 * sum(mover.size for mover in movers) + max([0, *need])
     clock = np.cumsum([0, *(problem.trace.durations[operation] for operation in order)])
     radix = _radix([len(listed) for listed in members])
+    round_trips = [go + come for listed, go, come in zip(members, *ticks, strict=True) if listed]
     # All that is ever added up on one side, with what departures and waiting can come to.
     ends = int(clock[-1]) + sum(
         (len(listed) + 1) * (go + come) for listed, go, come in zip(members, *ticks, strict=True)
@@ -144,6 +145,7 @@ def _side(
         sizes=_array(sizes),
         back=_array(ticks[0]),
         away=_array(ticks[1]),
+        twice=min(round_trips, default=_LARGEST // 2),
         back_rate=_array(link_rate(problem, kinds[0], volume)),
         away_rate=_array(link_rate(problem, kinds[1], volume)),
         movers=_array(

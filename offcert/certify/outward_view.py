@@ -25,6 +25,7 @@ Tables = namedtuple(
         "sizes",  # (C,) bytes
         "back",  # (C,) ticks of the transfer that brings one back
         "away",  # (C,) ticks of the one that takes it away
+        "twice",  # ticks in which a tensor can go and return, at least
         "back_rate",  # (2,) numerator and denominator of the bytes a tick, rounded up
         "away_rate",  # (2,)
         "movers",  # (M, 3) class, due, close of each tensor, those that may stay longest first
@@ -34,11 +35,8 @@ Tables = namedtuple(
 )
 # What is asked of a side. Bytes out at the cut are between `least` and `most`; the link is free at
 # `begin`; a tensor of class `leaving`, if not negative, is on its way out; all that is out takes
-# `ticks` to return; `enough` bytes are followed, to ends of at most `limit`; `twice` is what it
-# takes at least to go and return.
-Asked = namedtuple(
-    "Asked", ["least", "most", "begin", "leaving", "ticks", "limit", "enough", "twice"]
-)
+# `ticks` to return; `enough` bytes are followed, to ends of at most `limit`.
+Asked = namedtuple("Asked", ["least", "most", "begin", "leaving", "ticks", "limit", "enough"])
 # All that is at hand when a label is expanded.
 View = namedtuple("View", ["tables", "low", "high", "asked", "rest", "back", "known", "returning"])
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from oracle import brute_force
+from outward_cases import cases, no_pause
 from random_instances import mixed_problem
 
 from offcert.certify import outward_advice, outward_check, outward_sets, outward_tables
@@ -29,10 +30,6 @@ from offcert.formulations.outward.tree import Tree
 Advice = dict[str, Any]
 
 
-def no_pause() -> None:
-    """Never run out of time."""
-
-
 def advised(problem: Problem, pivot: int, least: int, target: int) -> Proof:
     """Return what a search for schedules shorter than `target` divides, proved or not."""
     tree = Tree(problem, pivot, (least, 1) if least > 1 else (1,), no_pause)
@@ -41,25 +38,13 @@ def advised(problem: Problem, pivot: int, least: int, target: int) -> Proof:
     return proof_of(tree, target)
 
 
-def cases(seeds: Iterable[int], stages: int, over: int) -> Iterator[tuple[Problem, int, Proof]]:
-    """Yield problems with their optima and, at two pivots, advice for bounds so far above them."""
-    for seed in seeds:
-        rng = random.Random(seed)
-        problem = mixed_problem(seed, stages)
-        optimum = brute_force(problem)
-        assert optimum is not None
-        if problem.platform.duplex or optimum == problem.trace.compute_time:
-            continue
-        trace = problem.trace
-        pivots = [k for k, demand in enumerate(trace.demand) if demand > problem.platform.memory]
-        sizes = [trace.gap_size(gap) for gap in range(len(trace.gaps))]
-
-        def least(rng: random.Random = rng, sizes: list[int] = sizes) -> int:
-            return rng.choice([1, 1, 1, *sizes])
-
-        for pivot in rng.sample(pivots, min(2, len(pivots))):
-            with suppress(MethodError):
-                yield problem, optimum, advised(problem, pivot, least(), optimum + over)
+def overreaching(
+    seeds: Iterable[int], stages: int, over: int
+) -> Iterator[tuple[Problem, int, Proof]]:
+    """Yield problems with their optima and advice for bounds so far above them."""
+    for problem, optimum, pivot, least, _ in cases(seeds, stages):
+        with suppress(MethodError):
+            yield problem, optimum, advised(problem, pivot, least, optimum + over)
 
 
 def fault(problem: Problem, proof: Proof, claim: int, **changes: Any) -> str | None:
@@ -74,7 +59,7 @@ def fault(problem: Problem, proof: Proof, claim: int, **changes: Any) -> str | N
 @pytest.mark.parametrize(("first", "stages", "over"), [(0, 4, 1), (3000, 5, 1), (3060, 5, 3)])
 def test_no_claim_above_the_optimum_is_established(first: int, stages: int, over: int) -> None:
     refused = established = 0
-    for problem, optimum, proof in cases(range(first, first + 70), stages, over):
+    for problem, optimum, proof in overreaching(range(first, first + 70), stages, over):
         said = fault(problem, proof, optimum + over)
         assert said is not None, problem.name
         assert said.startswith(("as far as the search can tell", "details.splits["))
@@ -113,7 +98,7 @@ def mutated(rng: random.Random, proof: Proof) -> Advice:
 
 def test_wrong_advice_can_only_make_the_answer_no() -> None:
     tried = 0
-    for problem, optimum, proof in cases(range(6000, 6040), 4, 1):
+    for problem, optimum, proof in overreaching(range(6000, 6040), 4, 1):
         rng = random.Random(problem.name)
         for _ in range(12):
             assert fault(problem, proof, optimum + 1, **mutated(rng, proof)) is not None
@@ -129,7 +114,7 @@ def let_nothing_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outward_sets, "_besides", lambda *parts: 0)
 
 
-def count_no_least(monkeypatch: pytest.MonkeyPatch) -> None:
+def drop_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
     def too_much(cut: Any, limits: Any, ticks: int, longest: int) -> Any:
         found = outward_sets.listed(cut, limits, ticks, longest)
         return None if found is None else found[:-1]
@@ -153,13 +138,13 @@ def close_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "break_it",
-    [forget_crossings, let_nothing_leave, count_no_least, share_nothing, close_too_early],
+    [forget_crossings, let_nothing_leave, drop_a_set, share_nothing, close_too_early],
 )
 def test_a_checker_that_forgets_something_is_found_out(break_it: Any) -> None:
     wrong = 0
     # In some of these something has to be under way at the cut.
     seeds = [*range(3000, 3040), 3045, 3072, 3223, 3262, 3290]
-    for problem, optimum, proof in cases(seeds, 5, 1):
+    for problem, optimum, proof in overreaching(seeds, 5, 1):
         with pytest.MonkeyPatch.context() as patch:
             break_it(patch)
             splits = proof.splits

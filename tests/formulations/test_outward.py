@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 from oracle import brute_force
+from outward_cases import cases, no_pause
 from random_instances import counterexample, mixed_problem
 
 from offcert.certify.descents import descend_sequential
@@ -37,33 +38,18 @@ WINDOWS = (20, 5, 1), (1,), (3, 1), (2,)
 MOST_NODES = 400
 
 
-def no_pause() -> None:
-    """Never run out of time."""
-
-
 def planted(
     monkeypatch: pytest.MonkeyPatch, seeds: range, stages: int
 ) -> Iterator[tuple[Problem, int, Tree]]:
-    """Yield problems on simplex links with their optima, cut somewhere, with some free tensors."""
-    for seed in seeds:
-        rng = random.Random(seed)
-        problem = mixed_problem(seed, stages)
-        optimum = brute_force(problem)
-        assert optimum is not None
-        if problem.platform.duplex or optimum == problem.trace.compute_time:
-            continue
-        trace = problem.trace
-        over = [k for k, demand in enumerate(trace.demand) if demand > problem.platform.memory]
-        sizes = [trace.gap_size(gap) for gap in range(len(trace.gaps))]
-        for pivot in rng.sample(over, min(2, len(over))):
-            least = rng.choice([1, 1, 1, *sizes])
-            details = (least, 1) if least > 1 and rng.random() < 0.5 else (least,)
-            windows = rng.choice(WINDOWS)
-            monkeypatch.setattr(trees, "WINDOWS", windows)
-            monkeypatch.setattr(proofs, "WINDOWS", windows)
-            # With so much for free, it may be that nothing that counts has to leave.
-            with suppress(MethodError):
-                yield problem, optimum, Tree(problem, pivot, details, no_pause)
+    """Yield problems with their optima and trees, whose windows and free tensors differ."""
+    for problem, optimum, pivot, least, rng in cases(seeds, stages):
+        details = (least, 1) if least > 1 and rng.random() < 0.5 else (least,)
+        windows = rng.choice(WINDOWS)
+        monkeypatch.setattr(trees, "WINDOWS", windows)
+        monkeypatch.setattr(proofs, "WINDOWS", windows)
+        # With so much for free, it may be that nothing that counts has to leave.
+        with suppress(MethodError):
+            yield problem, optimum, Tree(problem, pivot, details, no_pause)
 
 
 def grown(tree: Tree, upper: int, offer: Callable[[Schedule], int]) -> int:
@@ -83,9 +69,9 @@ def fault(problem: Problem, tree: Tree, claim: int) -> str | None:
 def test_no_bound_exceeds_the_optimum_and_all_are_confirmed(
     monkeypatch: pytest.MonkeyPatch, first: int, stages: int
 ) -> None:
-    cases = attained = divided = scheduled = 0
+    tried = attained = divided = scheduled = 0
     for problem, optimum, tree in planted(monkeypatch, range(first, first + 60), stages):
-        best = upper = optimum + random.Random(cases).choice((1, 2, 5, 20))
+        best = upper = optimum + random.Random(tried).choice((1, 2, 5, 20))
 
         def offer(schedule: Schedule, problem: Problem = problem) -> int:
             nonlocal best
@@ -96,14 +82,14 @@ def test_no_bound_exceeds_the_optimum_and_all_are_confirmed(
         bound = grown(tree, upper, offer)
         assert bound <= optimum <= best
         assert fault(problem, tree, bound) is None
-        cases += 1
+        tried += 1
         attained += bound == optimum
         divided += any(root.split is not None for root in tree.roots)
         scheduled += best == optimum
-    assert cases > 20
-    assert attained > cases // 3
-    assert divided > cases // 4
-    assert scheduled > cases // 4
+    assert tried > 20
+    assert attained > tried // 3
+    assert divided > tried // 4
+    assert scheduled > tried // 4
 
 
 def test_what_is_under_way_at_the_cut_may_come_back_in_exchange_for_another() -> None:

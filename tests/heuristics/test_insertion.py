@@ -57,11 +57,12 @@ def test_all_but_some_are_a_schedule_where_one_after_the_other_is_none() -> None
         plain = makespan(ordered_schedule, problem, some, some)
         grown = makespan(with_insertions, problem, some, some, others)
         left = makespan(with_all_but, problem, some, some, others)
-        # What is left out in the end lengthens it, so nothing is longer than without all of it.
+        # Neither is the shorter one always: both add what helps, in another order.
         found += grown is None and left is not None
         if grown is not None and left is not None:
             shorter += left < grown
             longer += left > grown
         assert plain is None or (grown is not None and grown <= plain)
     assert found > 3
-    assert shorter + longer > 3
+    assert shorter > 0
+    assert longer > 0
