@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from offcert.certify.heads_check import TooLargeError
 from offcert.certify.heads_search import Tables
 from offcert.certify.matched_search import NEVER, Keyed
-from offcert.compiled import compiled
+from offcert.core.compiled import compiled
 
 IntArray = NDArray[np.int64]
 

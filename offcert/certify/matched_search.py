@@ -37,7 +37,7 @@ from offcert.certify.heads_search import (
     undominated,
     with_pair,
 )
-from offcert.compiled import compiled
+from offcert.core.compiled import compiled
 
 IntArray = NDArray[np.int64]
 

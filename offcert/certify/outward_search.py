@@ -31,7 +31,7 @@ from offcert.certify.outward_view import (
     rests,
     ticks_of_bytes,
 )
-from offcert.compiled import compiled
+from offcert.core.compiled import compiled
 
 FOUND, REFUTED, FULL = range(3)
 NONE = -1

@@ -7,7 +7,7 @@ from collections import namedtuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.compiled import compiled
+from offcert.core.compiled import compiled
 
 IntArray = NDArray[np.int64]
 

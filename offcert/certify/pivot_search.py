@@ -25,7 +25,7 @@ from offcert.certify.pivot_tables import (
     Tables,
     know,
 )
-from offcert.compiled import compiled
+from offcert.core.compiled import compiled
 
 
 @compiled

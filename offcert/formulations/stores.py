@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-import offcert.compiled
+import offcert.core.compiled
 
 Ints = NDArray[np.int64]
 Ints32 = NDArray[np.int32]
@@ -19,7 +19,7 @@ NONE = -1
 
 # Sides and stores are tuples of many arrays. Counting references to each of them at every call
 # would take most of the time; kernels that allocate nothing are compiled without.
-compiled = offcert.compiled.compiled(_nrt=False)
+compiled = offcert.core.compiled.compiled(_nrt=False)
 
 
 @compiled

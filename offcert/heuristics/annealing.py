@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from offcert.compiled import compiled
+from offcert.core.compiled import compiled
 from offcert.core.errors import PlanError
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.simulate import BoolArray, IntArray, Simulator, moves_to_arrays, run_claims

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from offcert.compiled import compiled
+from offcert.core.compiled import compiled
 from offcert.core.simulate import BoolArray, IntArray
 
 Facts = tuple[IntArray, IntArray, IntArray, IntArray]

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.compiled import compiled
+from offcert.core.compiled import compiled
 from offcert.core.errors import MethodError
 
 Integers = NDArray[np.int64]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.compiled import compiled
+from offcert.core.compiled import compiled
 from offcert.heuristics.ordered_kernel import SIZE, evaluate_ordered
 
 Integers = NDArray[np.int64]

@@ -6,7 +6,7 @@ from oracle import brute_force
 from random_instances import mixed_problem, random_problem
 
 from offcert.certify.attestation import witness
-from offcert.certify.ladder import certify
+from offcert.certify.ladder import _Rung, certify
 from offcert.certify.methods import METHODS, solve
 from offcert.certify.search import Progress, Search, UnsoundError
 from offcert.certify.verify import verify
@@ -211,6 +211,16 @@ def test_a_method_that_does_not_apply_says_so_alone_and_is_passed_over_in_the_la
     with pytest.raises(MethodError, match="simplex"):
         solve(problem, "pivot", time_limit=1)
     assert certify(problem, time_limit=10, workers=1).result.schedule is not None
+
+
+@pytest.mark.parametrize("near", [True, False, None])
+def test_what_is_for_problems_that_are_nearly_closed_passes_others_over(near: bool | None) -> None:
+    search = Search(random_problem(3, 4), 60.0, 0.0)
+    rung = _Rung(lambda search, effort: None, 1.0, near=near)
+    assert rung.suits(search) is (near is not True)
+    for closed in (True, False):
+        search.workings["outward near"] = closed
+        assert rung.suits(search) is (near is None or near is closed)
 
 
 def test_an_unknown_method_is_refused_by_name() -> None:

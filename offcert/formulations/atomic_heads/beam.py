@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offcert.compiled import compiled
+from offcert.core.compiled import compiled
 from offcert.formulations.atomic_heads.kernel import Ints, Tables, bound_on_end
 from offcert.formulations.atomic_heads.search import SideSearch
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.compiled import compiled
+from offcert.core.compiled import compiled
 from offcert.formulations.stores import pop, push
 
 Ints = NDArray[np.int64]

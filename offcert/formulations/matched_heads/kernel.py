@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offcert.compiled import compiled
+from offcert.core.compiled import compiled
 from offcert.formulations.atomic_heads.completion import put
 from offcert.formulations.atomic_heads.kernel import Ints, Tables, bound_on_end
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offcert.compiled import compiled
+from offcert.core.compiled import compiled
 from offcert.formulations.atomic_heads.kernel import Ints, Tables
 from offcert.formulations.matched_heads.kernel import NEVER, NONE, Labels, slot
 

@@ -9,11 +9,13 @@ from pathlib import Path
 import numba
 import pytest
 
-from offcert.compiled import compiled, digest
+from offcert.core.compiled import compiled, digest
 
-_TERM = "from offcert.compiled import compiled\n\n\n@compiled\ndef term(x):\n    return x + {}\n"
+_TERM = (
+    "from offcert.core.compiled import compiled\n\n\n@compiled\ndef term(x):\n    return x + {}\n"
+)
 _SUM = """
-from offcert.compiled import compiled
+from offcert.core.compiled import compiled
 from kernels.below.constants import (
     FACTOR,
 )
