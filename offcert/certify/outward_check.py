@@ -111,7 +111,7 @@ def confirm_outward(
     splits : sequence of sequence
         How parts are divided, each before what it is divided into: ``()`` not at all,
         ``("class", bytes, count)``, ``("bytes", least)``, ``("ticks", least)``, ``("sets", counts,
-        ...)``, ``("window",)``, ``("detail", parts)``.
+        ...)``, ``("window",)``, ``("detail", parts)``; the last goes back to the first window.
     max_labels : int
         How much to search at most.
 
@@ -301,7 +301,7 @@ class _Walk:
             parts = finer(cut, fine, limits)
             if len(parts) != count:
                 raise FaultError(f"{place} must have {len(parts)} parts, not {count}")
-            return [_Region(part, region.detail + 1, region.window) for part in parts]
+            return [_Region(part, region.detail + 1) for part in parts]
         if kind == "window":
             if region.window + 1 == len(self.windows):
                 raise FaultError(f"{place} asks for more than details.windows lists")

@@ -295,14 +295,17 @@ class Tree:
         self._follow(node, node.detail, node.window + 1, remains.region, node.length)
 
     def _count_more(self, node: Node, remains: Remains) -> None:
-        """Count smaller tensors as well."""
+        """Count smaller tensors as well.
+
+        As they make for many more labels, as little as possible is followed again.
+        """
         if node.detail + 1 == len(self.details):
             self._stuck.append(node)
             return
         node.split = Split(Kind.DETAIL)
         coarse, fine = (self.evaluators[node.detail + more].pivot for more in (0, 1))
         for region in finer(coarse, fine, remains.region):
-            self._follow(node, node.detail + 1, node.window, region, node.length)
+            self._follow(node, node.detail + 1, 0, region, node.length)
 
     def _follow(self, node: Node, detail: int, window: int, region: Region, length: int) -> None:
         child = Node(detail, window, region, length, node.ticks)
