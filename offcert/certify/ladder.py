@@ -20,6 +20,7 @@ from offcert.certify.effort import Effort
 from offcert.certify.search import Progress, Search, keeper
 from offcert.certify.searched_steps import (
     MANY_GAPS,
+    NEAR,
     climb_heads,
     climb_matched,
     climb_outward,
@@ -44,8 +45,8 @@ class _Rung:
 
     What is `always` taken leaves a plan and a bound however little time there is. `at_least` are
     seconds that it may take if there are so many, `at_most` those after which it has had its turn:
-    with much time, what closes most problems should not come late. What is for problems that the
-    outward search has nearly closed (`near`), or not, is skipped for others.
+    with much time, what closes most problems should not come late. What is for problems of which
+    the outward search has left a certain part of the makespan open is skipped for others.
     """
 
     run: Callable[[Search, Effort], None]
@@ -55,14 +56,15 @@ class _Rung:
     always: bool = False
     at_least: float = 0.0
     at_most: float = math.inf
-    near: bool | None = None
+    open_from: float = 0.0
+    open_to: float = math.inf
 
     def suits(self, search: Search) -> bool:
         """Return whether it is for such a problem."""
         atomic = search.problem.transfers is Transfers.ATOMIC
         if self.relaxed_only if atomic else self.atomic_only:
             return False
-        return self.near is None or self.near == search.workings.get("outward near", False)
+        return self.open_from <= search.workings.get("outward open", 1.0) <= self.open_to
 
     def seconds(self, left: float) -> float:
         """Return how long it may take if so many seconds are left."""
@@ -85,7 +87,7 @@ _SHORT = (
 )
 # Long turns of what may still close a problem after each has had a short one.
 _LONG = (
-    _Rung(climb_matched, 0.7, atomic_only=True, near=True),
+    _Rung(climb_matched, 0.7, atomic_only=True, open_to=NEAR),
     _Rung(descend_order_search, 0.25),
     _Rung(climb_matched, 0.5, atomic_only=True),
     _Rung(descend_local_search, 0.25),
@@ -101,9 +103,9 @@ _REPEATED_SIZES = (
     *_SHORT,
     _Rung(climb_outward, 0.45, atomic_only=True, at_most=2.5),
     _Rung(climb_heads, 0.07, atomic_only=True, at_most=1.5),
-    _Rung(climb_pivot, 0.9, atomic_only=True, near=False),
-    _Rung(climb_pivot, 0.6, atomic_only=True, near=True),
-    _Rung(climb_outward, 0.6, atomic_only=True, near=True),
+    _Rung(climb_pivot, 0.9, atomic_only=True, open_from=NEAR),
+    _Rung(climb_pivot, 0.6, atomic_only=True, open_to=NEAR),
+    _Rung(climb_outward, 0.6, atomic_only=True, open_to=NEAR),
     *_LONG,
 )
 # With many tensors it is not, but the outward search still is.

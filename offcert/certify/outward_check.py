@@ -67,8 +67,9 @@ from offcert.certify.outward_view import Asked, IntArray
 from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
 
-# Of one side.
+# Labels of one side, in a part that is divided further, and in one that is not.
 _MOST_LABELS = 40_000
+_MOST_OF_THE_LAST = 200_000
 _LARGEST = 2**61
 
 Advice = Sequence[Sequence[Any]]
@@ -180,6 +181,7 @@ class _Walk:
         self.windows = windows
         self.longest = longest
         self.left = max_labels
+        self.most_labels = _MOST_LABELS
         self.deadline = time.monotonic() + max_seconds
         whole = everything(cuts[0])
         parts = with_crossing(cuts[0], whole, range(len(cuts[0].sizes)))
@@ -194,7 +196,7 @@ class _Walk:
                 raise FaultError(f"{place} divides nothing, as all has been divided before it")
             region = self.waiting.pop()
             if region is not None:
-                region = self._what_is_left(region)
+                region = self._what_is_left(region, _MOST_LABELS if split else _MOST_OF_THE_LAST)
             if region is None:
                 self.waiting.extend([None] * parts_of(split, place))
             elif not split:
@@ -210,8 +212,9 @@ class _Walk:
             count = len(self.waiting)
             raise FaultError(f"details.splits ends where {count} parts are still to come")
 
-    def _what_is_left(self, region: _Region) -> _Region | None:
+    def _what_is_left(self, region: _Region, most_labels: int) -> _Region | None:
         """Make the limits tighter until nothing changes any more; None if they hold nothing."""
+        self.most_labels = most_labels
         cut, limits = self.cuts[region.detail], region.limits
         while True:
             before = limits
@@ -282,7 +285,7 @@ class _Walk:
             enough=min(limits.least, max(1, cut.need // self.windows[window])),
         )
         low, high = (np.array(counts, dtype=np.int64) for counts in (limits.low, limits.high))
-        status, length, link, stored = search(tables, low, high, asked, _MOST_LABELS)
+        status, length, link, stored = search(tables, low, high, asked, self.most_labels)
         self.left -= stored
         if self.left < 0 or time.monotonic() > self.deadline:
             raise FaultError("the search is too large")

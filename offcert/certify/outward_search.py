@@ -23,12 +23,14 @@ from offcert.certify.outward_view import (
     IntArray,
     Tables,
     View,
-    add,
     can_be_absent,
+    exchange,
     fits,
     lost,
     overdue,
+    plain,
     rests,
+    sums,
     ticks_of_bytes,
 )
 from offcert.core.compiled import compiled
@@ -67,10 +69,7 @@ def search(
         Labels.
     """
     classes, count = tables.out.shape
-    base = np.zeros((3, count), dtype=np.int64)
-    base_returning = np.zeros(len(tables.due), dtype=np.int64)
-    for c in range(classes):
-        add(tables, base, base_returning, c, low[c], high[c], 1)
+    base, base_returning = sums(tables, low, high)
     rest = rests(tables, high)
     back = np.zeros(classes, dtype=np.int64)
     view = View(tables, low, high, asked, rest, back, base.copy(), base_returning.copy())
@@ -90,29 +89,30 @@ def search(
     label[FREE] = asked.begin
     proposals[0] = label
     proposed = 1
-    parent_back = np.zeros(classes, dtype=np.int64)
+    codes = (np.int64(0), np.int64(0))
     step = 0
     while True:
-        # 1. Keep what is proposed, unless it is too long or covered.
+        # 1. Keep what is proposed, unless it is covered or too long.
         for index in range(proposed):
             proposal = proposals[index]
+            code = codes[0] + change * tables.radix[0, c], codes[1] + change * tables.radix[1, c]
+            head = first[code] if code in first else NONE  # noqa: SIM401
+            if _covered(labels, head, proposal):
+                continue
             _measure(view, c, change, proposal)
             if proposal[LENGTH] > asked.limit:
                 continue
-            parent_back[c] += change
-            code = ((parent_back * tables.radix[0]).sum(), (parent_back * tables.radix[1]).sum())
-            head = first[code] if code in first else NONE  # noqa: SIM401
-            if not _covered(labels, head, proposal):
-                if stored == len(labels):
-                    labels = np.concatenate((labels, np.zeros_like(labels)))
-                    backs = np.concatenate((backs, np.zeros_like(backs)))
-                proposal[ALIVE], proposal[NEXT] = 1, head
-                labels[stored] = proposal
-                backs[stored] = parent_back
-                first[code] = stored
-                heappush(heap, (proposal[LENGTH], -proposal[MERIT], stored))
-                stored += 1
-            parent_back[c] -= change
+            _drop_worse(labels, head, proposal)
+            if stored == len(labels):
+                labels = np.concatenate((labels, np.zeros_like(labels)))
+                backs = np.concatenate((backs, np.zeros_like(backs)))
+            proposal[ALIVE], proposal[NEXT] = 1, head
+            labels[stored] = proposal
+            backs[stored] = back
+            backs[stored, c] += change
+            first[code] = stored
+            heappush(heap, (proposal[LENGTH], -proposal[MERIT], stored))
+            stored += 1
         # 2. Of the label at hand, the next tensor to return or to leave.
         proposed = 0
         if 0 < step < 2 * classes:
@@ -128,7 +128,8 @@ def search(
         while len(heap) > 0 and label[ALIVE] == 0:
             chosen = heappop(heap)[2]
             label[:] = labels[chosen]
-            parent_back[:] = backs[chosen]
+            back[:] = backs[chosen]
+            codes = (back * tables.radix[0]).sum(), (back * tables.radix[1]).sum()
         if label[ALIVE] == 0:
             return REFUTED, 0, 0, stored
         if label[MOVED] >= asked.enough or stored > max_labels:
@@ -138,20 +139,17 @@ def search(
                     link = min(link, labels[waiting, LINK])
             status = FOUND if label[MOVED] >= asked.enough else FULL
             return status, label[LENGTH], link, stored
-        view.back[:] = parent_back
         view.known[:] = base
         view.returning[:] = base_returning
         for d in range(classes):
-            if parent_back[d] != 0:
-                add(tables, view.known, view.returning, d, low[d], high[d], -1)
-                less = parent_back[d]
-                add(tables, view.known, view.returning, d, low[d] - less, high[d] - less, 1)
+            if back[d] != 0:
+                exchange(view, d, back[d])
         c, change = 0, 1
         proposed = _return(view, label, c, proposals)
         step = 1
 
 
-@compiled
+@plain
 def _advance(
     view: View, c: int, change: int, moved: int, free: int, waited: int, run: int
 ) -> tuple[int, int]:
@@ -169,7 +167,7 @@ def _advance(
     return waited, run
 
 
-@compiled
+@plain
 def _measure(view: View, c: int, change: int, label: IntArray) -> None:
     """Raise what is known of the ends that a label can lead to."""
     tables, asked = view.tables, view.asked
@@ -205,7 +203,7 @@ def _measure(view: View, c: int, change: int, label: IntArray) -> None:
     label[LENGTH] = max(label[LENGTH], length, label[LINK])
 
 
-@compiled
+@plain
 def _more(view: View, c: int, change: int) -> bool:
     """Whether more of some class may be out than at the cut."""
     for d in range(len(view.back)):  # noqa: SIM110
@@ -214,7 +212,7 @@ def _more(view: View, c: int, change: int) -> bool:
     return False
 
 
-@compiled
+@plain
 def _lacking(view: View, c: int, change: int, moved: int, run: int) -> int:
     """Return the bytes that must leave before the next operation can run."""
     if run == len(view.tables.need) or view.tables.need[run] <= 0:
@@ -223,7 +221,7 @@ def _lacking(view: View, c: int, change: int, moved: int, run: int) -> int:
     return int(max(0, view.tables.need[run] - min(can, can_be_absent(view, c, change, run))))
 
 
-@compiled
+@plain
 def _lacking_later(view: View, c: int, change: int, moved: int, run: int, lacking: int) -> int:
     """Return the most bytes that must leave before any operation still to run can."""
     lacking = max(lacking, view.tables.later[run] - (view.asked.most - moved))
@@ -236,20 +234,21 @@ def _lacking_later(view: View, c: int, change: int, moved: int, run: int, lackin
     return int(lacking)
 
 
-@compiled
+@plain
 def _merit(view: View, c: int, change: int) -> int:
     """Return how urgent the return is that makes this change; it only orders equals."""
     rank = view.high[c] - view.back[c] - 1 + (change < 0)
     return int(change * view.tables.worth[c, min(max(rank, 0), view.tables.worth.shape[1] - 1)])
 
 
-@compiled
+@plain
 def _propose(
     view: View, label: IntArray, c: int, change: int, begin: int, run: int, proposal: IntArray
 ) -> None:
     """Write down what follows if a transfer begins when `run` operations have run and no more."""
     ticks = view.tables.back[c] if change == 1 else view.tables.away[c]
-    proposal[:] = label
+    for column in range(len(label)):
+        proposal[column] = label[column]
     proposal[MOVED] += change * view.tables.sizes[c]
     proposal[SPENT] += change * view.tables.back[c]
     proposal[FREE] = begin + ticks
@@ -287,12 +286,14 @@ def _return(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     return proposed
 
 
-@compiled
+@plain
 def _leave(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     """Propose what follows if a tensor leaves: what must not run while it is out, has not run."""
-    tables = view.tables
+    tables, asked = view.tables, view.asked
     out = view.low[c] - view.back[c] + 1
-    if out > tables.here[c]:
+    # Both transfers come on top of those of what else is out.
+    latest = asked.limit + label[SPENT] - asked.ticks - tables.away[c] - tables.back[c]
+    if out > tables.here[c] or label[FREE] > latest:
         return 0
     run = 0
     while run < label[RUN] and out <= tables.out[c, run]:
@@ -303,15 +304,24 @@ def _leave(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
 
 @compiled
 def _covered(labels: IntArray, head: int, proposal: IntArray) -> bool:
-    """Whether a label with the same tensors back is as good; drop those that are no better."""
+    """Whether a label with the same tensors back is as good."""
     index = head
     while index != NONE:
         other = labels[index]
         free, waited = proposal[FREE] - other[FREE], proposal[WAITED] - other[WAITED]
-        run = other[RUN] - proposal[RUN]
-        if free >= 0 and waited >= 0 and run >= 0:
+        if free >= 0 and waited >= 0 and other[RUN] >= proposal[RUN]:
             return True
-        if free <= 0 and waited <= 0 and run <= 0:
-            other[ALIVE] = 0
         index = other[NEXT]
     return False
+
+
+@compiled
+def _drop_worse(labels: IntArray, head: int, proposal: IntArray) -> None:
+    """Drop the labels with the same tensors back that are no better."""
+    index = head
+    while index != NONE:
+        other = labels[index]
+        free, waited = proposal[FREE] - other[FREE], proposal[WAITED] - other[WAITED]
+        if free <= 0 and waited <= 0 and other[RUN] <= proposal[RUN]:
+            other[ALIVE] = 0
+        index = other[NEXT]

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from offcert.core.compiled import compiled
 
 IntArray = NDArray[np.int64]
+# Counting references to all arrays of a view at every call would take most of the time.
+plain = compiled(_nrt=False)
 
 # One side: K operations in the order outward, C classes of tensors of one size.
 Tables = namedtuple(
@@ -47,40 +49,52 @@ _LARGE = 2**60
 
 
 @compiled
-def add(
-    tables: Tables,
-    known: IntArray,
-    returning: IntArray,
-    c: int,
-    low: int,
-    high: int,
-    sign: int,
-) -> None:
-    """Add, or with sign -1 take away, what a class of which `low` to `high` are out comes to."""
-    size, ticks = sign * tables.sizes[c], sign * tables.back[c]
+def sums(tables: Tables, low: IntArray, high: IntArray) -> tuple[IntArray, IntArray]:
+    """Return what `View.known` and `View.returning` are while nothing is back."""
+    classes, count = tables.out.shape
+    known = np.zeros((3, count), dtype=np.int64)
+    returning = np.zeros(len(tables.due), dtype=np.int64)
+    for c in range(classes):
+        size = tables.sizes[c]
+        for k in range(count):
+            known[CAN, k] += size * min(high[c], tables.absent[c, k])
+            known[MAY, k] += size * min(high[c], tables.out[c, k])
+            known[OVERDUE, k] += size * max(0, low[c] - tables.out[c, k])
+        for e in range(len(tables.due)):
+            returning[e] += tables.back[c] * min(high[c], tables.out[c, tables.due[e]])
+    return known, returning
+
+
+@plain
+def exchange(view: View, c: int, back: int) -> None:
+    """Take from the sums what a class comes to of which none is back, and add it if so many are."""
+    tables, known = view.tables, view.known
+    size, low, high = tables.sizes[c], view.low[c], view.high[c]
     for k in range(len(tables.need)):
-        known[CAN, k] += size * min(high, tables.absent[c, k])
-        known[MAY, k] += size * min(high, tables.out[c, k])
-        known[OVERDUE, k] += size * max(0, low - tables.out[c, k])
+        absent, out = tables.absent[c, k], tables.out[c, k]
+        known[CAN, k] += size * (min(high - back, absent) - min(high, absent))
+        known[MAY, k] += size * (min(high - back, out) - min(high, out))
+        known[OVERDUE, k] += size * (max(0, low - back - out) - max(0, low - out))
     for e in range(len(tables.due)):
-        returning[e] += ticks * min(high, tables.out[c, tables.due[e]])
+        out = tables.out[c, tables.due[e]]
+        view.returning[e] += tables.back[c] * (min(high - back, out) - min(high, out))
 
 
-@compiled
+@plain
 def lost(view: View, c: int, change: int, most: int) -> int:
     """Return of how many fewer than `most` there can be if `change` more of a class are back."""
     out = view.high[c] - view.back[c]
     return int(min(out, most) - min(out - change, most))
 
 
-@compiled
+@plain
 def can_be_absent(view: View, c: int, change: int, k: int) -> int:
     """Return the bytes that can be absent during operation `k`."""
     fewer = lost(view, c, change, view.tables.absent[c, k])
     return int(view.known[CAN, k] - view.tables.sizes[c] * fewer)
 
 
-@compiled
+@plain
 def overdue(view: View, c: int, change: int, k: int) -> int:
     """Return the bytes that are surely out and must be back before operation `k`."""
     out, most = view.low[c] - view.back[c], view.tables.out[c, k]
@@ -88,7 +102,7 @@ def overdue(view: View, c: int, change: int, k: int) -> int:
     return int(view.known[OVERDUE, k] - view.tables.sizes[c] * fewer)
 
 
-@compiled
+@plain
 def fits(view: View, c: int, change: int, moved: int, k: int) -> bool:
     """Whether enough can be absent for operation `k`."""
     need = view.tables.need[k]
@@ -97,7 +111,7 @@ def fits(view: View, c: int, change: int, moved: int, k: int) -> bool:
     return bool(need <= min(view.asked.most - moved, can_be_absent(view, c, change, k)))
 
 
-@compiled
+@plain
 def ticks_of_bytes(amount: int, rate: IntArray) -> int:
     """Return the least ticks in which so many bytes can pass the link."""
     whole = amount // rate[0]

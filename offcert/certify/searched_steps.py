@@ -42,7 +42,10 @@ _LONGER = 3.0
 MANY_GAPS = 60
 # Seconds after which it only goes on, with fewer, if the gap is at most that part.
 _FIRST_LOOK = 1.0
-_NEAR = 0.003
+NEAR = 0.003
+# If it has left no more than that, it takes so much of the time that is left.
+_NEARLY_CLOSED = 0.0001
+_GOING_ON = 0.5
 
 
 def climb_heads(search: Search, effort: Effort) -> None:
@@ -178,22 +181,32 @@ def climb_outward(search: Search, effort: Effort) -> None:
         search.workings["outward"] = OutwardProgram(search.problem)
     program: OutwardProgram = search.workings["outward"]
     assert search.objective is not None
-    # Verification comes after it, and takes about as long for what was found at once.
     seconds = _SEARCHING * effort.seconds
     offer = partial(_offer_outward, search)
     first = min(seconds, _FIRST_LOOK)
     outcome = program.improve(search.objective, first, offer)
-    near = search.objective - outcome.lower_bound <= _NEAR * search.objective
-    near = near or len(search.problem.trace.gaps) >= MANY_GAPS
-    if near and not outcome.finished:
+    near = _open_part(search, outcome) <= NEAR
+    if (near or len(search.problem.trace.gaps) >= MANY_GAPS) and not outcome.finished:
         outcome = program.improve(search.objective, seconds - first, offer)
-    search.workings["outward near"] = near
+    # Verification comes after it, and takes about as long for what was found at once.
+    verifying = effort.seconds - seconds + _LONGER
+    if _open_part(search, outcome) <= _NEARLY_CLOSED and not outcome.finished:
+        # Nothing else closes it, so it keeps its turn.
+        more = _GOING_ON * search.remaining
+        outcome = program.improve(search.objective, more, offer)
+        verifying = search.remaining + _LONGER
+    search.workings["outward open"] = _open_part(search, outcome)
     # What verification could not establish it cannot in no more time either.
-    attempt = outcome.lower_bound, effort.seconds - seconds + _LONGER
+    attempt = outcome.lower_bound, verifying
     tried = search.workings.get("outward tried", (0, 0.0))
     if outcome.lower_bound > search.proved_bound and attempt > tried:
         search.workings["outward tried"] = attempt
-        _add_outward(search, outcome, attempt[1])
+        _add_outward(search, outcome, verifying)
+
+
+def _open_part(search: Search, outcome: OutwardOutcome) -> float:
+    assert search.objective is not None
+    return (search.objective - outcome.lower_bound) / search.objective
 
 
 def _offer_outward(search: Search, schedule: Schedule) -> int:

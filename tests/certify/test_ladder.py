@@ -213,14 +213,18 @@ def test_a_method_that_does_not_apply_says_so_alone_and_is_passed_over_in_the_la
     assert certify(problem, time_limit=10, workers=1).result.schedule is not None
 
 
-@pytest.mark.parametrize("near", [True, False, None])
-def test_what_is_for_problems_that_are_nearly_closed_passes_others_over(near: bool | None) -> None:
+def test_what_is_for_problems_that_are_nearly_closed_passes_others_over() -> None:
     search = Search(random_problem(3, 4), 60.0, 0.0)
-    rung = _Rung(lambda search, effort: None, 1.0, near=near)
-    assert rung.suits(search) is (near is not True)
-    for closed in (True, False):
-        search.workings["outward near"] = closed
-        assert rung.suits(search) is (near is None or near is closed)
+    any_of_them, nearly, far = (
+        _Rung(lambda search, effort: None, 1.0, **limits)
+        for limits in ({}, {"open_to": 0.01}, {"open_from": 0.01})
+    )
+    rungs = any_of_them, nearly, far
+    assert [rung.suits(search) for rung in rungs] == [True, False, True]
+    search.workings["outward open"] = 0.5
+    assert [rung.suits(search) for rung in rungs] == [True, False, True]
+    search.workings["outward open"] = 0.001
+    assert [rung.suits(search) for rung in rungs] == [True, True, False]
 
 
 def test_an_unknown_method_is_refused_by_name() -> None:

@@ -16,9 +16,9 @@ from offcert.formulations.outward.sums import least_ticks
 from offcert.formulations.stores import NONE
 
 # Labels of one search.
-CAPACITY = 1 << 15
-# Labels of a search for a way to the end of one side.
-_ROOM = 1 << 13
+CAPACITY = 1 << 17
+# Of these, what a search of one side may take unless it is told otherwise.
+USUAL_ROOM = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Evaluator:
         limit: int,
         window: int,
         ticks: tuple[int, int] = (0, 0),
-        room: int = CAPACITY,
+        room: int = USUAL_ROOM,
         to_end: bool = False,
     ) -> Evaluation | None:
         """Bound the schedules of a region.
@@ -178,7 +178,7 @@ class Evaluator:
             return None if best is None else Evaluation(best.length, best.ways, straddle.least)
         return self._between(region, limit, asked, best)
 
-    def straight(self, region: Region, limit: int) -> Evaluation | None:
+    def straight(self, region: Region, limit: int, room: int) -> Evaluation | None:
         """Look for ways to the ends of both sides, without much ado.
 
         Parameters
@@ -187,13 +187,15 @@ class Evaluator:
             Of one set; what straddles the cut does so by a fixed number of ticks.
         limit : int
             On the schedule.
+        room : int
+            Labels that a search of one side may store.
 
         Returns
         -------
         Evaluation or None
             Its length is that of a schedule, not a bound. None says nothing.
         """
-        found = self.evaluate(region, limit, region.least, room=_ROOM, to_end=True)
+        found = self.evaluate(region, limit, region.least, room=room, to_end=True)
         if found is None or not all(way.complete for way in found.ways):
             return None
         return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offcert.formulations.outward.evaluation import Evaluation, Evaluator
+from offcert.formulations.outward.evaluation import USUAL_ROOM, Evaluation, Evaluator
 from offcert.formulations.outward.region import Region
 from offcert.formulations.outward.sums import (
     Sets,
@@ -40,7 +40,12 @@ class Remains:
 
 
 def examine(
-    evaluator: Evaluator, region: Region, limit: int, window: int, ticks: tuple[int, int] = (0, 0)
+    evaluator: Evaluator,
+    region: Region,
+    limit: int,
+    window: int,
+    ticks: tuple[int, int] = (0, 0),
+    room: int = USUAL_ROOM,
 ) -> Remains | None:
     """Take away from a region what cannot hold schedules within a limit; None if nothing is left.
 
@@ -56,13 +61,15 @@ def examine(
         Bytes that are followed outward.
     ticks : pair of int
         In which what is out is known to leave, and to return, at least.
+    room : int
+        Labels that a search of one side may store.
     """
     pivot = evaluator.pivot
     while True:
         smaller = squeeze(pivot, with_most_ticks(pivot, region, limit), limit)
         if smaller is None:
             return None
-        evaluation = evaluator.evaluate(smaller, limit, window, ticks)
+        evaluation = evaluator.evaluate(smaller, limit, window, ticks, room)
         if evaluation is None:
             return None
         left = limit - evaluation.idle

@@ -16,7 +16,7 @@ import numpy as np
 
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
-from offcert.formulations.outward.evaluation import Evaluator
+from offcert.formulations.outward.evaluation import CAPACITY, USUAL_ROOM, Evaluator
 from offcert.formulations.outward.examine import Remains, examine
 from offcert.formulations.outward.model import Pivot, cut
 from offcert.formulations.outward.rebuild import schedule_of
@@ -37,9 +37,11 @@ from offcert.formulations.outward.sums import to_spare
 # What part of the bytes that the pivot needs is followed outward at first, and after that.
 WINDOWS = 20, 5, 1
 # Sets are looked at one by one once there are no more than so many.
-_FEW_SETS = 24
+_FEW_SETS = 200
 # Sets of a region that are followed to the ends of both sides.
 _ATTEMPTS = 3
+# Labels of one side that this may take while small tensors are free.
+_ROOM = 1 << 13
 # Labels that this may take in all; beyond that, no more than half of all.
 _FOLLOWED_ANYWAY = 100_000
 # So many of the quickest, and of the most spacious, are evaluated for that.
@@ -160,7 +162,8 @@ class Tree:
     def _work_on(self, node: Node, upper: int, offer: Callable[[Schedule], int]) -> int:
         evaluator = self.evaluators[node.detail]
         window = self._window(node.detail, node.window)
-        remains = examine(evaluator, node.region, upper - 1, window, node.ticks)
+        room = self._room(node)
+        remains = examine(evaluator, node.region, upper - 1, window, node.ticks, room)
         if remains is None:
             node.length = max(node.length, upper)
             return upper
@@ -175,6 +178,11 @@ class Tree:
     def _window(self, detail: int, window: int) -> int:
         """Return the bytes to follow."""
         return max(1, self.evaluators[detail].pivot.need // WINDOWS[window])
+
+    def _room(self, node: Node) -> int:
+        """Return the labels of one side: more where only smaller tensors are left to divide by."""
+        last = node.window + 1 == len(WINDOWS)
+        return CAPACITY if last and node.region.is_one() else USUAL_ROOM
 
     def _push(self, node: Node) -> None:
         self._entered += 1
@@ -256,7 +264,9 @@ class Tree:
         if region.straddle is not None:
             before = remains.evaluation.before
             region = replace(region, straddle=replace(region.straddle, least=before, most=before))
-        found = evaluator.straight(region, limit)
+        # Where all tensors are counted, the set is all that there is.
+        room = USUAL_ROOM if node.detail > 0 else _ROOM
+        found = evaluator.straight(region, limit, room)
         self._followed += self.labels - stored
         if found is None:
             return None
