@@ -46,8 +46,6 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("readme") / "offcert"
     ignored = ("offcert", "tests", ".venv", "out", ".git", "__pycache__", ".*_cache")
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*ignored))
-    # Compiled programs are kept beside their source; a copy of it would be compiled once more.
-    (copy / "offcert").symlink_to(ROOT / "offcert", target_is_directory=True)
     (copy / ".venv").mkdir()
     (copy / ".venv" / "bin").symlink_to(Path(sys.executable).parent, target_is_directory=True)
     (copy / ".venv" / ".installed").touch()
@@ -60,8 +58,9 @@ def run_the_commands(checkout: Path) -> None:
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(checkout),
         "OMP_NUM_THREADS": "1",
-        # This tree, wherever the environment's own installation points.
-        "PYTHONPATH": str(checkout),
+        # This tree, wherever the environment's own installation points; a copy of it would have to
+        # be compiled once more.
+        "PYTHONPATH": str(ROOT),
     }
     for line in shell_lines():
         if line == "make test":

@@ -38,9 +38,7 @@ _MOST_INSERTED = 16
 _SEARCHING = 0.7
 # Seconds more that verification may take.
 _LONGER = 3.0
-# From so many on, the outward search is what closes a problem if anything does.
-MANY_GAPS = 60
-# Seconds after which it only goes on, with fewer, if the gap is at most that part.
+# Seconds after which it only goes on if no more than that part of the makespan is open.
 _FIRST_LOOK = 1.0
 NEAR = 0.003
 # If it has left no more than that, it takes so much of the time that is left.
@@ -185,8 +183,7 @@ def climb_outward(search: Search, effort: Effort) -> None:
     offer = partial(_offer_outward, search)
     first = min(seconds, _FIRST_LOOK)
     outcome = program.improve(search.objective, first, offer)
-    near = _open_part(search, outcome) <= NEAR
-    if (near or len(search.problem.trace.gaps) >= MANY_GAPS) and not outcome.finished:
+    if _open_part(search, outcome) <= NEAR and not outcome.finished:
         outcome = program.improve(search.objective, seconds - first, offer)
     # Verification comes after it, and takes about as long for what was found at once.
     verifying = effort.seconds - seconds + _LONGER
