@@ -196,7 +196,8 @@ class _Walk:
                 raise FaultError(f"{place} divides nothing, as all has been divided before it")
             region = self.waiting.pop()
             if region is not None:
-                region = self._what_is_left(region, _MOST_LABELS if split else _MOST_OF_THE_LAST)
+                self.most_labels = _MOST_LABELS if split else _MOST_OF_THE_LAST
+                region = self._what_is_left(region)
             if region is None:
                 self.waiting.extend([None] * parts_of(split, place))
             elif not split:
@@ -212,9 +213,8 @@ class _Walk:
             count = len(self.waiting)
             raise FaultError(f"details.splits ends where {count} parts are still to come")
 
-    def _what_is_left(self, region: _Region, most_labels: int) -> _Region | None:
+    def _what_is_left(self, region: _Region) -> _Region | None:
         """Make the limits tighter until nothing changes any more; None if they hold nothing."""
-        self.most_labels = most_labels
         cut, limits = self.cuts[region.detail], region.limits
         while True:
             before = limits
