@@ -19,7 +19,9 @@ from offcert.certify.descents import (
 from offcert.certify.effort import Effort
 from offcert.certify.search import Progress, Search, keeper
 from offcert.certify.searched_steps import (
+    MANY_GAPS,
     NEAR,
+    NEAR_OF_MANY,
     climb_heads,
     climb_matched,
     climb_outward,
@@ -108,12 +110,11 @@ _REPEATED_SIZES = (
     *_LONG,
 )
 # With many tensors it is not, but the outward search still is, unless next to no memory is free.
-_MANY_GAPS = 60
 _MANY_TENSORS = (
     *_SHORT,
     _Rung(climb_outward, 0.75, atomic_only=True, at_most=12.0),
     _Rung(climb_heads, 0.1, atomic_only=True, at_most=1.5),
-    _Rung(climb_pivot, 0.9, atomic_only=True, open_from=NEAR),
+    _Rung(climb_pivot, 0.9, atomic_only=True, open_from=NEAR_OF_MANY),
     *_LONG,
 )
 # Where they do not, heads and tails are close to the optimum and make schedules that are. What is
@@ -146,7 +147,7 @@ def _ladder(problem: Problem) -> tuple[_Rung, ...]:
     repeated = 4 * len(set(sizes)) <= 3 * len(sizes)
     if not repeated:
         return (*_FIRST, *_DISTINCT_SIZES, *_LAST)
-    return (*_FIRST, *(_MANY_TENSORS if len(sizes) >= _MANY_GAPS else _REPEATED_SIZES), *_LAST)
+    return (*_FIRST, *(_MANY_TENSORS if len(sizes) >= MANY_GAPS else _REPEATED_SIZES), *_LAST)
 
 
 def certify(

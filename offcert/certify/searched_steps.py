@@ -38,9 +38,11 @@ _MOST_INSERTED = 16
 _SEARCHING = 0.7
 # Seconds more that verification may take.
 _LONGER = 3.0
-# Seconds after which it only goes on if no more than that part of the makespan is open.
+# Seconds after which it only goes on if no more than that part of the makespan is open; of traces
+# with many gaps it closes most.
 _FIRST_LOOK = 1.0
-NEAR = 0.003
+NEAR, NEAR_OF_MANY = 0.003, 0.01
+MANY_GAPS = 60
 # If it has left no more than that, it takes so much of the time that is left.
 _NEARLY_CLOSED = 0.0001
 _GOING_ON = 0.5
@@ -183,7 +185,8 @@ def climb_outward(search: Search, effort: Effort) -> None:
     offer = partial(_offer_outward, search)
     first = min(seconds, _FIRST_LOOK)
     outcome = program.improve(search.objective, first, offer)
-    if _open_part(search, outcome) <= NEAR and not outcome.finished:
+    near = NEAR_OF_MANY if len(search.problem.trace.gaps) >= MANY_GAPS else NEAR
+    if _open_part(search, outcome) <= near and not outcome.finished:
         outcome = program.improve(search.objective, seconds - first, offer)
     # Verification comes after it, and takes about as long for what was found at once.
     verifying = effort.seconds - seconds + _LONGER

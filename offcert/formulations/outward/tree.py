@@ -37,7 +37,7 @@ from offcert.formulations.outward.sums import to_spare
 # What part of the bytes that the pivot needs is followed outward at first, and after that.
 WINDOWS = 20, 5, 1
 # Sets are looked at one by one once there are no more than so many.
-_FEW_SETS = 200
+_FEW_SETS = 100
 # Sets of a region that are followed to the ends of both sides.
 _ATTEMPTS = 3
 # Labels of one side that this may take while small tensors are free.
