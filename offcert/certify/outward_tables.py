@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 
@@ -124,12 +125,12 @@ def _side(
     # Of what is lacking at worst, all may be out and due besides.
     volume = 2 * sum(mover.size for mover in movers) + max([0, *need])
     clock = np.cumsum([0, *(problem.trace.durations[operation] for operation in order)])
-    radix = _radix([len(listed) for listed in members])
-    round_trips = [go + come for listed, go, come in zip(members, *ticks, strict=True) if listed]
+    # What a tensor takes to go and return; of some sizes this side has none.
+    trips = [go + come for go, come in zip(*ticks, strict=True)]
+    counts = [len(listed) for listed in members]
+    radix = _radix(counts)
     # All that is ever added up on one side, with what departures and waiting can come to.
-    ends = int(clock[-1]) + sum(
-        (len(listed) + 1) * (go + come) for listed, go, come in zip(members, *ticks, strict=True)
-    )
+    ends = int(clock[-1]) + sum((n + 1) * trip for n, trip in zip(counts, trips, strict=True))
     if max(4 * ends, 4 * volume) >= _LARGEST:
         raise TooLargeError
     columns = np.arange(len(order))
@@ -140,12 +141,12 @@ def _side(
         later=_array([max(need[k:], default=-_LARGEST) for k in range(len(need) + 1)]),
         out=_counts([[mover.due for mover in listed] for listed in members], columns),
         absent=_counts([[mover.close for mover in listed] for listed in members], columns),
-        here=_array([len(listed) for listed in members]),
+        here=_array(counts),
         due=_array(sorted({mover.due for mover in movers if mover.due < len(order)})),
         sizes=_array(sizes),
         back=_array(ticks[0]),
         away=_array(ticks[1]),
-        twice=min(round_trips, default=_LARGEST // 2),
+        twice=min(compress(trips, counts), default=_LARGEST // 2),
         back_rate=_array(link_rate(problem, kinds[0], volume)),
         away_rate=_array(link_rate(problem, kinds[1], volume)),
         movers=_array(

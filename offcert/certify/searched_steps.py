@@ -196,7 +196,7 @@ def climb_outward(search: Search, effort: Effort) -> None:
         outcome = program.improve(search.objective, more, offer)
         verifying = search.remaining + _LONGER
     search.workings["outward open"] = _open_part(search, outcome)
-    # What verification could not establish it cannot in no more time either.
+    # What verification could not establish, it cannot in less time.
     attempt = outcome.lower_bound, verifying
     tried = search.workings.get("outward tried", (0, 0.0))
     if outcome.lower_bound > search.proved_bound and attempt > tried:

@@ -41,7 +41,7 @@ def compiled(function: Any = None, /, **options: Any) -> Any:
         return functools.partial(compiled, **options)
     before = _SETTINGS.CACHE_DIR
     package, file = _package_of(function)
-    _SETTINGS.CACHE_DIR = str(Path(before or _cache_of(package)) / digest(package, file))
+    _SETTINGS.CACHE_DIR = str(Path(before or _cache_of(package)) / _digest_at_import(package, file))
     try:
         return numba.njit(cache=True, **options)(function)
     finally:
@@ -72,6 +72,10 @@ def _imports(package: Path, file: Path) -> tuple[Path, ...]:
         below = [f"{module}.{name}" for name in re.findall(r"\w+", names)]
         found += [path for name in (module, *below) for path in _files_of(package, name)]
     return tuple(found)
+
+
+# A module has many kernels; as it has been imported, it stays as it is.
+_digest_at_import = functools.cache(digest)
 
 
 def _files_of(package: Path, module: str) -> list[Path]:

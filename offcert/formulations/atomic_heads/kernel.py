@@ -25,10 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.compiled import compiled
-from offcert.formulations.stores import pop, push
-
-Ints = NDArray[np.int64]
-Ints32 = NDArray[np.int32]
+from offcert.formulations.stores import Ints, Ints32, pop, push
 
 COMPLETE, EXHAUSTED, PAUSED, FULL = range(4)
 # Places of `Labels.counters`.
