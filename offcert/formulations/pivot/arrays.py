@@ -70,6 +70,7 @@ def side_arrays(
         way_class=_array([c for _, c, _ in way]),
         way_rank=_array([r for _, _, r in way]),
         way_head=_array(heads),
+        way_at=_places(data, way),
         least_head=_array([min(heads, default=0)]),
         rate_out=_rate(data.problem.platform.rate(side.out)),
         rate_back=_rate(data.problem.platform.rate(side.back)),
@@ -77,6 +78,14 @@ def side_arrays(
         shift=shift,
         tracked=_array([int(c in tracked) for c in range(len(data.classes))]),
     )
+
+
+def _places(data: Nested, way: Sequence[tuple[int, int, int]]) -> Ints:
+    """Return by class and rank where a tensor stands in `way`, -1 if it does not."""
+    places = [[-1] * len(members) for members in data.classes]
+    for place, (_, c, r) in enumerate(way):
+        places[c][r] = place
+    return _table(places)
 
 
 def _times(data: Nested, kind: Kind) -> Ints:
@@ -136,7 +145,7 @@ def new_pool(arrays: SideArrays) -> Pool:
     words = int(arrays.word[:-1].max()) + 1
     masks = -(-arrays.size.size // WORD)
     classes, columns = arrays.size.size, arrays.prefix.size
-    pool = _allocate(_capacity(arrays), words, masks, classes, columns)
+    pool = _allocate(_capacity(arrays), words, masks, classes, columns, arrays.way_class.size)
     pool.counters[store.BEST] = store.NEVER
     return pool
 
@@ -146,7 +155,9 @@ def _capacity(arrays: SideArrays) -> int:
     return max(FIRST_CAPACITY, 1 << (4 * room).bit_length())
 
 
-def _allocate(capacity: int, words: int, masks: int, classes: int, columns: int) -> Pool:
+def _allocate(
+    capacity: int, words: int, masks: int, classes: int, columns: int, tensors: int
+) -> Pool:
     return Pool(
         t=np.empty(capacity, np.int64),
         s=np.empty(capacity, np.int64),
@@ -166,7 +177,12 @@ def _allocate(capacity: int, words: int, masks: int, classes: int, columns: int)
         straddle=np.empty((capacity, 3), np.int64),
         counters=np.zeros(8, np.int64),
         m=np.zeros(classes, np.int64),
-        slack=np.zeros(columns, np.int64),
+        need=np.zeros(columns, np.int64),
+        owed=np.zeros(columns, np.int64),
+        way_sum=np.zeros(tensors + 1, np.int64),
+        way_before=np.zeros(tensors + 1, np.int64),
+        way_after=np.zeros(tensors + 1, np.int64),
+        excess=np.zeros(1, np.int64),
         at_key=np.zeros(words, np.int64),
         at_mask=np.zeros(masks, np.int64),
     )

@@ -26,7 +26,8 @@ expanded in order of ``t``, which every transfer increases.
 
 *Pruning.* ``fv`` bounds the end of the side: the idle time plus the head bound, and for every
 operation not yet run the time to move what is missing. ``ft`` bounds the whole schedule: what is
-out must come back over the same link, each tensor before the end of its gap.
+out must come back over the same link, each tensor before the end of its gap. A label has a dozen
+successors, most of them hopeless; so what their bounds have in common is worked out once.
 """
 
 from __future__ import annotations
@@ -71,6 +72,12 @@ def _weight(size: Ints, m: Ints, limit: Ints, j: int) -> int:
 
 
 @compiled
+def _floor_ticks(rate: Ints, amount: int) -> int:
+    whole = amount // rate[0]
+    return whole * rate[1] + (amount - whole * rate[0]) * rate[1] // rate[0]
+
+
+@compiled
 def _is_due(side: SideArrays, m: Ints, j: int) -> bool:
     """Whether a tensor that is out must be back before operation `j` starts."""
     for e in range(side.due_at[j], side.due_at[j + 1]):
@@ -90,49 +97,94 @@ def _change(side: SideArrays, m: Ints, j: int) -> int:
 
 
 @compiled
-def _settle(side: SideArrays, m: Ints, t: int, s: int, k: int) -> tuple[int, int, int, int]:
-    """Run what can be run and return idle time, operations run, and both bounds."""
+def _look(side: SideArrays, pool: Pool, m: Ints) -> None:
+    """Write down what labels that differ from this one in a single transfer need to know of it.
+
+    By operation, ``need`` is what is missing for it, and ``owed`` the time to move that plus the
+    time from the operation to the side's end. By tensor, ``way_sum`` is the time that those before
+    it take to return, ``way_before`` and ``way_after`` when those before and after it have arrived
+    on the other side. ``excess`` is the time that those take that cannot be out at the cut.
+    """
+    absent = _weight(side.size, m, side.spans, 0)
+    for j in range(side.prefix.size):
+        if j > 0:
+            absent += _change(side, m, j)
+        pool.need[j] = side.required[j] - absent
+        # Rounded down: one transfer's time, rounded up, is added or taken away.
+        pool.owed[j] = _floor_ticks(side.rate_out, pool.need[j]) + side.floor[j] - side.prefix[j]
+    tensors = side.way_class.size
+    pool.way_sum[0] = pool.way_before[0] = pool.way_after[tensors] = 0
+    for e in range(tensors):
+        pool.way_sum[e + 1], pool.way_before[e + 1] = pool.way_sum[e], pool.way_before[e]
+        c = side.way_class[e]
+        if side.way_rank[e] < m[c]:
+            pool.way_sum[e + 1] += side.time_back[c]
+            arrival = pool.way_sum[e + 1] + side.way_head[e]
+            pool.way_before[e + 1] = max(pool.way_before[e], arrival)
+    for e in range(tensors - 1, -1, -1):
+        pool.way_after[e] = pool.way_after[e + 1]
+        if side.way_rank[e] < m[side.way_class[e]]:
+            arrival = pool.way_sum[e + 1] + side.way_head[e]
+            pool.way_after[e] = max(pool.way_after[e], arrival)
+    pool.excess[0] = 0
+    for c in range(m.size):
+        if m[c] > side.eligible[c]:
+            pool.excess[0] += (m[c] - side.eligible[c]) * side.time_back[c]
+
+
+@compiled
+def _settle(
+    side: SideArrays, pool: Pool, c: int, change: int, t: int, s: int, k: int, limits: Ints
+) -> tuple[int, int, int, int]:
+    """Run what can be run and return idle time, operations run, and both bounds.
+
+    ``pool.m`` has one tensor of class `c` more (`change` 1) or less (-1) than when it was looked.
+    If the first bound is beyond its limit, the second is not worked out.
+    """
     last = side.prefix.size - 1
-    prefix = side.prefix
-    absent = _weight(side.size, m, side.spans, k)
+    m, prefix, need, owed = pool.m, side.prefix, pool.need, pool.owed
+    # What makes the difference, wherever it can be absent.
+    rank = m[c] - (change > 0)
+    spans = side.spans[c]
+    size, out, back = change * side.size[c], change * side.time_out[c], change * side.time_back[c]
     started = False
-    while k < last and absent >= side.required[k] and not _is_due(side, m, k):
+    while k < last and need[k] <= size * (rank < spans[k]) and not _is_due(side, m, k):
         if not started:
             s = max(s, t - prefix[k])
             started = True
         k += 1
-        absent += _change(side, m, k)
-    fv = max(s + side.floor[k], t)
-    missing = 0
-    extra = 0
+    missing, late = 0, 0
     for j in range(k, last + 1):
-        if j > k:
-            absent += _change(side, m, j)
-        if side.required[j] - absent > missing:
-            missing = side.required[j] - absent
-            extra = _ticks(side.rate_out, missing)
-            fv = max(fv, t + extra - prefix[j] + side.floor[j])
-    excess = 0
-    for c in range(m.size):
-        if m[c] > side.eligible[c]:
-            excess += (m[c] - side.eligible[c]) * side.time_back[c]
-    fv = max(fv, t + excess)
-    way = 0
-    tail = 0
-    for e in range(side.way_class.size):
-        c = side.way_class[e]
-        if side.way_rank[e] < m[c]:
-            way += side.time_back[c]
-            tail = max(tail, way + side.way_head[e])
-    way += _ticks(side.rate_back, missing)
-    ft = t + excess + extra + max(tail, way + side.least_head[0])
-    return s, k, fv, ft
+        differs = rank < spans[j]
+        lacking = need[j] - size * differs
+        missing = max(missing, lacking)
+        if lacking > 0:
+            late = max(late, owed[j] - out * differs)
+    eligible = rank < side.eligible[c]
+    excess = pool.excess[0] + (0 if eligible else back)
+    fv = max(s + side.floor[k], t + max(late, excess))
+    if fv > limits[2]:
+        return s, k, fv, fv
+    tensors = side.way_class.size
+    way, tail = pool.way_sum[tensors], pool.way_before[tensors]
+    if eligible:
+        e = side.way_at[c, rank]
+        way += back
+        tail = max(pool.way_before[e], pool.way_after[e + 1] + back)
+        if change > 0:
+            tail = max(tail, pool.way_sum[e] + back + side.way_head[e])
+    extra = 0
+    if missing > 0:
+        way += _ticks(side.rate_back, missing)
+        extra = _ticks(side.rate_out, missing)
+    return s, k, fv, t + excess + extra + max(tail, way + side.least_head[0])
 
 
 @compiled
 def start(side: SideArrays, pool: Pool, limits: Ints) -> None:
     """Enter the label of nothing moved, into an empty pool."""
-    s, k, fv, ft = _settle(side, pool.m, 0, 0, 0)
+    _look(side, pool, pool.m)
+    s, k, fv, ft = _settle(side, pool, 0, 0, 0, 0, 0, limits)
     enter(pool, pool.at_key, pool.at_mask, 0, s, k, fv, ft, -1, 0, limits)
 
 
@@ -160,7 +212,7 @@ def _expand_out(
         if closes <= k and end >= s + side.prefix[closes]:
             continue
         m[c] += 1
-        s2, k2, fv, ft = _settle(side, m, end, s, min(k, side.deadline[c, r]))
+        s2, k2, fv, ft = _settle(side, pool, c, 1, end, s, min(k, side.deadline[c, r]), limits)
         m[c] -= 1
         unit = np.int64(1) << side.shift[c]
         key[side.word[c]] += unit
@@ -190,7 +242,7 @@ def _enter_return(
     if waits and _weight(side.size, m, side.between, k) < side.idle_required[k]:
         return
     end = begin + side.time_back[c]
-    s2, k2, fv, ft = _settle(side, m, end, s, k)
+    s2, k2, fv, ft = _settle(side, pool, c, -1, end, s, k, limits)
     enter(pool, key, mask, end, s2, k2, fv, ft, label, -c - 1, limits)
 
 
@@ -224,18 +276,12 @@ def _expand_back(
     m: Ints,
     key: Ints,
     mask: Ints,
-    slack: Ints,
     limits: Ints,
 ) -> None:
     t, s, k = pool.t[label], pool.s[label], pool.k[label]
     first = k
     while first > 0 and s + side.prefix[first] > t:
         first -= 1
-    absent = _weight(side.size, m, side.spans, first)
-    for j in range(first, k):
-        if j > first:
-            absent += _change(side, m, j)
-        slack[j] = absent - side.required[j]
     for c in range(m.size):
         if m[c] == 0:
             continue
@@ -251,7 +297,7 @@ def _expand_back(
         key[side.word[c]] -= unit
         m[c] -= 1
         for j in range(max(first, opens + 1), min(k, side.closes[c, r])):
-            if slack[j] < side.size[c] and s + side.prefix[j + 1] > begin:
+            if side.size[c] + pool.need[j] > 0 and s + side.prefix[j + 1] > begin:
                 _enter_return(side, pool, label, c, begin, j, m, key, mask, limits)
                 begin = s + side.prefix[j + 1]
         _enter_return(side, pool, label, c, begin, k, m, key, mask, limits)
@@ -307,8 +353,9 @@ def run(side: SideArrays, pool: Pool, limits: Ints, budget: int) -> int:
         decode(side, key, m)
         if pool.k[label] == last:
             _note_final(side, pool, label, m)
+        _look(side, pool, m)
         _expand_out(side, pool, label, m, key, mask, limits)
-        _expand_back(side, pool, label, m, key, mask, pool.slack, limits)
+        _expand_back(side, pool, label, m, key, mask, limits)
     return DONE
 
 

@@ -20,7 +20,8 @@ class SideArrays(NamedTuple):
     """A side (``model.Side``) as arrays; ``events`` is what changes from one operation to the next.
 
     ``way_*`` lists the tensors that may be out at the cut, the last that the other side's link can
-    take first, with the time from which it can; ``rate_*`` hold numerator and denominator of the
+    take first, with the time from which it can, and where each of them stands in it (``way_at``,
+    by class and rank; -1 if it may not be out); ``rate_*`` hold numerator and denominator of the
     link's rate in that direction, or of an upper bound on it.
     """
 
@@ -49,6 +50,7 @@ class SideArrays(NamedTuple):
     way_class: Ints
     way_rank: Ints
     way_head: Ints
+    way_at: Ints
     least_head: Ints
     rate_out: Ints
     rate_back: Ints
@@ -58,7 +60,7 @@ class SideArrays(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """The labels of a side, the structures over them, and scratch space (the last four).
+    """The labels of a side, the structures over them, and scratch space (from ``m`` on).
 
     By label: ``t``, ``s``, ``k``, both bounds, the ``parent``, the ``action`` that led here (class
     + 1 out, minus that back, 0 for the root), whether it is ``alive`` or dominated, the next one
@@ -84,7 +86,12 @@ class Pool(NamedTuple):
     straddle: Ints
     counters: Ints
     m: Ints
-    slack: Ints
+    need: Ints
+    owed: Ints
+    way_sum: Ints
+    way_before: Ints
+    way_after: Ints
+    excess: Ints
     at_key: Ints
     at_mask: Ints
 
