@@ -28,12 +28,11 @@ from offcert.certify.outward_view import (
     fits,
     lost,
     overdue,
-    plain,
     rests,
     sums,
     ticks_of_bytes,
 )
-from offcert.core.compiled import compiled
+from offcert.core.compiled import compiled, inlined
 
 FOUND, REFUTED, FULL = range(3)
 NONE = -1
@@ -129,8 +128,6 @@ def search(
             chosen = heappop(heap)[2]
             label[:] = labels[chosen]
             back[:] = backs[chosen]
-            # Here: after the loop, the whole search compiles to code a third slower.
-            codes = (back * tables.radix[0]).sum(), (back * tables.radix[1]).sum()
         if label[ALIVE] == 0:
             return REFUTED, 0, 0, stored
         if label[MOVED] >= asked.enough or stored > max_labels:
@@ -140,6 +137,7 @@ def search(
                     link = min(link, labels[waiting, LINK])
             status = FOUND if label[MOVED] >= asked.enough else FULL
             return status, label[LENGTH], link, stored
+        codes = (back * tables.radix[0]).sum(), (back * tables.radix[1]).sum()
         view.known[:] = base
         view.returning[:] = base_returning
         for d in range(classes):
@@ -150,7 +148,7 @@ def search(
         step = 1
 
 
-@plain
+@inlined
 def _advance(
     view: View, c: int, change: int, moved: int, free: int, waited: int, run: int
 ) -> tuple[int, int]:
@@ -168,7 +166,7 @@ def _advance(
     return waited, run
 
 
-@plain
+@inlined
 def _measure(view: View, c: int, change: int, label: IntArray) -> None:
     """Raise what is known of the ends that a label can lead to."""
     tables, asked = view.tables, view.asked
@@ -204,7 +202,7 @@ def _measure(view: View, c: int, change: int, label: IntArray) -> None:
     label[LENGTH] = max(label[LENGTH], length, label[LINK])
 
 
-@plain
+@inlined
 def _more(view: View, c: int, change: int) -> bool:
     """Whether more of some class may be out than at the cut."""
     for d in range(len(view.back)):  # noqa: SIM110
@@ -213,7 +211,7 @@ def _more(view: View, c: int, change: int) -> bool:
     return False
 
 
-@plain
+@inlined
 def _lacking(view: View, c: int, change: int, moved: int, run: int) -> int:
     """Return the bytes that must leave before the next operation can run."""
     if run == len(view.tables.need) or view.tables.need[run] <= 0:
@@ -222,7 +220,7 @@ def _lacking(view: View, c: int, change: int, moved: int, run: int) -> int:
     return int(max(0, view.tables.need[run] - min(can, can_be_absent(view, c, change, run))))
 
 
-@plain
+@inlined
 def _lacking_later(view: View, c: int, change: int, moved: int, run: int, lacking: int) -> int:
     """Return the most bytes that must leave before any operation still to run can."""
     lacking = max(lacking, view.tables.later[run] - (view.asked.most - moved))
@@ -235,14 +233,14 @@ def _lacking_later(view: View, c: int, change: int, moved: int, run: int, lackin
     return int(lacking)
 
 
-@plain
+@inlined
 def _merit(view: View, c: int, change: int) -> int:
     """Return how urgent the return is that makes this change; it only orders equals."""
     rank = view.high[c] - view.back[c] - 1 + (change < 0)
     return int(change * view.tables.worth[c, min(max(rank, 0), view.tables.worth.shape[1] - 1)])
 
 
-@plain
+@inlined
 def _propose(
     view: View, label: IntArray, c: int, change: int, begin: int, run: int, proposal: IntArray
 ) -> None:
@@ -260,7 +258,7 @@ def _propose(
     )
 
 
-@compiled
+@inlined
 def _return(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     """Propose what follows if a tensor returns; say how many proposals that makes.
 
@@ -287,7 +285,7 @@ def _return(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     return proposed
 
 
-@plain
+@inlined
 def _leave(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     """Propose what follows if a tensor leaves: what must not run while it is out, has not run."""
     tables, asked = view.tables, view.asked
@@ -303,13 +301,13 @@ def _leave(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     return 1
 
 
-@plain
+@inlined
 def _as_good(one: IntArray, two: IntArray) -> bool:
     """Whether a label is nowhere behind another with the same tensors back."""
     return bool(one[FREE] <= two[FREE] and one[WAITED] <= two[WAITED] and one[RUN] >= two[RUN])
 
 
-@compiled
+@inlined
 def _covered(labels: IntArray, head: int, proposal: IntArray) -> bool:
     """Whether a label with the same tensors back is as good."""
     index = head
@@ -320,7 +318,7 @@ def _covered(labels: IntArray, head: int, proposal: IntArray) -> bool:
     return False
 
 
-@compiled
+@inlined
 def _drop_worse(labels: IntArray, head: int, proposal: IntArray) -> None:
     """Drop the labels with the same tensors back that are no better."""
     index = head

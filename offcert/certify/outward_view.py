@@ -7,11 +7,9 @@ from collections import namedtuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled
+from offcert.core.compiled import compiled, inlined
 
 IntArray = NDArray[np.int64]
-# Counting references to all arrays of a view at every call would take most of the time.
-plain = compiled(_nrt=False)
 
 # One side: K operations in the order outward, C classes of tensors of one size.
 Tables = namedtuple(
@@ -65,7 +63,7 @@ def sums(tables: Tables, low: IntArray, high: IntArray) -> tuple[IntArray, IntAr
     return known, returning
 
 
-@plain
+@inlined
 def exchange(view: View, c: int, back: int) -> None:
     """Take from the sums what a class comes to of which none is back, and add it if so many are."""
     tables, known = view.tables, view.known
@@ -80,21 +78,21 @@ def exchange(view: View, c: int, back: int) -> None:
         view.returning[e] += tables.back[c] * (min(high - back, out) - min(high, out))
 
 
-@plain
+@inlined
 def lost(view: View, c: int, change: int, most: int) -> int:
     """Return of how many fewer than `most` there can be if `change` more of a class are back."""
     out = view.high[c] - view.back[c]
     return int(min(out, most) - min(out - change, most))
 
 
-@plain
+@inlined
 def can_be_absent(view: View, c: int, change: int, k: int) -> int:
     """Return the bytes that can be absent during operation `k`."""
     fewer = lost(view, c, change, view.tables.absent[c, k])
     return int(view.known[CAN, k] - view.tables.sizes[c] * fewer)
 
 
-@plain
+@inlined
 def overdue(view: View, c: int, change: int, k: int) -> int:
     """Return the bytes that are surely out and must be back before operation `k`."""
     out, most = view.low[c] - view.back[c], view.tables.out[c, k]
@@ -102,7 +100,7 @@ def overdue(view: View, c: int, change: int, k: int) -> int:
     return int(view.known[OVERDUE, k] - view.tables.sizes[c] * fewer)
 
 
-@plain
+@inlined
 def fits(view: View, c: int, change: int, moved: int, k: int) -> bool:
     """Whether enough can be absent for operation `k`."""
     need = view.tables.need[k]
@@ -111,7 +109,7 @@ def fits(view: View, c: int, change: int, moved: int, k: int) -> bool:
     return bool(need <= min(view.asked.most - moved, can_be_absent(view, c, change, k)))
 
 
-@plain
+@inlined
 def ticks_of_bytes(amount: int, rate: IntArray) -> int:
     """Return the least ticks in which so many bytes can pass the link."""
     whole = amount // rate[0]

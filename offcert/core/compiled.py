@@ -102,3 +102,11 @@ def _cache_of(package: Path) -> Path:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         return Path(home) / package.name / "kernels"
     return beside
+
+
+# Kernels are handed tuples of dozens of arrays. Counting references to each of them at every call
+# would take most of the time; those that allocate nothing are compiled without.
+plain = compiled(_nrt=False)
+# Copying them at every call takes most of what is left: what a search calls for every label
+# becomes part of it.
+inlined = compiled(_nrt=False, forceinline=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-import offcert.core.compiled
+from offcert.core.compiled import plain
 
 Ints = NDArray[np.int64]
 Ints32 = NDArray[np.int32]
@@ -17,12 +17,8 @@ Ints32 = NDArray[np.int32]
 # A place of a table that no label is entered in.
 NONE = -1
 
-# Sides and stores are tuples of many arrays. Counting references to each of them at every call
-# would take most of the time; kernels that allocate nothing are compiled without.
-compiled = offcert.core.compiled.compiled(_nrt=False)
 
-
-@compiled
+@plain
 def place_of(table: Ints32, keys: NDArray[np.integer], key: Ints) -> int:
     """Return the place of a key in a table, free (`NONE`) or of the first label that has it.
 
@@ -49,14 +45,14 @@ def place_of(table: Ints32, keys: NDArray[np.integer], key: Ints) -> int:
         place = (place + 1) & np.int64(mask)
 
 
-@compiled
+@plain
 def _before(least: Ints, most: Ints, one: int, two: int) -> bool:
     if least[one] != least[two]:
         return bool(least[one] < least[two])
     return bool(most[one] > most[two])
 
 
-@compiled
+@plain
 def push(heap: Ints32, size: int, label: int, least: Ints, most: Ints) -> None:
     """Put a label on a heap of `size` labels: the least `least` first, then the most `most`."""
     place = size
@@ -69,7 +65,7 @@ def push(heap: Ints32, size: int, label: int, least: Ints, most: Ints) -> None:
     heap[place] = label
 
 
-@compiled
+@plain
 def pop(heap: Ints32, size: int, least: Ints, most: Ints) -> int:
     """Take the first label off a heap of `size` labels."""
     top, moved = heap[0], heap[size - 1]

@@ -2,64 +2,62 @@
 
 from __future__ import annotations
 
-from offcert.formulations.outward.labels import TOUCHED, Labels
+from offcert.core.compiled import inlined
 from offcert.formulations.outward.model import Side
-from offcert.formulations.outward.question import (
-    MOST,
-    TICKS,
-    TWICE,
-    Question,
-    gone,
-    may_be_absent,
-)
-from offcert.formulations.stores import compiled
+from offcert.formulations.outward.outlook import Outlook, can_be, more_out, overdue
+from offcert.formulations.outward.question import MOST, TICKS, TWICE, Question
 
 
-@compiled
+@inlined
 def _ticks(amount: int, numerator: int, denominator: int) -> int:
     whole = amount // numerator
     rest = amount - whole * numerator
     return whole * denominator + (rest * denominator + numerator - 1) // numerator
 
 
-@compiled
-def _lacking(side: Side, question: Question, labels: Labels, moved: int, k: int) -> int:
+@inlined
+def _lacking(
+    side: Side, question: Question, outlook: Outlook, c: int, change: int, moved: int, k: int
+) -> int:
     """Return the bytes that departures must free before operation `k` can run."""
     if k == side.need.size or side.need[k] <= 0:
         return 0
-    absent = question.asked[MOST] - moved
-    for c in range(labels.now.size):
-        surely = question.low[c] - labels.now[c] - side.out[c, k]
-        if surely > 0:
-            absent -= side.size[c] * surely
-    return int(max(0, side.need[k] - min(absent, may_be_absent(side, question, labels, k))))
+    size, now = side.size[c], outlook.now[c]
+    left, surely = question.high[c] - now, question.low[c] - now
+    absent = can_be(outlook.absent[k], size, change, left, side.absent[c, k])
+    late = overdue(outlook.overdue[k], size, change, surely, side.out[c, k])
+    return int(max(0, side.need[k] - min(absent, question.asked[MOST] - moved - late)))
 
 
-@compiled
+@inlined
 def _lacking_later(
-    side: Side, question: Question, labels: Labels, moved: int, k: int, least: int
+    side: Side,
+    question: Question,
+    outlook: Outlook,
+    c: int,
+    change: int,
+    moved: int,
+    k: int,
+    least: int,
 ) -> int:
     """Return the most bytes that departures must free before any operation after `k` can run."""
     lacking = max(least, side.later_need[k] - (question.asked[MOST] - moved))
     if question.spare[k] + lacking < moved:
-        for operation in range(k + 1, side.need.size):
-            need = side.need[operation]
-            if need > lacking and question.absent[operation] - moved < need - lacking:
-                lacking = max(lacking, need - may_be_absent(side, question, labels, operation))
+        size, left, limits = side.size[c], question.high[c] - outlook.now[c], side.absent[c]
+        for j in range(k + 1, side.need.size):
+            if side.need[j] > 0:
+                absent = can_be(outlook.absent[j], size, change, left, limits[j])
+                lacking = max(lacking, side.need[j] - absent)
     return int(lacking)
 
 
-@compiled
-def _out_ticks(side: Side, question: Question, labels: Labels, e: int) -> int:
-    """Return the time in which what may be out when something is due returns."""
-    return int(question.ticks[e] - gone(side.back, side.out, side.due[e], question, labels))
-
-
-@compiled
+@inlined
 def bounds(
     side: Side,
     question: Question,
-    labels: Labels,
+    outlook: Outlook,
+    c: int,
+    change: int,
     moved: int,
     spent: int,
     free: int,
@@ -67,14 +65,17 @@ def bounds(
     k: int,
     left: int,
 ) -> tuple[int, int]:
-    """Return bounds on the end of the side: all that is known, and what the link says."""
+    """Return bounds on the end of the side: all that is known, and what the link says.
+
+    Of class `c` one tensor more (`change` 1) or less (-1) is back than of the label looked from.
+    """
     asked, rates, last = question.asked, side.rates, side.need.size
     total = side.prefix[last]
     link = free - spent + asked[TICKS]
-    lacking, departing, both = _lacking(side, question, labels, moved, k), 0, 0
+    lacking, departing, both = _lacking(side, question, outlook, c, change, moved, k), 0, 0
     if lacking > 0:
         departing = _ticks(lacking, rates[2], rates[3])
-    later = _lacking_later(side, question, labels, moved, k, lacking)
+    later = _lacking_later(side, question, outlook, c, change, moved, k, lacking)
     if later > 0:
         both = _ticks(later, rates[0], rates[1]) + _ticks(later, rates[2], rates[3])
         both = max(both, asked[TWICE])
@@ -82,7 +83,7 @@ def bounds(
     if k < last:
         length = max(length, free + departing + total - side.prefix[k])
     # What holds only if nothing leaves any more.
-    stays, stays_link = 0, 0
+    stays, stays_link, remaining = 0, 0, question.high[c] - outlook.now[c]
     if k > 0:
         stays = idle + side.prefix[k - 1] + question.rest[k - 1]
     if k < last:
@@ -90,21 +91,13 @@ def bounds(
     for e in range(side.due.size):
         operation = side.due[e]
         if operation >= k:
-            returning = link - _out_ticks(side, question, labels, e)
+            out = can_be(outlook.ticks[e], side.back[c], change, remaining, side.out[c, operation])
+            returning = link - out
             longest = max(longest, returning + departing + total - side.prefix[operation])
             stays_link = max(stays_link, returning + question.rest[operation])
     # Once something has left, operations may have run sooner than their idle time says.
-    if left == 0 and not _more_out(labels):
+    if left == 0 and not more_out(outlook, c, change):
         leaves = link + asked[TWICE]
         longest = max(longest, min(stays_link, leaves))
         length = max(length, min(stays, leaves))
     return max(length, longest), longest
-
-
-@compiled
-def _more_out(labels: Labels) -> bool:
-    """Whether more of some class may be out than at the cut."""
-    for i in range(labels.counters[TOUCHED]):  # noqa: SIM110
-        if labels.now[labels.touched[i]] < 0:
-            return True
-    return False

@@ -10,6 +10,7 @@ import numpy as np
 from offcert.formulations.outward import kernel
 from offcert.formulations.outward.labels import STORED, Labels, forget, new_labels
 from offcert.formulations.outward.model import Pivot, Side
+from offcert.formulations.outward.outlook import new_outlook
 from offcert.formulations.outward.question import Question
 from offcert.formulations.outward.region import BACK, FRONT, Counts, Region
 from offcert.formulations.outward.sums import least_ticks
@@ -128,6 +129,7 @@ class Evaluator:
         self.labels = 0
         self._store: Labels = new_labels(len(pivot.sizes), CAPACITY)
         self._questions = [new_question(side) for side in pivot.sides]
+        self._outlooks = [new_outlook(side) for side in pivot.sides]
         self._twice = [
             int((side.back + side.away)[side.here > 0].min(initial=2**62)) for side in pivot.sides
         ]
@@ -265,7 +267,7 @@ class Evaluator:
             high=np.array(region.high, np.int64),
             asked=np.array(numbers, np.int64),
         )
-        status, label = kernel.search(self.pivot.sides[side], question, store)
+        status, label = kernel.search(self.pivot.sides[side], question, self._outlooks[side], store)
         way = None
         if status != kernel.REFUTED:
             way = Way(

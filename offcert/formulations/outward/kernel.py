@@ -32,17 +32,18 @@ Ties go to what is urgent, so that a search whose bound is tight runs straight o
 
 from __future__ import annotations
 
+from offcert.core.compiled import inlined, plain
 from offcert.formulations.outward.ends import bounds
 from offcert.formulations.outward.labels import (
     NONE,
     STORED,
-    TOUCHED,
     WAITING,
     Labels,
     take,
     wait,
 )
 from offcert.formulations.outward.model import Side
+from offcert.formulations.outward.outlook import Outlook, can_be, look, overdue
 from offcert.formulations.outward.question import (
     BEGIN,
     LEAST,
@@ -54,31 +55,40 @@ from offcert.formulations.outward.question import (
     TO_END,
     WINDOW,
     Question,
-    fits,
-    gone,
-    is_due,
     prepare,
-    touch,
 )
-from offcert.formulations.stores import compiled, place_of
+from offcert.formulations.stores import place_of
 
 FOUND, REFUTED, FULL = range(3)
 
 
-@compiled
+@inlined
 def run(
-    side: Side, question: Question, labels: Labels, moved: int, free: int, idle: int, k: int
+    side: Side,
+    question: Question,
+    outlook: Outlook,
+    c: int,
+    change: int,
+    moved: int,
+    free: int,
+    idle: int,
+    k: int,
 ) -> tuple[int, int]:
     """Run what can be run from operation `k` on; return the idle time and how many have run.
 
-    What has returned stands in ``labels.now`` and its list.
+    Of class `c` one tensor more (`change` 1) or less (-1) is back than of the label looked from.
     """
-    waited = True
+    waited, size, now = True, side.size[c], outlook.now[c]
+    left, surely = question.high[c] - now, question.low[c] - now
+    most, least = question.asked[MOST] - moved, question.asked[LEAST] - moved
+    absent, out = side.absent[c], side.out[c]
     while k < side.need.size:
-        if not fits(side, question, labels, moved, k) or is_due(side, question, labels, k):
+        can = can_be(outlook.absent[k], size, change, left, absent[k])
+        if side.need[k] > 0 and side.need[k] > min(most, can):
             break
-        out = question.out[k] - gone(side.size, side.out, k, question, labels)
-        if question.asked[LEAST] - moved > out:
+        if overdue(outlook.overdue[k], size, change, surely, out[k]) > 0:
+            break
+        if least > can_be(outlook.out[k], size, change, left, out[k]):
             break
         if waited:
             idle = max(idle, free - side.prefix[k])
@@ -87,32 +97,33 @@ def run(
     return idle, k
 
 
-@compiled
+@inlined
 def _enter(
     side: Side,
     question: Question,
+    outlook: Outlook,
     labels: Labels,
     parent: int,
-    action: int,
+    c: int,
+    change: int,
     began: int,
     kept: int,
-    moved: int,
-    spent: int,
-    free: int,
 ) -> None:
     """Store the label that a transfer leads to, unless it is hopeless or dominated.
 
-    ``labels.now`` holds what has returned then.
+    ``outlook.now`` holds what has returned then.
     """
-    touch(labels)
-    idle, k = run(side, question, labels, moved, free, labels.idle[parent], kept)
-    left = 1 if action < 0 else labels.left[parent]
-    length, link = bounds(side, question, labels, moved, spent, free, idle, k, left)
+    moved = labels.moved[parent] + change * side.size[c]
+    spent = labels.spent[parent] + change * side.back[c]
+    free = began + (side.back[c] if change > 0 else side.away[c])
+    left = 1 if change < 0 else labels.left[parent]
+    idle, k = run(side, question, outlook, c, change, moved, free, labels.idle[parent], kept)
+    length, link = bounds(side, question, outlook, c, change, moved, spent, free, idle, k, left)
     length = max(length, labels.length[parent])
     link = max(link, labels.link[parent])
     if length > question.asked[LIMIT]:
         return
-    place = place_of(labels.table, labels.returned, labels.now)
+    place = place_of(labels.table, labels.returned, outlook.now)
     other, last = labels.table[place], NONE
     while other >= 0:
         if labels.free[other] <= free and labels.idle[other] <= idle and labels.run[other] >= k:
@@ -125,29 +136,36 @@ def _enter(
         else:
             last = other
         other = after
-    label = _store(labels, place, moved, spent, free, idle, k)
-    labels.progress[label] = labels.progress[parent] + _urgency(side, question, labels, action)
+    label = _store(outlook, labels, place, moved, spent, free, idle, k)
+    labels.progress[label] = labels.progress[parent] + _urgency(side, question, outlook, c, change)
     labels.length[label], labels.link[label], labels.left[label] = length, link, left
-    labels.before[label], labels.action[label] = parent, action
+    labels.before[label], labels.action[label] = parent, change * (c + 1)
     labels.began[label], labels.kept[label] = began, kept
     wait(labels, label)
 
 
-@compiled
-def _urgency(side: Side, question: Question, labels: Labels, action: int) -> int:
+@inlined
+def _urgency(side: Side, question: Question, outlook: Outlook, c: int, change: int) -> int:
     """Return how urgent the last return was, or minus that of a departure."""
-    c = abs(action) - 1
-    rank = question.high[c] - labels.now[c] - (action < 0)
-    urgency = side.urgent[c, min(max(rank, 0), side.urgent.shape[1] - 1)]
-    return urgency if action > 0 else -urgency
+    rank = question.high[c] - outlook.now[c] - (change < 0)
+    return change * side.urgent[c, min(max(rank, 0), side.urgent.shape[1] - 1)]
 
 
-@compiled
-def _store(labels: Labels, place: int, moved: int, spent: int, free: int, idle: int, k: int) -> int:
+@inlined
+def _store(
+    outlook: Outlook,
+    labels: Labels,
+    place: int,
+    moved: int,
+    spent: int,
+    free: int,
+    idle: int,
+    k: int,
+) -> int:
     label = labels.counters[STORED]
     labels.counters[STORED] += 1
-    for c in range(labels.now.size):
-        labels.returned[label, c] = labels.now[c]
+    for c in range(outlook.now.size):
+        labels.returned[label, c] = outlook.now[c]
     labels.moved[label], labels.spent[label] = moved, spent
     labels.free[label], labels.idle[label], labels.run[label] = free, idle, k
     labels.alive[label], labels.bucket[label] = 1, place
@@ -156,29 +174,27 @@ def _store(labels: Labels, place: int, moved: int, spent: int, free: int, idle: 
     return int(label)
 
 
-@compiled
-def _start(side: Side, question: Question, labels: Labels) -> None:
+@plain
+def _start(side: Side, question: Question, outlook: Outlook, labels: Labels) -> None:
     """Enter the label of nothing returned.
 
     If a transfer away is under way at the cut, its tensor counts as out at once.
     """
     asked = question.asked
-    for c in range(labels.now.size):
-        labels.now[c] = 0
-    labels.counters[TOUCHED] = 0
-    leaving, moved, spent = asked[LEAVING], 0, 0
-    if leaving >= 0:
-        labels.now[leaving] = -1
-        touch(labels)
-        moved, spent = -side.size[leaving], -side.back[leaving]
-    idle, k = run(side, question, labels, moved, 0, 0, 0)
+    for d in range(outlook.now.size):
+        outlook.now[d] = 0
+    moved, spent, c, change = 0, 0, max(0, asked[LEAVING]), 0
+    look(side, question, outlook)
+    if asked[LEAVING] >= 0:
+        outlook.now[c] = change = -1
+        moved, spent = -side.size[c], -side.back[c]
+    idle, k = run(side, question, outlook, c, change, moved, 0, 0, 0)
     free = asked[BEGIN]
-    length, link = bounds(side, question, labels, moved, spent, free, idle, k, 0)
+    length, link = bounds(side, question, outlook, c, change, moved, spent, free, idle, k, 0)
     if length > asked[LIMIT]:
         return
-    label = _store(
-        labels, place_of(labels.table, labels.returned, labels.now), moved, spent, free, idle, k
-    )
+    place = place_of(labels.table, labels.returned, outlook.now)
+    label = _store(outlook, labels, place, moved, spent, free, idle, k)
     labels.length[label], labels.link[label], labels.progress[label] = length, link, 0
     labels.left[label] = 0
     labels.before[label], labels.action[label] = NONE, 0
@@ -186,34 +202,34 @@ def _start(side: Side, question: Question, labels: Labels) -> None:
     wait(labels, label)
 
 
-@compiled
-def _return(side: Side, question: Question, labels: Labels, label: int, c: int) -> None:
-    """Enter what follows if a tensor of class `c` returns."""
-    now, asked = labels.now, question.asked
+@inlined
+def _return(
+    side: Side, question: Question, outlook: Outlook, labels: Labels, label: int, c: int
+) -> int:
+    """Write down when a tensor of class `c` can return; return how many ways there are."""
+    asked, now = question.asked, outlook.now[c]
     moved = labels.moved[label] + side.size[c]
-    if now[c] >= question.high[c] or moved > asked[MOST]:
-        return
-    idle, k = labels.idle[label], labels.run[label]
-    spent, begin = labels.spent[label] + side.back[c], labels.free[label]
-    now[c] += 1
-    touch(labels)
+    if now >= question.high[c] or moved > asked[MOST]:
+        return 0
+    idle, k, begin = labels.idle[label], labels.run[label], labels.free[label]
+    left, size, limits = question.high[c] - now - 1, side.size[c], side.absent[c]
     # A beginning after that is too late.
-    latest = asked[LIMIT] - side.back[c] + spent - asked[TICKS]
-    operation = _first_after(side, idle, begin, k)
+    latest = asked[LIMIT] + labels.spent[label] - asked[TICKS]
+    ways, operation = 0, _first_after(side, idle, begin, k)
     while operation < k and begin <= latest:
-        if not fits(side, question, labels, moved, operation):
-            end = idle + side.prefix[operation + 1]
-            free = begin + side.back[c]
-            _enter(side, question, labels, label, c + 1, begin, operation, moved, spent, free)
-            begin = end
+        can = can_be(outlook.absent[operation], size, 1, left, limits[operation])
+        if side.need[operation] > 0 and side.need[operation] > min(asked[MOST] - moved, can):
+            outlook.began[ways], outlook.kept[ways] = begin, operation
+            ways += 1
+            begin = idle + side.prefix[operation + 1]
         operation += 1
     if begin <= latest:
-        free = begin + side.back[c]
-        _enter(side, question, labels, label, c + 1, begin, k, moved, spent, free)
-    now[c] -= 1
+        outlook.began[ways], outlook.kept[ways] = begin, k
+        ways += 1
+    return ways
 
 
-@compiled
+@inlined
 def _first_after(side: Side, idle: int, time: int, k: int) -> int:
     """Return the first of `k` operations that ends after a time."""
     low, high = 0, k
@@ -226,27 +242,26 @@ def _first_after(side: Side, idle: int, time: int, k: int) -> int:
     return low
 
 
-@compiled
-def _leave(side: Side, question: Question, labels: Labels, label: int, c: int) -> None:
-    """Enter what follows if a tensor of class `c` leaves."""
-    now, low = labels.now, question.low
-    if low[c] - now[c] >= side.here[c]:
-        return
-    moved, spent = labels.moved[label] - side.size[c], labels.spent[label] - side.back[c]
-    begin = labels.free[label]
-    free = begin + side.away[c]
-    if free - spent + question.asked[TICKS] > question.asked[LIMIT]:
-        return
-    now[c] -= 1
+@inlined
+def _leave(
+    side: Side, question: Question, outlook: Outlook, labels: Labels, label: int, c: int
+) -> int:
+    """Write down when a tensor of class `c` can leave; return how many ways there are."""
+    out, begin, asked = question.low[c] - outlook.now[c] + 1, labels.free[label], question.asked
+    if out > side.here[c]:
+        return 0
+    link = begin + side.away[c] + side.back[c] - labels.spent[label] + asked[TICKS]
+    if link > asked[LIMIT]:
+        return 0
     kept = 0
-    while kept < labels.run[label] and low[c] - now[c] <= side.out[c, kept]:
+    while kept < labels.run[label] and out <= side.out[c, kept]:
         kept += 1
-    _enter(side, question, labels, label, -c - 1, begin, kept, moved, spent, free)
-    now[c] += 1
+    outlook.began[0], outlook.kept[0] = begin, kept
+    return 1
 
 
-@compiled
-def search(side: Side, question: Question, labels: Labels) -> tuple[int, int]:
+@plain
+def search(side: Side, question: Question, outlook: Outlook, labels: Labels) -> tuple[int, int]:
     """Search a side; the store is empty.
 
     Parameters
@@ -255,6 +270,8 @@ def search(side: Side, question: Question, labels: Labels) -> tuple[int, int]:
         Of a pivot.
     question : Question
         What is asked of it.
+    outlook : Outlook
+        Scratch space.
     labels : Labels
         The store.
 
@@ -266,7 +283,7 @@ def search(side: Side, question: Question, labels: Labels) -> tuple[int, int]:
         The label off the heap: its ``length`` bounds the end of the side unless it is refuted.
     """
     prepare(side, question)
-    _start(side, question, labels)
+    _start(side, question, outlook, labels)
     classes = question.low.size
     while labels.counters[WAITING] > 0:
         label = take(labels)
@@ -279,14 +296,23 @@ def search(side: Side, question: Question, labels: Labels) -> tuple[int, int]:
         if stored >= question.asked[ROOM] or stored + room > labels.free.size:
             return FULL, label
         for c in range(classes):
-            labels.now[c] = labels.returned[label, c]
-        for c in range(classes):
-            _return(side, question, labels, label, c)
-            _leave(side, question, labels, label, c)
+            outlook.now[c] = labels.returned[label, c]
+        look(side, question, outlook)
+        for each in range(2 * classes):
+            c, change = each // 2, 1 - 2 * (each % 2)
+            if change > 0:
+                ways = _return(side, question, outlook, labels, label, c)
+            else:
+                ways = _leave(side, question, outlook, labels, label, c)
+            outlook.now[c] += change
+            for way in range(ways):
+                began, kept = outlook.began[way], outlook.kept[way]
+                _enter(side, question, outlook, labels, label, c, change, began, kept)
+            outlook.now[c] -= change
     return REFUTED, NONE
 
 
-@compiled
+@plain
 def least_link(labels: Labels, label: int) -> int:
     """Return the least link bound of a label and of all that are still waiting."""
     least = labels.link[label]

@@ -7,14 +7,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.formulations.stores import NONE, Ints, Ints32, compiled, pop, push
+from offcert.core.compiled import plain
+from offcert.formulations.stores import NONE, Ints, Ints32, pop, push
 
-# Places of `Labels.counters`: labels stored, and on the heap; classes listed in `touched`.
-STORED, WAITING, TOUCHED = range(3)
+# Places of `Labels.counters`: labels stored, and on the heap.
+STORED, WAITING = range(2)
 
 
 class Labels(NamedTuple):
-    """Labels of one search of one side, and scratch space for ``C`` classes.
+    """Labels of one search of one side.
 
     By label: ``returned`` (of each class, less what has left; maybe negative), the bytes ``moved``,
     how urgent those were (``progress``) and the link's ticks ``spent`` for these returns alone; the
@@ -45,8 +46,6 @@ class Labels(NamedTuple):
     table: Ints32
     heap: Ints32
     counters: Ints
-    now: Ints
-    touched: Ints
 
 
 def new_labels(classes: int, capacity: int) -> Labels:
@@ -73,13 +72,11 @@ def new_labels(classes: int, capacity: int) -> Labels:
         bucket=numbers[6],
         table=np.full(2 * capacity, NONE, np.int32),
         heap=numbers[5],
-        counters=np.zeros(3, np.int64),
-        now=np.zeros(classes, np.int64),
-        touched=np.zeros(classes, np.int64),
+        counters=np.zeros(2, np.int64),
     )
 
 
-@compiled
+@plain
 def forget(labels: Labels) -> None:
     """Empty the store; few labels take little time."""
     for label in range(labels.counters[STORED]):
@@ -87,14 +84,14 @@ def forget(labels: Labels) -> None:
     labels.counters[STORED], labels.counters[WAITING] = 0, 0
 
 
-@compiled
+@plain
 def wait(labels: Labels, label: int) -> None:
     """Put a label on the heap: the shorter first, then what got further."""
     push(labels.heap, labels.counters[WAITING], label, labels.length, labels.progress)
     labels.counters[WAITING] += 1
 
 
-@compiled
+@plain
 def take(labels: Labels) -> int:
     """Take the first label off the heap."""
     label = pop(labels.heap, labels.counters[WAITING], labels.length, labels.progress)

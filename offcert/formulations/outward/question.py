@@ -1,12 +1,11 @@
-"""What is asked about a side, and what may be out while a label stands for what has returned."""
+"""What is asked about a side, and what follows from it while nothing has returned."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from offcert.formulations.outward.labels import TOUCHED, Labels
+from offcert.core.compiled import plain
 from offcert.formulations.outward.model import NOTHING, Ints, Side
-from offcert.formulations.stores import compiled
 
 # Places of `Question.asked`.
 LEAST, MOST, BEGIN, LEAVING, TICKS, LIMIT, WINDOW, TWICE, ROOM, TO_END = range(10)
@@ -24,10 +23,10 @@ class Question(NamedTuple):
     be stored, and whether all operations have to have run.
 
     ``absent`` (K) are the bytes that can be absent during an operation, ``out`` (K) those that may
-    be out when it starts, ``sure`` (K) how many classes have some that must not be; ``ticks`` (E)
-    the time in which what may be out when something is due returns; ``spare`` (K+1) the least that
-    any operation from one on has more than it needs; ``rest`` (K) the least time from the start of
-    an operation to the end of the side, if nothing leaves.
+    be out when it starts, ``overdue`` (K) those that are and must not be; ``ticks`` (E) the time in
+    which what may be out when something is due returns; ``spare`` (K+1) the least that any
+    operation from one on has more than it needs; ``rest`` (K) the least time from the start of an
+    operation to the end of the side, if nothing leaves.
     """
 
     low: Ints
@@ -35,24 +34,24 @@ class Question(NamedTuple):
     asked: Ints
     absent: Ints
     out: Ints
-    sure: Ints
+    overdue: Ints
     ticks: Ints
     spare: Ints
     rest: Ints
     used: Ints
 
 
-@compiled
+@plain
 def prepare(side: Side, question: Question) -> None:
     """Fill in what follows from a question."""
     high, last = question.high, side.need.size
     for k in range(last):
-        absent, out, sure = 0, 0, 0
+        absent, out, overdue = 0, 0, 0
         for c in range(high.size):
             absent += side.size[c] * min(high[c], side.absent[c, k])
             out += side.size[c] * min(high[c], side.out[c, k])
-            sure += question.low[c] > side.out[c, k]
-        question.absent[k], question.out[k], question.sure[k] = absent, out, sure
+            overdue += side.size[c] * max(0, question.low[c] - side.out[c, k])
+        question.absent[k], question.out[k], question.overdue[k] = absent, out, overdue
     for e in range(side.due.size):
         ticks = 0
         for c in range(high.size):
@@ -66,7 +65,7 @@ def prepare(side: Side, question: Question) -> None:
     _fill_rest(side, question)
 
 
-@compiled
+@plain
 def _fill_rest(side: Side, question: Question) -> None:
     """Find the least time from the start of each operation to the end of the side.
 
@@ -91,7 +90,7 @@ def _fill_rest(side: Side, question: Question) -> None:
         question.rest[k] = -(-since // scale)
 
 
-@compiled
+@plain
 def _time_to_move(side: Side, question: Question, k: int, scale: int, a_byte: int) -> int:
     """Return when, from the far end, a link can have moved what operation `k` needs."""
     used, missing, free = question.used, side.need[k], 0
@@ -110,60 +109,3 @@ def _time_to_move(side: Side, question: Question, k: int, scale: int, a_byte: in
         if missing == 0:
             break
     return free
-
-
-@compiled
-def touch(labels: Labels) -> None:
-    """List the classes of which something has returned or left."""
-    count = 0
-    for c in range(labels.now.size):
-        if labels.now[c] != 0:
-            labels.touched[count] = c
-            count += 1
-    labels.counters[TOUCHED] = count
-
-
-@compiled
-def gone(weights: Ints, most: Ints, place: int, question: Question, labels: Labels) -> int:
-    """Return by how much less what can be out weighs, for what has returned.
-
-    Of each class, only ``most[:, place]`` can be out anyway.
-    """
-    total = 0
-    for i in range(labels.counters[TOUCHED]):
-        c = labels.touched[i]
-        high, limit = question.high[c], most[c, place]
-        total += weights[c] * (min(high, limit) - min(high - labels.now[c], limit))
-    return int(total)
-
-
-@compiled
-def may_be_absent(side: Side, question: Question, labels: Labels, k: int) -> int:
-    """Return the bytes that can be absent while operation `k` runs."""
-    return int(question.absent[k] - gone(side.size, side.absent, k, question, labels))
-
-
-@compiled
-def fits(side: Side, question: Question, labels: Labels, moved: int, k: int) -> bool:
-    """Whether enough can be absent for operation `k`."""
-    need = side.need[k]
-    if need <= 0:
-        return True
-    if need > question.asked[MOST] - moved:
-        return False
-    return bool(need <= may_be_absent(side, question, labels, k))
-
-
-@compiled
-def is_due(side: Side, question: Question, labels: Labels, k: int) -> bool:
-    """Whether something is out that must be back before operation `k`."""
-    if question.sure[k] > 0:
-        for c in range(labels.now.size):  # noqa: SIM110
-            if question.low[c] - labels.now[c] > side.out[c, k]:
-                return True
-        return False
-    for i in range(labels.counters[TOUCHED]):
-        c = labels.touched[i]
-        if question.low[c] - labels.now[c] > side.out[c, k]:
-            return True
-    return False

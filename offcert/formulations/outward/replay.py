@@ -8,9 +8,9 @@ import numpy as np
 
 from offcert.formulations.outward import kernel
 from offcert.formulations.outward.evaluation import Evaluation, Way, new_question
-from offcert.formulations.outward.labels import new_labels
 from offcert.formulations.outward.model import NOTHING, Pivot, Side
-from offcert.formulations.outward.question import prepare, touch
+from offcert.formulations.outward.outlook import look, new_outlook
+from offcert.formulations.outward.question import prepare
 from offcert.formulations.outward.region import Region
 
 
@@ -67,9 +67,8 @@ class _Follower:
             asked=np.array([region.least, region.most, 0, -1, 0, 0, 0, 0, 0, 0], np.int64),
         )
         prepare(self.side, self.question)
-        # Only what stands for the label at hand is used.
-        self.labels = new_labels(len(pivot.sizes), 1)
-        self.returned = self.labels.now
+        self.outlook = new_outlook(self.side)
+        self.returned = self.outlook.now
         self.used = [0] * len(pivot.sizes)
         self.needed, self.moved, self.idle = NOTHING, 0, 0
         self.ends: list[int] = []
@@ -104,8 +103,10 @@ class _Follower:
     def _run(self, free: int) -> None:
         """Run what can be run."""
         side, done = self.side, len(self.ends)
-        touch(self.labels)
-        idle, k = kernel.run(side, self.question, self.labels, self.moved, free, self.idle, done)
+        look(side, self.question, self.outlook)
+        asked = side, self.question, self.outlook
+        # All that has returned is looked at, so no class makes a difference.
+        idle, k = kernel.run(*asked, 0, 0, self.moved, free, self.idle, done)
         self.idle = int(idle)
         for operation in range(done, k):
             self._needs(operation)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from offcert.core.compiled import plain
 from offcert.formulations.pivot.pool import (
     FINALS,
     NEVER,
@@ -21,18 +22,17 @@ from offcert.formulations.pivot.pool import (
     Pool,
     SideArrays,
     bucket,
-    compiled,
     decode,
 )
 
 
-@compiled
+@plain
 def _end(side: SideArrays, pool: Pool, label: int) -> int:
     last = side.prefix.size - 1
     return max(pool.s[label] + side.prefix[last], pool.t[label])
 
 
-@compiled
+@plain
 def _compatible(mask: Ints, pool: Pool, label: int) -> bool:
     for i in range(mask.size):  # noqa: SIM110, compiled code has no generators
         if mask[i] & pool.mask[label, i]:
@@ -40,7 +40,7 @@ def _compatible(mask: Ints, pool: Pool, label: int) -> bool:
     return True
 
 
-@compiled
+@plain
 def join_whole(
     front: SideArrays, front_pool: Pool, back: SideArrays, back_pool: Pool, best: int
 ) -> tuple[int, tuple[int, int]]:
@@ -66,7 +66,7 @@ def join_whole(
     return best, found
 
 
-@compiled
+@plain
 def join_straddling(
     side: SideArrays, pool: Pool, other: SideArrays, other_pool: Pool, best: int
 ) -> tuple[int, tuple[int, int]]:

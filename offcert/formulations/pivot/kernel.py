@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from offcert.core.compiled import inlined, plain
 from offcert.formulations.pivot.pool import (
     BEST,
     BUCKETS,
@@ -46,7 +47,6 @@ from offcert.formulations.pivot.pool import (
     Ints,
     Pool,
     SideArrays,
-    compiled,
     decode,
     enter,
     take,
@@ -56,14 +56,14 @@ from offcert.formulations.pivot.pool import (
 DONE, PAUSED, FULL = range(3)
 
 
-@compiled
+@inlined
 def _ticks(rate: Ints, amount: int) -> int:
     whole = amount // rate[0]
     rest = amount - whole * rate[0]
     return whole * rate[1] + (rest * rate[1] + rate[0] - 1) // rate[0]
 
 
-@compiled
+@inlined
 def _weight(size: Ints, m: Ints, limit: Ints, j: int) -> int:
     total = 0
     for c in range(m.size):
@@ -71,13 +71,13 @@ def _weight(size: Ints, m: Ints, limit: Ints, j: int) -> int:
     return total
 
 
-@compiled
+@inlined
 def _floor_ticks(rate: Ints, amount: int) -> int:
     whole = amount // rate[0]
     return whole * rate[1] + (amount - whole * rate[0]) * rate[1] // rate[0]
 
 
-@compiled
+@inlined
 def _is_due(side: SideArrays, m: Ints, j: int) -> bool:
     """Whether a tensor that is out must be back before operation `j` starts."""
     for e in range(side.due_at[j], side.due_at[j + 1]):
@@ -86,7 +86,7 @@ def _is_due(side: SideArrays, m: Ints, j: int) -> bool:
     return False
 
 
-@compiled
+@inlined
 def _change(side: SideArrays, m: Ints, j: int) -> int:
     """Bytes by which what is absent at operation `j` exceeds what is absent at the one before."""
     total = 0
@@ -96,7 +96,7 @@ def _change(side: SideArrays, m: Ints, j: int) -> int:
     return total
 
 
-@compiled
+@inlined
 def _look(side: SideArrays, pool: Pool, m: Ints) -> None:
     """Write down what labels that differ from this one in a single transfer need to know of it.
 
@@ -132,7 +132,7 @@ def _look(side: SideArrays, pool: Pool, m: Ints) -> None:
             pool.excess[0] += (m[c] - side.eligible[c]) * side.time_back[c]
 
 
-@compiled
+@inlined
 def _settle(
     side: SideArrays, pool: Pool, c: int, change: int, t: int, s: int, k: int, limits: Ints
 ) -> tuple[int, int, int, int]:
@@ -180,7 +180,7 @@ def _settle(
     return s, k, fv, t + excess + extra + max(tail, way + side.least_head[0])
 
 
-@compiled
+@plain
 def start(side: SideArrays, pool: Pool, limits: Ints) -> None:
     """Enter the label of nothing moved, into an empty pool."""
     _look(side, pool, pool.m)
@@ -188,7 +188,7 @@ def start(side: SideArrays, pool: Pool, limits: Ints) -> None:
     enter(pool, pool.at_key, pool.at_mask, 0, s, k, fv, ft, -1, 0, limits)
 
 
-@compiled
+@inlined
 def _expand_out(
     side: SideArrays, pool: Pool, label: int, m: Ints, key: Ints, mask: Ints, limits: Ints
 ) -> None:
@@ -220,7 +220,7 @@ def _expand_out(
         key[side.word[c]] -= unit
 
 
-@compiled
+@inlined
 def _enter_return(
     side: SideArrays,
     pool: Pool,
@@ -246,7 +246,7 @@ def _enter_return(
     enter(pool, key, mask, end, s2, k2, fv, ft, label, -c - 1, limits)
 
 
-@compiled
+@inlined
 def _note_straddle(
     side: SideArrays, pool: Pool, label: int, c: int, begin: int, m: Ints, limits: Ints
 ) -> None:
@@ -268,7 +268,7 @@ def _note_straddle(
     pool.counters[BEST] = min(pool.counters[BEST], end)
 
 
-@compiled
+@inlined
 def _expand_back(
     side: SideArrays,
     pool: Pool,
@@ -308,7 +308,7 @@ def _expand_back(
         mask[c // 62] = (mask[c // 62] & ~bit) | had
 
 
-@compiled
+@inlined
 def _note_final(side: SideArrays, pool: Pool, label: int, m: Ints) -> None:
     last = side.prefix.size - 1
     if _weight(side.size, m, side.spans, last) < side.required[last]:
@@ -322,7 +322,7 @@ def _note_final(side: SideArrays, pool: Pool, label: int, m: Ints) -> None:
     pool.counters[BEST] = min(pool.counters[BEST], end)
 
 
-@compiled
+@plain
 def run(side: SideArrays, pool: Pool, limits: Ints, budget: int) -> int:
     """Expand labels within the limits until there are none, or `budget` of them, or no room.
 
@@ -359,7 +359,7 @@ def run(side: SideArrays, pool: Pool, limits: Ints, budget: int) -> int:
     return DONE
 
 
-@compiled
+@plain
 def resume(pool: Pool, limits: Ints) -> None:
     """Put the deferred labels that are within the limits now on the heap; forget hopeless ones."""
     kept = 0

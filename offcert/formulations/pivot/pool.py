@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.formulations.stores import Ints, Ints32, compiled, place_of, pop, push
+from offcert.core.compiled import inlined, plain
+from offcert.formulations.stores import Ints, Ints32, place_of, pop, push
 
 # Places in `Pool.counters`.
 LABELS, HEAP, DEFERRED, BUCKETS, FINALS, STRADDLES, BEST, POPPED = range(8)
@@ -96,13 +97,13 @@ class Pool(NamedTuple):
     at_mask: Ints
 
 
-@compiled
+@plain
 def bucket(pool: Pool, key: Ints) -> int:
     """Return the first label with these counts, or -1; `pool.following` leads to the others."""
     return pool.table[place_of(pool.table, pool.key, key)]
 
 
-@compiled
+@plain
 def rebuild(old: Ints32, new: Pool) -> None:
     """Enter the buckets of one table into another, larger one."""
     for i in range(old.size):
@@ -111,7 +112,7 @@ def rebuild(old: Ints32, new: Pool) -> None:
             new.table[place_of(new.table, new.key, new.key[head])] = head
 
 
-@compiled
+@inlined
 def _subset(pool: Pool, label: int, mask: Ints) -> bool:
     """Whether every class that has returned in `label` has in `mask`."""
     for i in range(mask.size):  # noqa: SIM110, compiled code has no generators
@@ -120,7 +121,7 @@ def _subset(pool: Pool, label: int, mask: Ints) -> bool:
     return True
 
 
-@compiled
+@inlined
 def _superset(pool: Pool, label: int, mask: Ints) -> bool:
     for i in range(mask.size):  # noqa: SIM110
         if mask[i] & ~pool.mask[label, i]:
@@ -128,14 +129,14 @@ def _superset(pool: Pool, label: int, mask: Ints) -> bool:
     return True
 
 
-@compiled
+@inlined
 def wait(pool: Pool, label: int) -> None:
     """Put a label on the heap, the least ``t`` first."""
     push(pool.heap, pool.counters[HEAP], label, pool.t, pool.t)
     pool.counters[HEAP] += 1
 
 
-@compiled
+@inlined
 def take(pool: Pool) -> int:
     """Take the first label off the heap."""
     label = pop(pool.heap, pool.counters[HEAP], pool.t, pool.t)
@@ -143,7 +144,7 @@ def take(pool: Pool) -> int:
     return label
 
 
-@compiled
+@inlined
 def enter(
     pool: Pool,
     key: Ints,
@@ -198,7 +199,7 @@ def enter(
         pool.counters[DEFERRED] += 1
 
 
-@compiled
+@plain
 def decode(side: SideArrays, key: Ints, m: Ints) -> None:
     """Write the counts of a key to `m`."""
     for c in range(m.size):
