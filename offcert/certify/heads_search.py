@@ -16,7 +16,7 @@ from collections import namedtuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled
+from offcert.core.compiled import compiled, inlined
 
 IntArray = NDArray[np.int64]
 
@@ -47,8 +47,8 @@ WIDTH = 16
 # Columns of a label: how many have left of each size told apart, when the link is free, ticks
 # waited, and the next label with as many units moved.
 CODE, FREE, WAITED, NEXT = range(4)
-# Rows of labels ever used, the first of those free again, and where the latest was put.
-STORED, SPARE, LATEST = range(3)
+# How many rows of labels were ever used, and the first of those free again.
+STORED, SPARE = range(2)
 
 
 @compiled
@@ -100,7 +100,7 @@ def floors(
     return floor
 
 
-@compiled
+@inlined
 def _still(tables: Tables, moved: int) -> int:
     """Return the least time from when the link is free to the end, with so many bytes moved."""
     still = 0
@@ -112,7 +112,7 @@ def _still(tables: Tables, moved: int) -> int:
     return still
 
 
-@compiled
+@inlined
 def operations_run(tables: Tables, moved: int, run: int) -> int:
     """Return how many operations can run with so many bytes moved, `run` of which can for sure."""
     while run < len(tables.clock) - 1 and tables.need[run] <= moved:
@@ -120,7 +120,7 @@ def operations_run(tables: Tables, moved: int, run: int) -> int:
     return run
 
 
-@compiled
+@inlined
 def with_pair(pairs: IntArray, count: int, free: int, wait: int) -> int:
     """Add a pair to the first `count` rows of `pairs` unless one is as good; return how many."""
     for row in range(count):
@@ -184,10 +184,10 @@ def prospects(tables: Tables, levels: int) -> tuple[IntArray, IntArray]:
     return bounds, pairs
 
 
-@compiled
-def in_time(bounds: IntArray, pairs: IntArray, child: tuple[int, int, int], limit: int) -> bool:
-    """Return whether a label with these `bounds` among the pairs can end by `limit`."""
-    for row in range(bounds[0], bounds[1]):
+@inlined
+def in_time(begin: int, end: int, pairs: IntArray, child: tuple[int, int, int], limit: int) -> bool:
+    """Return whether a label with the pairs of the rows from `begin` to `end` ends by `limit`."""
+    for row in range(begin, end):
         if child[1] + pairs[row, 0] <= limit and child[2] + pairs[row, 1] <= limit:
             return True
     return False
@@ -224,25 +224,28 @@ def undominated(labels: IntArray, listed: IntArray) -> IntArray:
 
 
 @compiled
-def stored_before(
-    labels: IntArray, used: IntArray, first: int, child: tuple[int, int, int]
-) -> IntArray:
-    """Put a label before `first`, where there is room; its place is left in ``used[LATEST]``."""
-    if used[SPARE] != NONE:
-        new = used[SPARE]
-        used[SPARE] = labels[new, NEXT]
-    else:
-        if used[STORED] == len(labels):
-            labels = np.concatenate((labels, np.zeros_like(labels)))
+def grown(rows: IntArray, more: int) -> IntArray:
+    """Return the rows with room for at least so many `more`."""
+    larger = np.empty((2 * len(rows) + more, *rows.shape[1:]), dtype=np.int64)
+    larger[: len(rows)] = rows
+    return larger
+
+
+@inlined
+def store_before(labels: IntArray, used: IntArray, first: int, child: tuple[int, int, int]) -> int:
+    """Put a label before `first`, where there is room; return its place."""
+    new = used[SPARE]
+    if new == NONE:
         new = used[STORED]
         used[STORED] += 1
+    else:
+        used[SPARE] = labels[new, NEXT]
     labels[new, CODE], labels[new, FREE], labels[new, WAITED] = child
     labels[new, NEXT] = first
-    used[LATEST] = new
-    return labels
+    return int(new)
 
 
-@compiled
+@inlined
 def next_ready(tables: Tables, code: int, level: int, run: int, c: int) -> int:
     """Return after which operation the next tensor of size `c` leaves; `UNKNOWN` if none can."""
     rank = 0
@@ -256,7 +259,7 @@ def next_ready(tables: Tables, code: int, level: int, run: int, c: int) -> int:
     return ready
 
 
-@compiled
+@inlined
 def child_of(tables: Tables, label: IntArray, level: int, run: int, c: int) -> tuple[int, int, int]:
     """Return code, time at which the link is free and ticks waited after a transfer of size `c`.
 
@@ -292,13 +295,13 @@ def search(tables: Tables, limit: int, max_labels: int) -> int:
     if levels == 0:
         return IN_TIME
     bounds, pairs = prospects(tables, levels)
-    if not in_time(bounds[0], pairs, (0, 0, 0), limit):
+    if not in_time(bounds[0, 0], bounds[0, 1], pairs, (0, 0, 0), limit):
         return TOO_LATE
     first = np.full(levels, NONE, dtype=np.int64)
     first[0] = 0
     labels = np.zeros((1024, 4), dtype=np.int64)
     labels[0, NEXT] = NONE
-    used = np.array([1, NONE, NONE])
+    used = np.array([1, NONE])
     expanded = run = 0
     for level in range(levels):
         if first[level] == NONE:
@@ -307,16 +310,18 @@ def search(tables: Tables, limit: int, max_labels: int) -> int:
         listed = members(labels, first[level])
         for label in undominated(labels, listed):
             expanded += 1
+            if used[STORED] + len(tables.units) > len(labels):
+                labels = grown(labels, len(tables.units))
             for c in range(len(tables.units)):
                 child = child_of(tables, labels[label], level, run, c)
                 reached = min(level + tables.units[c], levels)
-                if child[1] == NONE or not in_time(bounds[reached], pairs, child, limit):
+                begin, end = bounds[reached, 0], bounds[reached, 1]
+                if child[1] == NONE or not in_time(begin, end, pairs, child, limit):
                     continue
                 if reached == levels:
                     # All operations have run, so what is to come was the end.
                     return IN_TIME
-                labels = stored_before(labels, used, first[reached], child)
-                first[reached] = used[LATEST]
+                first[reached] = store_before(labels, used, first[reached], child)
             if expanded > max_labels or used[STORED] > max_labels:
                 return TOO_LARGE
         for label in listed:

@@ -56,6 +56,7 @@ from offcert.certify.matched_search import (
     TOO_MUCH,
     Keyed,
     all_ends,
+    all_prospects,
     kept,
     no_keys,
 )
@@ -258,14 +259,17 @@ class _Cut:
         before: Sizes = ()
         for level, counted in enumerate(_in_order(levels)):
             tables = self.sides(counted)
-            if level > 0:
+            if level == 0:
+                prospects = [all_prospects(side) for side in tables]
+            else:
                 ratio = 1
                 for size in set(counted) - set(before):
                     ratio *= self.most[size] + 1
             found: list[Keyed] = []
-            for kind, side, limit, coarse in zip(Kind, tables, self.limits, known, strict=True):
+            for index, (kind, side) in enumerate(zip(Kind, tables, strict=True)):
+                limit, ahead, coarse = self.limits[index], prospects[index], known[index]
                 status, labels = all_ends(
-                    side, limit, self.amounts, coarse, ratio, self.longest, max_labels
+                    side, limit, self.amounts, ahead, coarse, ratio, self.longest, max_labels
                 )
                 if status != DONE:
                     return self._unfinished(status, kind, level)

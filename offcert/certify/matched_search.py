@@ -28,16 +28,17 @@ from offcert.certify.heads_search import (
     WIDTH,
     Tables,
     child_of,
+    grown,
     in_time,
     members,
     next_ready,
     operations_run,
     prospects,
-    stored_before,
+    store_before,
     undominated,
     with_pair,
 )
-from offcert.core.compiled import compiled
+from offcert.core.compiled import compiled, inlined
 
 IntArray = NDArray[np.int64]
 
@@ -65,7 +66,7 @@ def no_keys(amounts: int) -> Keyed:
     return Keyed(np.zeros(amounts + 1, dtype=np.int64), nothing, np.zeros(1, dtype=np.int64), rows)
 
 
-@compiled
+@inlined
 def _seek(keyed: Keyed, amount: int, code: int, key: int) -> int:
     """Return the first key of an amount, from `key` on, whose code is at least `code`."""
     while key < keyed.bounds[amount + 1] and keyed.codes[key] < code:
@@ -73,7 +74,7 @@ def _seek(keyed: Keyed, amount: int, code: int, key: int) -> int:
     return key
 
 
-@compiled
+@inlined
 def _promising(
     known: Keyed, amount: int, key: int, child: tuple[int, int, int], limit: int
 ) -> bool:
@@ -83,13 +84,13 @@ def _promising(
     """
     if key == known.bounds[amount + 1] or known.codes[key] != child[0]:
         return False
-    return in_time(known.first[key : key + 2], known.rows, child, limit)
+    return in_time(known.first[key], known.first[key + 1], known.rows, child, limit)
 
 
 @compiled
-def _room(array: IntArray, count: int) -> IntArray:
-    """Return the array, twice as long if its first `count` rows are all it has."""
-    return array if count < len(array) else np.concatenate((array, np.zeros_like(array)))
+def all_prospects(tables: Tables) -> tuple[IntArray, IntArray]:
+    """Return what is to come of every amount, whichever sizes are told apart."""
+    return prospects(tables, -(-tables.need.max() // tables.unit))
 
 
 @compiled
@@ -97,6 +98,7 @@ def all_ends(
     tables: Tables,
     limit: int,
     amounts: int,
+    ahead: tuple[IntArray, IntArray],
     known: Keyed,
     ratio: int,
     whole: int,
@@ -112,6 +114,8 @@ def all_ends(
         When the side must end, in ticks of its clock.
     amounts : int
         Amounts, in units, from here on are too much.
+    ahead : pair of int64 array
+        From `all_prospects`.
     known : Keyed
         The keys, with their pairs, that a coarser search has kept; one that it has not, has no end.
     ratio : int
@@ -128,12 +132,12 @@ def all_ends(
     found : Keyed
         The labels, for each key in order of when the link is free; useless unless `DONE`.
     """
-    levels = -(-tables.need.max() // tables.unit)
-    bounds, pairs = prospects(tables, levels)
+    bounds, pairs = ahead
+    levels = len(bounds) - 1
     heads = np.full(amounts, NONE, dtype=np.int64)
     labels = np.zeros((1024, 4), dtype=np.int64)
-    used = np.array([0, NONE, NONE])
-    if in_time(bounds[0], pairs, (0, 0, 0), limit):
+    used = np.array([0, NONE])
+    if in_time(bounds[0, 0], bounds[0, 1], pairs, (0, 0, 0), limit):
         labels[0, NEXT] = NONE
         heads[0], used[STORED] = 0, 1
     begins = np.zeros(amounts + 1, dtype=np.int64)
@@ -153,17 +157,22 @@ def all_ends(
         listed = members(labels, heads[level])
         for label in undominated(labels, listed):
             if keys == begins[level] or codes[keys - 1] != labels[label, CODE]:
-                codes, first = _room(codes, keys), _room(first, keys + 1)
+                if keys + 1 == len(codes):
+                    codes, first = grown(codes, 0), grown(first, 0)
                 codes[keys], first[keys] = labels[label, CODE], count
                 keys += 1
-            rows = _room(rows, count)
+            if count == len(rows):
+                rows = grown(rows, 0)
+            if used[STORED] + len(tables.units) > len(labels):
+                labels = grown(labels, len(tables.units))
             rows[count, 0], rows[count, 1] = labels[label, FREE], labels[label, WAITED]
             count += 1
             for c in range(len(tables.units)):
                 child = child_of(tables, labels[label], level, run, c)
                 reached = level + tables.units[c]
-                near = bounds[min(reached, levels)]
-                if child[1] == NONE or not in_time(near, pairs, child, limit):
+                near = min(reached, levels)
+                begin, end = bounds[near, 0], bounds[near, 1]
+                if child[1] == NONE or not in_time(begin, end, pairs, child, limit):
                     continue
                 if reached >= amounts:
                     status = TOO_MUCH
@@ -174,8 +183,7 @@ def all_ends(
                     seeking[c] = _seek(known, reached, coarse[0], seeking[c])
                     if not _promising(known, reached, seeking[c], coarse, whole):
                         continue
-                labels = stored_before(labels, used, heads[reached], child)
-                heads[reached] = used[2]
+                heads[reached] = store_before(labels, used, heads[reached], child)
             if status == DONE and (count > max_labels or used[STORED] > max_labels):
                 status = TOO_LARGE
             if status != DONE:
@@ -183,13 +191,11 @@ def all_ends(
         for label in listed:
             labels[label, NEXT] = used[SPARE]
             used[SPARE] = label
-    begins[amounts] = keys
-    first = _room(first, keys)
-    first[keys] = count
+    begins[amounts], first[keys] = keys, count
     return status, Keyed(begins, codes[:keys].copy(), first[: keys + 1].copy(), rows[:count].copy())
 
 
-@compiled
+@inlined
 def _of_use(found: Keyed, key: int, pair: tuple[int, int], limit: int) -> bool:
     """Return whether a label of the key can end by `limit` with such a pair."""
     for row in range(found.first[key], found.first[key + 1]):
@@ -198,7 +204,7 @@ def _of_use(found: Keyed, key: int, pair: tuple[int, int], limit: int) -> bool:
     return False
 
 
-@compiled
+@inlined
 def _before_transfer(
     tables: Tables, run: int, more: bool, ready: int, c: int, after: IntArray
 ) -> tuple[int, int]:
@@ -266,7 +272,8 @@ def kept(tables: Tables, found: Keyed, other: IntArray, limit: int) -> Keyed:
                         count = with_pair(best, count, pair[0], pair[1])
             spans[key, 0] = stored
             for row in range(count):
-                pairs = _room(pairs, stored)
+                if stored == len(pairs):
+                    pairs = grown(pairs, 0)
                 pairs[stored, 0], pairs[stored, 1] = best[row, 0], best[row, 1]
                 stored += 1
             spans[key, 1] = stored

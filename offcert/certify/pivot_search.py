@@ -25,7 +25,7 @@ from offcert.certify.pivot_tables import (
     Tables,
     know,
 )
-from offcert.core.compiled import compiled
+from offcert.core.compiled import compiled, inlined
 
 
 @compiled
@@ -71,7 +71,10 @@ def search(
         for index in range(proposed):
             proposal = proposals[index]
             code = proposal[OUT]
-            number, outs, known, first = _number(tables, code, numbers, outs, known, first)
+            if code not in numbers:
+                outs, known, first = _with_room(len(numbers), outs, known, first)
+                _tell_apart(tables, code, numbers, outs, known)
+            number = numbers[code]
             _advance(tables, outs[number], known[number], proposal)
             if not _in_time(tables, known[number], proposal, limit, whole_limit):
                 continue
@@ -119,49 +122,53 @@ def search(
                 and out[c] <= tables.across[c]
                 and _complete(tables, out, known[number], c)
             ):
-                less, outs, known, first = _number(
-                    tables, code - tables.radix[c], numbers, outs, known, first
-                )
                 if straddling == len(straddles):
                     straddles = _grown(straddles)
                 end = max(label[WAITED] + tables.clock[count], begin)
                 returned = label[RETURNED] | tables.once[c]
-                straddles[straddling] = (end, begin, c, returned, less)
+                straddles[straddling] = (end, begin, c, returned, code - tables.radix[c])
                 straddling += 1
+    for straddle in straddles[:straddling]:
+        if straddle[4] not in numbers:
+            outs, known, first = _with_room(len(numbers), outs, known, first)
+            _tell_apart(tables, straddle[4], numbers, outs, known)
+        straddle[4] = numbers[straddle[4]]
     return True, complete[:completed], straddles[:straddling], outs[: len(numbers)]
 
 
 @compiled
 def _grown(array: IntArray) -> IntArray:
-    return np.concatenate((array, np.zeros_like(array)))
+    larger = np.empty((2 * len(array), *array.shape[1:]), dtype=array.dtype)
+    larger[: len(array)] = array
+    return larger
 
 
 @compiled
-def _number(
-    tables: Tables,
-    code: int,
-    numbers: dict[int, int],
-    outs: IntArray,
-    known: IntArray,
-    first: IntArray,
-) -> tuple[int, IntArray, IntArray, IntArray]:
-    """Return the number of what is out, a new one if need be, and the tables that hold it."""
-    if code in numbers:
-        return numbers[code], outs, known, first
-    number = len(numbers)
-    numbers[code] = number
-    if number == len(outs):
+def _with_room(
+    used: int, outs: IntArray, known: IntArray, first: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the tables of what is out with room for one row more."""
+    if used == len(outs):
         outs, known = _grown(outs), _grown(known)
         first = np.concatenate((first, np.full(len(first), NONE, dtype=np.int64)))
+    return outs, known, first
+
+
+@compiled
+def _tell_apart(
+    tables: Tables, code: int, numbers: dict[int, int], outs: IntArray, known: IntArray
+) -> None:
+    """Give what is out a number, and write down what is known of it."""
+    number = len(numbers)
+    numbers[code] = number
     rest = code
     for c in range(len(tables.sizes) - 1, -1, -1):
         outs[number, c] = rest // tables.radix[c]
         rest -= outs[number, c] * tables.radix[c]
     know(tables, outs[number], known[number])
-    return number, outs, known, first
 
 
-@compiled
+@inlined
 def _advance(tables: Tables, out: IntArray, known: IntArray, label: IntArray) -> None:
     """Run what can run."""
     count = len(tables.clock) - 1
@@ -180,7 +187,7 @@ def _advance(tables: Tables, out: IntArray, known: IntArray, label: IntArray) ->
     label[RUN] = run
 
 
-@compiled
+@inlined
 def _in_time(
     tables: Tables, known: IntArray, label: IntArray, limit: int, whole_limit: int
 ) -> bool:
@@ -190,7 +197,7 @@ def _in_time(
     return label[FREE] + known[2, run] <= whole_limit
 
 
-@compiled
+@inlined
 def _covers(one: IntArray, two: IntArray) -> bool:
     """Whether label `one` is at least as good as `two` in everything."""
     return (
@@ -201,7 +208,7 @@ def _covers(one: IntArray, two: IntArray) -> bool:
     )
 
 
-@compiled
+@inlined
 def _covered(
     labels: IntArray,
     following: IntArray,
@@ -232,7 +239,7 @@ def _covered(
     return False
 
 
-@compiled
+@inlined
 def _complete(tables: Tables, out: IntArray, known: IntArray, back: int) -> bool:
     """Whether what is out, but for the last tensor of class `back`, is right for the cut."""
     count = len(tables.clock) - 1
@@ -246,7 +253,7 @@ def _complete(tables: Tables, out: IntArray, known: IntArray, back: int) -> bool
     return bool(absent >= tables.need[count])
 
 
-@compiled
+@inlined
 def _propose(
     proposals: IntArray,
     proposed: int,
@@ -266,7 +273,7 @@ def _propose(
     return proposed + 1
 
 
-@compiled
+@inlined
 def _send(
     tables: Tables,
     out: IntArray,
@@ -300,7 +307,7 @@ def _send(
     return proposed
 
 
-@compiled
+@inlined
 def _fetch(
     tables: Tables,
     out: IntArray,
@@ -333,7 +340,7 @@ def _fetch(
     return begin, proposed
 
 
-@compiled
+@inlined
 def _idle_fits(
     tables: Tables, out: IntArray, label: IntArray, back: int, begin: int, run: int
 ) -> bool:

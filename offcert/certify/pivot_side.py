@@ -189,7 +189,8 @@ class Side:
         )
         if not finished:
             raise TooLargeError
-        counts = [tuple(row) for row in outs.tolist()]
+        used = np.unique(np.concatenate((labels[:, -1], straddles[:, -1])))
+        counts = dict(zip(used.tolist(), map(tuple, outs[used].tolist()), strict=True))
         found = Found(earliest=self.limit + 1)
         for free, waited, returned, out in labels.tolist():
             label = Label(free, waited, returned)

@@ -7,7 +7,7 @@ from collections import namedtuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled
+from offcert.core.compiled import inlined
 
 IntArray = NDArray[np.int64]
 
@@ -45,12 +45,12 @@ NONE = -1
 OUTWARD, BACKWARD = range(2)
 
 
-@compiled
+@inlined
 def _ticks(tables: Tables, direction: int, amount: int) -> int:
     return -(-amount * tables.rates[direction, 1] // tables.rates[direction, 0])
 
 
-@compiled
+@inlined
 def know(tables: Tables, out: IntArray, known: IntArray) -> None:
     """Fill in the bytes absent at each operation, and by how much the link's time must grow.
 

@@ -15,7 +15,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled
+from offcert.core.compiled import inlined
 from offcert.core.errors import PlanError
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.problem import Problem
@@ -199,7 +199,7 @@ def _live_before(trace: Trace) -> list[int]:
     return list(accumulate(change[:-1]))
 
 
-@compiled
+@inlined
 def run_claims(
     tables: tuple[IntArray, ...],
     duplex: bool,
@@ -222,7 +222,8 @@ def run_claims(
     gap_size, offload_time, prefetch_time = tables[6:9]
     open_first, open_member, close_first, close_member = tables[9:]
     times, sizes, evicted, released, returned = state
-    evicted[:] = 0
+    for index in range(len(evicted)):
+        evicted[index] = 0
     for index in range(len(move_gap)):
         if prefetch[index]:
             evicted[move_gap[index]] = 1
@@ -316,7 +317,7 @@ def run_claims(
     return end
 
 
-@compiled
+@inlined
 def _following(prefetch: BoolArray, index: int, kind: bool) -> int:
     """Return the first move after `index` of the given kind, or the number of moves."""
     index += 1
@@ -325,7 +326,7 @@ def _following(prefetch: BoolArray, index: int, kind: bool) -> int:
     return index
 
 
-@compiled
+@inlined
 def _settle(
     times: IntArray, sizes: IntArray, head: int, tail: int, absent: int, time: int, need: int
 ) -> tuple[int, int, int]:
@@ -345,7 +346,7 @@ def _settle(
     return time, head, absent
 
 
-@compiled
+@inlined
 def _insert(times: IntArray, sizes: IntArray, head: int, tail: int, time: int, size: int) -> int:
     """Insert a release into the pending ones, which stay ordered by time; return the new tail."""
     place = tail

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from offcert.core.compiled import compiled
+from offcert.core.compiled import compiled, inlined
 from offcert.core.simulate import BoolArray, IntArray
 
 Facts = tuple[IntArray, IntArray, IntArray, IntArray]
@@ -29,7 +29,7 @@ _SUBSTITUTE = 0.1
 _SWAP = 0.2
 
 
-@compiled
+@inlined
 def neighbour(
     prefetch: BoolArray,
     gap: IntArray,
@@ -47,7 +47,7 @@ def neighbour(
     return count
 
 
-@compiled
+@inlined
 def _step(
     prefetch: BoolArray,
     gap: IntArray,
@@ -86,7 +86,7 @@ def _step(
     return _shift(prefetch, gap, before, count, facts, limits, index)
 
 
-@compiled
+@inlined
 def _slots(facts: Facts, limits: IntArray, is_prefetch: bool, chosen: int) -> tuple[int, int]:
     """Return the least and the largest slot that a transfer may have."""
     writer, opened, closed = facts[1:]
@@ -95,7 +95,7 @@ def _slots(facts: Facts, limits: IntArray, is_prefetch: bool, chosen: int) -> tu
     return max(writer[chosen] + 1, limits[0, chosen]), min(closed[chosen], limits[1, chosen])
 
 
-@compiled
+@inlined
 def _shift(
     prefetch: BoolArray,
     gap: IntArray,
@@ -121,7 +121,7 @@ def _shift(
     return _place(prefetch, gap, before, count - 1, is_prefetch, chosen, slot)
 
 
-@compiled
+@inlined
 def _toggle(
     prefetch: BoolArray,
     gap: IntArray,
@@ -175,7 +175,7 @@ def _toggle(
     return _place(prefetch, gap, before, count, True, chosen, back)
 
 
-@compiled
+@inlined
 def _substitute(
     prefetch: BoolArray,
     gap: IntArray,
@@ -210,7 +210,7 @@ def _substitute(
     return _place(prefetch, gap, before, count, True, chosen, back)
 
 
-@compiled
+@inlined
 def _exchange(
     prefetch: BoolArray,
     gap: IntArray,
@@ -232,7 +232,7 @@ def _exchange(
     return count
 
 
-@compiled
+@inlined
 def _displace(
     prefetch: BoolArray,
     gap: IntArray,
@@ -276,7 +276,7 @@ def _displace(
     return _place(prefetch, gap, before, count, not is_prefetch, chosen, slot)
 
 
-@compiled
+@inlined
 def _remove(prefetch: BoolArray, gap: IntArray, before: IntArray, index: int, count: int) -> None:
     for place in range(index, count - 1):
         prefetch[place] = prefetch[place + 1]
@@ -284,7 +284,7 @@ def _remove(prefetch: BoolArray, gap: IntArray, before: IntArray, index: int, co
         before[place] = before[place + 1]
 
 
-@compiled
+@inlined
 def _remove_both(
     prefetch: BoolArray, gap: IntArray, before: IntArray, one: int, two: int, count: int
 ) -> int:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled
+from offcert.core.compiled import compiled, inlined
 from offcert.heuristics.ordered_kernel import SIZE, evaluate_ordered
 
 Integers = NDArray[np.int64]
@@ -44,14 +44,16 @@ class State(NamedTuple):
         return State(self.offloads.copy(), self.prefetches.copy(), self.chosen.copy())
 
 
-@compiled
+@inlined
 def _assign(state: State, other: State) -> None:
-    state.offloads[:] = other.offloads
-    state.prefetches[:] = other.prefetches
-    state.chosen[:] = other.chosen
+    for place in range(other.offloads.size):
+        state.offloads[place] = other.offloads[place]
+        state.prefetches[place] = other.prefetches[place]
+    for gap in range(other.chosen.size):
+        state.chosen[gap] = other.chosen[gap]
 
 
-@compiled
+@inlined
 def _select(order: Integers, chosen: Booleans, selected: Integers) -> int:
     count = 0
     for gap in order:
@@ -61,7 +63,7 @@ def _select(order: Integers, chosen: Booleans, selected: Integers) -> int:
     return count
 
 
-@compiled
+@inlined
 def _change_count(classes: Classes, chosen: Booleans, c: int, change: int) -> bool:
     """Evict more of a class, the outermost first, or fewer; return whether that is possible."""
     low, high = classes.first[c], classes.first[c + 1]
@@ -75,7 +77,7 @@ def _change_count(classes: Classes, chosen: Booleans, c: int, change: int) -> bo
     return True
 
 
-@compiled
+@inlined
 def _change_counts(classes: Classes, chosen: Booleans) -> bool:
     """Change up to four counts by one or two."""
     for _ in range(np.random.randint(1, 5)):
@@ -86,7 +88,7 @@ def _change_counts(classes: Classes, chosen: Booleans) -> bool:
     return True
 
 
-@compiled
+@inlined
 def _exchange(classes: Classes, chosen: Booleans, tolerance: float) -> bool:
     """Make one of the exchanges whose sums differ by at most `tolerance`."""
     rows = np.searchsorted(classes.differences, tolerance)
@@ -103,7 +105,7 @@ def _exchange(classes: Classes, chosen: Booleans, tolerance: float) -> bool:
     return True
 
 
-@compiled
+@inlined
 def _reorder(order: Integers, chosen: Booleans) -> bool:
     """Take a gap that is evicted to another place, or exchange it with another gap."""
     count = order.size
@@ -129,7 +131,7 @@ def _reorder(order: Integers, chosen: Booleans) -> bool:
     return True
 
 
-@compiled
+@inlined
 def _move(classes: Classes, state: State, tolerance: float) -> bool:
     """Change the state at random; return whether it may be worth a value."""
     kind = np.random.random()

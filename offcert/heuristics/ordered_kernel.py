@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled
+from offcert.core.compiled import inlined
 from offcert.core.errors import MethodError
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
@@ -140,12 +140,13 @@ class OrderedArrays:
         )
 
 
-@compiled
+@inlined
 def _run_front(keys: Integers, gaps: Integers, order: Integers, scratch: Integers) -> int:
     """Run the offloads no-wait; return the time at which the link is free, or `INFEASIBLE`."""
     front_idle, change = scratch[FRONT_IDLE], scratch[CHANGE]
     end = keys.shape[0] - 1
-    change[: end + 1] = 0
+    for key in range(end + 1):
+        change[key] = 0
     front_idle[0] = 0
     key, idle, link, absent = 1, 0, 0, 0
     while absent >= keys[key, REQUIRED]:
@@ -173,7 +174,7 @@ def _run_front(keys: Integers, gaps: Integers, order: Integers, scratch: Integer
     return link if key == end else INFEASIBLE
 
 
-@compiled
+@inlined
 def _run_back(keys: Integers, gaps: Integers, order: Integers, scratch: Integers) -> int:
     """Run the prefetches no-wait in reversed time; return when the link is free, or `INFEASIBLE`.
 
@@ -181,8 +182,8 @@ def _run_back(keys: Integers, gaps: Integers, order: Integers, scratch: Integers
     """
     back_idle, change, floor = scratch[BACK_IDLE], scratch[CHANGE], scratch[FLOOR]
     end = keys.shape[0] - 1
-    change[: end + 1] = 0
-    floor[: end + 1] = 0
+    for key in range(end + 1):
+        change[key] = floor[key] = 0
     back_idle[end] = 0
     key, idle, link, absent, earliest = end - 1, 0, 0, 0, _NEVER
     while absent >= keys[key, REQUIRED]:
@@ -215,7 +216,7 @@ def _run_back(keys: Integers, gaps: Integers, order: Integers, scratch: Integers
     return link if key == 0 else INFEASIBLE
 
 
-@compiled
+@inlined
 def split_makespan(keys: Integers, compute: int, scratch: Integers, key: int) -> int:
     """Return the least makespan on a duplex link if keys from `key` on start after the offloads.
 
@@ -230,7 +231,7 @@ def split_makespan(keys: Integers, compute: int, scratch: Integers, key: int) ->
     return value
 
 
-@compiled
+@inlined
 def _duplex_term(
     keys: Integers, gaps: Integers, compute: int, order: Integers, scratch: Integers
 ) -> int:
@@ -247,7 +248,7 @@ def _duplex_term(
     return max(best, own)
 
 
-@compiled
+@inlined
 def evaluate_ordered(
     keys: Integers,
     gaps: Integers,

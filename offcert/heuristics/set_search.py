@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled
+from offcert.core.compiled import compiled, inlined
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
@@ -169,7 +169,7 @@ def classes_of_equal_size(problem: Problem) -> list[list[int]]:
     return list(classes.values())
 
 
-@compiled
+@inlined
 def _select(order: Integers, places: Integers, counts: Integers, chosen: Integers) -> int:
     count = 0
     for gap in order:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled
+from offcert.core.compiled import compiled, inlined
 
 Ints = NDArray[np.int64]
 
@@ -53,7 +53,7 @@ def still_missing(
     return still
 
 
-@compiled
+@inlined
 def put(link: Ints, idle: Ints, count: int, x: int, y: int) -> int:
     """Put a pair among pairs of which `link` increases and `idle` falls; return how many.
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled
+from offcert.core.compiled import inlined, plain
 from offcert.formulations.stores import Ints, Ints32, pop, push
 
 COMPLETE, EXHAUSTED, PAUSED, FULL = range(4)
@@ -110,7 +110,7 @@ def grown(labels: Labels) -> Labels:
     return larger
 
 
-@compiled
+@inlined
 def _slot(labels: Labels, units: int, counted: int, others: int) -> int:
     size = labels.table.size
     mixed = (np.uint64(units) ^ np.uint64(1469598103934665603)) * np.uint64(0x9E3779B97F4A7C15)
@@ -128,7 +128,7 @@ def _slot(labels: Labels, units: int, counted: int, others: int) -> int:
         place = (place + 1) & (size - 1)
 
 
-@compiled
+@plain
 def _rehash(labels: Labels) -> None:
     # In the order in which they were stored, so each list ends with the newest label, as it began.
     for label in range(labels.counters[STORED]):
@@ -136,12 +136,12 @@ def _rehash(labels: Labels) -> None:
         labels.table[place] = label
 
 
-@compiled
+@inlined
 def _ticks(rate: Ints, amount: int) -> int:
     return -(-amount * rate[1] // rate[0])
 
 
-@compiled
+@inlined
 def bound_on_end(side: Tables, w: int, t: int, s: int, k: int) -> int:
     """Return a bound on the end of a side of which `w` units have left and `k` operations run."""
     level = min(-(-w // side.grain), side.first.size - 1)
@@ -162,7 +162,7 @@ def bound_on_end(side: Tables, w: int, t: int, s: int, k: int) -> int:
     return f
 
 
-@compiled
+@inlined
 def _settle(side: Tables, w: int, t: int, s: int, k: int) -> tuple[int, int, int]:
     """Run what can be run; return idle time, operations run, and the bound on the end.
 
@@ -176,7 +176,7 @@ def _settle(side: Tables, w: int, t: int, s: int, k: int) -> tuple[int, int, int
     return s, k, bound_on_end(side, w, t, s, k)
 
 
-@compiled
+@inlined
 def _enter(
     labels: Labels,
     key: tuple[int, int, int],
@@ -213,14 +213,14 @@ def _enter(
     labels.counters[WAITING] += 1
 
 
-@compiled
+@plain
 def start(side: Tables, labels: Labels) -> None:
     """Enter the label of nothing moved."""
     s, k, f = _settle(side, 0, 0, 0, 0)
     _enter(labels, (0, 0, 0), 0, s, k, f, (-1, -1))
 
 
-@compiled
+@inlined
 def _expand(side: Tables, labels: Labels, label: int, limit: int) -> None:
     w, t, s, k = labels.w[label], labels.t[label], labels.s[label], int(labels.k[label])
     words = (labels.counted[label], labels.others[label])
@@ -241,7 +241,7 @@ def _expand(side: Tables, labels: Labels, label: int, limit: int) -> None:
             _enter(labels, (w + side.size[c], one, two), end, s2, k2, f, (int(label), c))
 
 
-@compiled
+@plain
 def run(side: Tables, labels: Labels, limit: int, budget: int) -> int:
     """Expand labels until one is complete, none is left within the limit, or `budget` is spent.
 

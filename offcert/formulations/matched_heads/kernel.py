@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offcert.core.compiled import compiled
+from offcert.core.compiled import compiled, inlined
 from offcert.formulations.atomic_heads.completion import put
 from offcert.formulations.atomic_heads.kernel import Ints, Tables, bound_on_end
 
@@ -76,7 +76,7 @@ class Keys(NamedTuple):
     counters: Ints
 
 
-@compiled
+@inlined
 def slot(table_w: Ints, table_code: Ints, w: int, code: int) -> int:
     """Return the place of a key in a hash table, taken or free."""
     mask = np.uint64(table_w.size - 1)
@@ -106,7 +106,7 @@ def _ordered(rows: Rows, first: int) -> Ints:
     return listed
 
 
-@compiled
+@inlined
 def _may_end(
     side: Tables, keys: Keys, modulus: int, label: tuple[int, int, int, int, int], limit: int
 ) -> bool:
@@ -123,7 +123,7 @@ def _may_end(
     return False
 
 
-@compiled
+@inlined
 def _store(rows: Rows, w: int, code: int, t: int, s: int, parent: int, action: int) -> None:
     counters = rows.counters
     row = counters[SPARE]
@@ -138,7 +138,7 @@ def _store(rows: Rows, w: int, code: int, t: int, s: int, parent: int, action: i
     rows.first[w] = row
 
 
-@compiled
+@inlined
 def _rank(side: Tables, radix: Ints, code: int, c: int) -> int:
     """Return which tensor of a class is next; of a class that is not counted always the first."""
     if radix[c] == 0:
@@ -146,7 +146,7 @@ def _rank(side: Tables, radix: Ints, code: int, c: int) -> int:
     return int(code // radix[c] % side.mask[c])
 
 
-@compiled
+@inlined
 def _expand(
     side: Tables,
     radix: Ints,
@@ -238,7 +238,7 @@ def advance(
     return DONE
 
 
-@compiled
+@inlined
 def _pairs(
     side: Tables, radix: Ints, keys: Keys, w: int, code: int, end: int, xs: Ints, ys: Ints
 ) -> int:

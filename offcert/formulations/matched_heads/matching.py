@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offcert.core.compiled import compiled
+from offcert.core.compiled import compiled, inlined
 from offcert.formulations.atomic_heads.kernel import Ints, Tables
 from offcert.formulations.matched_heads.kernel import NEVER, NONE, Labels, slot
 
@@ -46,7 +46,7 @@ def complete(side: Tables, labels: Labels) -> tuple[Ints, Ints]:
     return chosen[:count].copy(), ends[:count].copy()
 
 
-@compiled
+@inlined
 def _less(side: Tables, radix: Ints, least: int, w: int, code: int, c: int) -> bool:
     """Whether a key has a tensor of class `c` to spare, with `least` units left."""
     if w - side.size[c] < least:
