@@ -83,8 +83,9 @@ _FIRST = (
 )
 # A short turn of what finds good schedules, for bounds to meet.
 _SHORT = (
-    _Rung(climb_pivot, 0.03, atomic_only=True, at_least=0.5, at_most=1.0),
-    _Rung(descend_order_search, 0.07, at_most=1.0),
+    _Rung(climb_pivot, 0.03, atomic_only=True, at_least=0.3, at_most=1.0),
+    _Rung(descend_order_search, 0.06, at_most=1.0),
+    _Rung(descend_local_search, 0.03, at_most=0.5),
 )
 # Long turns of what may still close a problem after each has had a short one.
 _LONG = (
@@ -105,6 +106,7 @@ _REPEATED_SIZES = (
     _Rung(climb_outward, 0.45, atomic_only=True, at_most=2.5),
     _Rung(climb_heads, 0.07, atomic_only=True, at_most=1.5),
     _Rung(climb_pivot, 0.9, atomic_only=True, open_from=NEAR),
+    _Rung(climb_outward, 0.4, atomic_only=True, open_to=NEAR),
     _Rung(climb_pivot, 0.6, atomic_only=True, open_to=NEAR),
     _Rung(climb_outward, 0.6, atomic_only=True, open_to=NEAR),
     *_LONG,
@@ -112,9 +114,11 @@ _REPEATED_SIZES = (
 # With many tensors it is not, but the outward search still is, unless next to no memory is free.
 _MANY_TENSORS = (
     *_SHORT,
-    _Rung(climb_outward, 0.75, atomic_only=True, at_most=12.0),
-    _Rung(climb_heads, 0.1, atomic_only=True, at_most=1.5),
+    _Rung(climb_outward, 0.75, atomic_only=True, at_most=5.0),
+    _Rung(climb_heads, 0.1, atomic_only=True, at_most=1.0),
     _Rung(climb_pivot, 0.9, atomic_only=True, open_from=NEAR_OF_MANY),
+    _Rung(climb_pivot, 0.75, atomic_only=True, at_most=5.0),
+    _Rung(climb_outward, 0.75, atomic_only=True, at_most=12.0),
     *_LONG,
 )
 # Where they do not, heads and tails are close to the optimum and make schedules that are. What is

@@ -93,7 +93,7 @@ def confirm_outward(
     free_below: Sequence[int] = (1,),
     windows: Sequence[int] = (1,),
     splits: Advice = (),
-    max_labels: int = 10_000_000,
+    max_labels: int = 40_000_000,
 ) -> bool:
     """Return whether no schedule of `problem` is shorter than `claimed` ticks.
 
@@ -133,7 +133,7 @@ def outward_fault(
     windows: Sequence[int],
     splits: Advice,
     *,
-    max_labels: int = 10_000_000,
+    max_labels: int = 40_000_000,
     max_seconds: float = math.inf,
 ) -> str | None:
     """Return None if no schedule is shorter than `claimed` ticks, or where that fails to be shown.

@@ -32,6 +32,8 @@ _MOST_LABELS = 30_000_000
 # Verification searches about as many labels and gives up at several times more than these; a bound
 # that took more is not called proved.
 _MOST_CONFIRMED_LABELS = 3_000_000
+# Of an outward bound, whose searches are small: they need no memory.
+_MOST_CONFIRMED_OUTWARD = 12_000_000
 # Tensors that are tried to be added to orders.
 _MOST_INSERTED = 16
 # The part of its time that the outward search takes; the rest is for verification.
@@ -44,8 +46,8 @@ _FIRST_LOOK = 1.0
 NEAR, NEAR_OF_MANY = 0.003, 0.01
 MANY_GAPS = 60
 # If it has left no more than that, it takes so much of the time that is left.
-_NEARLY_CLOSED = 0.0001
-_GOING_ON = 0.5
+_NEARLY_CLOSED = 0.00001
+_GOING_ON = 0.7
 
 
 def climb_heads(search: Search, effort: Effort) -> None:
@@ -192,8 +194,9 @@ def climb_outward(search: Search, effort: Effort) -> None:
     verifying = effort.seconds - seconds + _LONGER
     if _open_part(search, outcome) <= _NEARLY_CLOSED and not outcome.finished:
         # Nothing else closes it, so it keeps its turn.
-        more = _GOING_ON * search.remaining
-        outcome = program.improve(search.objective, more, offer)
+        rest = (1 - _GOING_ON) * search.remaining
+        while not outcome.finished and search.remaining > rest:
+            outcome = program.improve(search.objective, search.remaining - rest, offer)
         verifying = search.remaining + _LONGER
     search.workings["outward open"] = _open_part(search, outcome)
     # What verification could not establish, it cannot in less time.
@@ -228,7 +231,7 @@ def _add_outward(search: Search, outcome: OutwardOutcome, seconds: float) -> Non
     """Add the bound: proved, if verification agrees within some seconds that it is."""
     proof, problem, value = outcome.proof, search.problem, outcome.lower_bound
     advice = proof.free_below, proof.windows, proof.splits
-    labels = min(_MOST_CONFIRMED_LABELS, 2 * outcome.labels)
+    labels = min(_MOST_CONFIRMED_OUTWARD, 2 * outcome.labels)
     confirmed = outward_check.outward_fault(
         problem, proof.pivot, value, *advice, max_labels=labels, max_seconds=seconds
     )

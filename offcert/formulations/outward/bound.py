@@ -22,8 +22,8 @@ from offcert.formulations.outward.tree import Tree
 SMALL = 4096
 
 # Labels of a search for all schedules at first, and of one for those near the bound.
-_BUDGET = 300_000
-_BUDGET_NEARBY = 120_000
+_BUDGET = 1_000_000
+_BUDGET_NEARBY = 400_000
 # What part of the gap is looked at then: at first, when nothing came of that, when it did, at last.
 _FIRST_PART = 8
 _NEARER = 32

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,17 +39,25 @@ def least_ticks(pivot: Pivot, region: Region) -> tuple[int, int] | None:
     return front, back
 
 
-def _cover(sizes: Sequence[int], ticks: Ints, region: Region, certain: int) -> int:
-    total = Fraction(sum(int(t) * low for t, low in zip(ticks, region.low, strict=True)))
+def _cover(sizes: tuple[int, ...], ticks: Ints, region: Region, certain: int) -> int:
+    times = tuple(ticks.tolist())
+    total = sum(time * low for time, low in zip(times, region.low, strict=True))
     missing = region.least - certain
-    order = sorted(range(len(sizes)), key=lambda c: Fraction(int(ticks[c]), sizes[c]))
-    for c in order:
+    for c in _by_rate(sizes, times):
         if missing <= 0:
             break
-        part = min(missing, sizes[c] * (region.high[c] - region.low[c]))
-        total += Fraction(part * int(ticks[c]), sizes[c])
-        missing -= part
-    return -(-total.numerator // total.denominator)
+        count = region.high[c] - region.low[c]
+        if missing <= sizes[c] * count:
+            return total - (-missing * times[c] // sizes[c])
+        total += times[c] * count
+        missing -= sizes[c] * count
+    return total
+
+
+@lru_cache(maxsize=64)
+def _by_rate(sizes: tuple[int, ...], times: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the classes, those first that take least time a byte."""
+    return tuple(sorted(range(len(sizes)), key=lambda c: Fraction(times[c], sizes[c])))
 
 
 @dataclass(frozen=True)
@@ -214,11 +223,12 @@ def to_spare(pivot: Pivot, sets: Sets) -> NDArray[np.float64]:
 
     What goes beyond a few percent of the pivot's need does not count.
     """
-    sizes = np.array(pivot.sizes, np.int64)
+    sizes = np.array(pivot.sizes, np.float64)
+    counts = sets.counts.astype(np.float64)
     spare = np.zeros(len(sets))
     for side in pivot.sides:
         for operation in np.flatnonzero(side.need > 0):
-            absent = np.minimum(sets.counts, side.absent[:, operation]) @ sizes
+            absent = np.minimum(counts, side.absent[:, operation].astype(np.float64)) @ sizes
             spare += np.minimum((absent - side.need[operation]) / pivot.need, _ENOUGH)
     return spare
 
