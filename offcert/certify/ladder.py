@@ -72,6 +72,9 @@ class _Rung:
         return min(max(self.share * left, min(self.at_least, left)), self.at_most)
 
 
+# If the outward search has left no more than that open, it goes on before the pivot program.
+_VERY_NEAR = 0.0005
+
 # Cheap and solver-free first. Each rung is skipped once bound and schedule meet.
 _FIRST = (
     _Rung(descend_sequential, 1.0, always=True),
@@ -106,7 +109,7 @@ _REPEATED_SIZES = (
     _Rung(climb_outward, 0.45, atomic_only=True, at_most=2.5),
     _Rung(climb_heads, 0.07, atomic_only=True, at_most=1.5),
     _Rung(climb_pivot, 0.9, atomic_only=True, open_from=NEAR),
-    _Rung(climb_outward, 0.4, atomic_only=True, open_to=NEAR),
+    _Rung(climb_outward, 0.4, atomic_only=True, open_to=_VERY_NEAR),
     _Rung(climb_pivot, 0.6, atomic_only=True, open_to=NEAR),
     _Rung(climb_outward, 0.6, atomic_only=True, open_to=NEAR),
     *_LONG,

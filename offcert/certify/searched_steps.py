@@ -202,9 +202,16 @@ def climb_outward(search: Search, effort: Effort) -> None:
     # What verification could not establish, it cannot in less time.
     attempt = outcome.lower_bound, verifying
     tried = search.workings.get("outward tried", (0, 0.0))
-    if outcome.lower_bound > search.proved_bound and attempt > tried:
+    if _is_worth_verifying(search, outcome.lower_bound) and attempt > tried:
         search.workings["outward tried"] = attempt
         _add_outward(search, outcome, verifying)
+
+
+def _is_worth_verifying(search: Search, bound: int) -> bool:
+    """Whether a bound says enough more than what is proved, or there will be no other occasion."""
+    assert search.objective is not None
+    gained, still_open = bound - search.proved_bound, search.objective - bound
+    return gained > 0 and (gained >= still_open or search.remaining < search.seconds)
 
 
 def _open_part(search: Search, outcome: OutwardOutcome) -> float:
