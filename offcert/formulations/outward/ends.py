@@ -88,13 +88,11 @@ def bounds(
         stays = idle + side.prefix[k - 1] + question.rest[k - 1]
     if k < last:
         stays = max(stays, free + question.rest[k])
-    for e in range(side.due.size):
-        operation = side.due[e]
-        if operation >= k:
-            out = can_be(outlook.ticks[e], side.back[c], change, remaining, side.out[c, operation])
-            returning = link - out
-            longest = max(longest, returning + departing + total - side.prefix[operation])
-            stays_link = max(stays_link, returning + question.rest[operation])
+    back, limits = side.back[c], side.out[c]
+    for j in range(k, last):
+        returning = link - can_be(outlook.ticks[j], back, change, remaining, limits[j])
+        longest = max(longest, returning + departing + total - side.prefix[j])
+        stays_link = max(stays_link, returning + question.rest[j])
     # Once something has left, operations may have run sooner than their idle time says.
     if left == 0 and not more_out(outlook, c, change):
         leaves = link + asked[TWICE]

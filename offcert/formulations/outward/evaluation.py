@@ -284,7 +284,7 @@ class Evaluator:
 def new_question(side: Side) -> Question:
     """Return a question with room for what follows from it."""
     classes, last = side.out.shape
-    sizes = classes, classes, 10, last, last, last, side.due.size, last + 1, last, classes
+    sizes = classes, classes, 10, last, last, last, last, last + 1, last, classes
     return Question(*(np.zeros(size, np.int64) for size in sizes))
 
 

@@ -46,10 +46,10 @@ class Side(NamedTuple):
     ``need`` (K) are bytes that must be absent during an operation, ``later_need`` (K+1) the most
     that any operation from one on needs; ``prefix`` (K+1) sums of durations; ``out`` and ``absent``
     (C, K) how many of a class may be out when an operation starts, and absent while it runs;
-    ``here`` (C) how many may be out on this side at all; ``due`` (E) the operations before which
-    something must be back. ``size`` (C) are bytes, ``back`` and ``away`` (C) the ticks of a return
-    and of a departure, ``rates`` (4) numerator and denominator of the bytes a tick, first for
-    returns. ``urgent`` (C, R) is larger for tensors that have to be back sooner, by rank.
+    ``here`` (C) how many may be out on this side at all. ``size`` (C) are bytes, ``back`` and
+    ``away`` (C) the ticks of a return and of a departure, ``rates`` (4) numerator and denominator
+    of the bytes a tick, first for returns. ``urgent`` (C, R) is larger for tensors that have to be
+    back sooner, by rank.
     ``item_class``, ``item_due`` and ``item_closes`` (I) list the tensors that may be out, those
     first that may stay out longest, with the operations before which they must be back and from
     which on they cannot be absent.
@@ -61,7 +61,6 @@ class Side(NamedTuple):
     out: Ints
     absent: Ints
     here: Ints
-    due: Ints
     size: Ints
     back: Ints
     away: Ints
@@ -249,10 +248,6 @@ def _side(
         out=out,
         absent=absent,
         here=np.array([len(listed) for listed in gaps], np.int64),
-        due=np.array(
-            sorted({due(gap) for listed in gaps for gap in listed} & set(columns.tolist())),
-            np.int64,
-        ),
         size=np.array(sizes, np.int64),
         back=ticks[0],
         away=ticks[1],

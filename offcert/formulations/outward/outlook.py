@@ -17,8 +17,8 @@ class Outlook(NamedTuple):
     ``now`` (C) are the tensors of each class that are back, less those that have left: of the label
     when it is looked from, of a successor when something is asked. The rest is the label's:
     ``absent`` and ``out`` (K) are the bytes that can be absent during an operation and out when it
-    starts; ``overdue`` (K) the bytes that are out and should be back by then; ``ticks`` (E) the
-    time in which what may be out when something is due returns; ``more`` (1) of how many classes
+    starts; ``overdue`` (K) the bytes that are out and should be back by then; ``ticks`` (K) the
+    time in which what may be out when an operation starts returns; ``more`` (1) of how many classes
     more may be out than at the cut. ``began`` and ``kept`` (K+1) are when its next transfer can
     begin, and how many operations have run by then and stay run.
     """
@@ -36,7 +36,7 @@ class Outlook(NamedTuple):
 def new_outlook(side: Side) -> Outlook:
     """Return an outlook of nothing."""
     classes, last = side.out.shape
-    sizes = classes, last, last, last, side.due.size, 1, last + 1, last + 1
+    sizes = classes, last, last, last, last, 1, last + 1, last + 1
     return Outlook(*(np.zeros(size, np.int64) for size in sizes))
 
 
@@ -46,9 +46,7 @@ def look(side: Side, question: Question, outlook: Outlook) -> None:
     now, high, low = outlook.now, question.high, question.low
     for k in range(question.out.size):
         outlook.absent[k], outlook.out[k] = question.absent[k], question.out[k]
-        outlook.overdue[k] = question.overdue[k]
-    for e in range(question.ticks.size):
-        outlook.ticks[e] = question.ticks[e]
+        outlook.overdue[k], outlook.ticks[k] = question.overdue[k], question.ticks[k]
     outlook.more[0] = 0
     for c in range(now.size):
         if now[c] == 0:
@@ -58,12 +56,11 @@ def look(side: Side, question: Question, outlook: Outlook) -> None:
         absent, out = side.absent[c], side.out[c]
         for k in range(out.size):
             outlook.absent[k] -= size * (min(high[c], absent[k]) - min(left, absent[k]))
-            outlook.out[k] -= size * (min(high[c], out[k]) - min(left, out[k]))
+            fewer = min(high[c], out[k]) - min(left, out[k])
+            outlook.out[k] -= size * fewer
+            outlook.ticks[k] -= side.back[c] * fewer
             surely = max(low[c] - now[c], out[k]) - max(low[c], out[k])
             outlook.overdue[k] += size * surely
-        for e in range(side.due.size):
-            limit = out[side.due[e]]
-            outlook.ticks[e] -= side.back[c] * (min(high[c], limit) - min(left, limit))
 
 
 # The rest is of a successor: of one class one tensor more (`change` 1) or less (-1) is back. It is

@@ -23,8 +23,8 @@ class Question(NamedTuple):
     be stored, and whether all operations have to have run.
 
     ``absent`` (K) are the bytes that can be absent during an operation, ``out`` (K) those that may
-    be out when it starts, ``overdue`` (K) those that are and must not be; ``ticks`` (E) the time in
-    which what may be out when something is due returns; ``spare`` (K+1) the least that any
+    be out when it starts, ``overdue`` (K) those that are and must not be; ``ticks`` (K) the time in
+    which what may be out when it starts returns; ``spare`` (K+1) the least that any
     operation from one on has more than it needs; ``rest`` (K) the least time from the start of an
     operation to the end of the side, if nothing leaves.
     """
@@ -46,17 +46,14 @@ def prepare(side: Side, question: Question) -> None:
     """Fill in what follows from a question."""
     high, last = question.high, side.need.size
     for k in range(last):
-        absent, out, overdue = 0, 0, 0
+        absent, out, overdue, ticks = 0, 0, 0, 0
         for c in range(high.size):
             absent += side.size[c] * min(high[c], side.absent[c, k])
             out += side.size[c] * min(high[c], side.out[c, k])
             overdue += side.size[c] * max(0, question.low[c] - side.out[c, k])
-        question.absent[k], question.out[k], question.overdue[k] = absent, out, overdue
-    for e in range(side.due.size):
-        ticks = 0
-        for c in range(high.size):
-            ticks += side.back[c] * min(high[c], side.out[c, side.due[e]])
-        question.ticks[e] = ticks
+            ticks += side.back[c] * min(high[c], side.out[c, k])
+        question.absent[k], question.out[k] = absent, out
+        question.overdue[k], question.ticks[k] = overdue, ticks
     question.spare[last] = -NOTHING
     for k in range(last - 1, -1, -1):
         question.spare[k] = question.spare[k + 1]
