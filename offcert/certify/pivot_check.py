@@ -25,10 +25,14 @@ end after its limit, or that makes the whole longer than the claim, is dropped.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from fractions import Fraction
 
-from offcert.certify.pivot_side import Evictable, Found, Side, TooLargeError
+import numpy as np
+
+from offcert.certify.pivot_side import Evictable, Found, Side, TooLargeError, nothing_found
+from offcert.certify.pivot_tables import IntArray
 from offcert.core.plan import Kind
 from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
@@ -101,7 +105,7 @@ def pivot_fault(
     back = Side(problem, classes, pivot, claimed - 1, back_limit, once, backwards=True)
     try:
         one, two = (
-            side.search(max_labels) if limit >= end else Found()
+            side.search(max_labels) if limit >= end else nothing_found()
             for side, limit, end in zip((front, back), limits, ends, strict=True)
         )
     except TooLargeError:
@@ -117,21 +121,14 @@ def pivot_fault(
     return None
 
 
-def within_reach(problem: Problem, pivot: int, claimed: int, labels: int = 0) -> bool:
-    """Return whether `confirm` can work with the numbers of such a claim at all.
-
-    `labels` is what another search stored to establish it; this one has fewer bounds, so it may
-    meet several times as many, and each may be of another combination of tensors.
-    """
+def within_reach(problem: Problem, pivot: int, claimed: int) -> bool:
+    """Return whether `confirm` can work with the numbers of such a claim at all."""
     classes = _classes(problem)
     if not classes or not 0 <= pivot < len(problem.trace):
         return claimed <= problem.trace.compute_time
     try:
         for backwards in (False, True):
-            side = Side(problem, classes, pivot, claimed - 1, claimed, (), backwards)
-            side.tables()
-            if labels > side.most_numbers:
-                return False
+            Side(problem, classes, pivot, claimed - 1, claimed, (), backwards).tables()
     except TooLargeError:
         return False
     return True
@@ -139,21 +136,33 @@ def within_reach(problem: Problem, pivot: int, claimed: int, labels: int = 0) ->
 
 def _lengths(front: Side, one: Found, back: Side, two: Found) -> Iterator[int]:
     """Yield the length of every combination of a front and a back with the same tensors out."""
-    for out, labels in one.labels.items():
-        for label in labels:
-            for other in two.labels.get(out, ()):
-                if not label.returned & other.returned:
-                    yield front.end(label) + back.end(other)
+    ends = front.ends(one.labels), back.ends(two.labels)
+    for row, other in _pairs(one.labels, two.labels):
+        if not one.labels[row, 2] & two.labels[other, 2]:
+            yield int(ends[0][row] + ends[1][other])
     for side, found, opposite, others in ((front, one, back, two), (back, two, front, one)):
-        for out, straddles in found.straddles.items():
-            for straddle in straddles:
-                for other in others.labels.get(out, ()):
-                    if straddle.returned & other.returned:
-                        continue
-                    move = opposite.moves[straddle.of][out[straddle.of]]
-                    begins = max(other.free, opposite.ended(other, move.ready))
-                    link = straddle.begin + side.back_times[straddle.of] + begins
-                    yield max(straddle.end + opposite.end(other), link)
+        ends_there = opposite.ends(others.labels)
+        for row, other in _pairs(found.straddles, others.labels):
+            end, begin, of, returned, out = found.straddles[row].tolist()
+            free, waited, gone, _ = others.labels[other].tolist()
+            if returned & gone:
+                continue
+            ready = opposite.tensor(of, out).ready
+            # If the operation ended before the link was free, the link decides.
+            begins = max(free, waited + opposite.clock[ready + 1])
+            link = begin + side.back_times[of] + begins
+            yield int(max(end + ends_there[other], link))
+
+
+def _pairs(one: IntArray, two: IntArray) -> Iterator[tuple[int, int]]:
+    """Yield the rows of both that agree in the last column, what is out."""
+    rows = np.flatnonzero(np.isin(one[:, -1], two[:, -1]))
+    partners = defaultdict(list)
+    for other in np.flatnonzero(np.isin(two[:, -1], one[:, -1])).tolist():
+        partners[int(two[other, -1])].append(other)
+    for row in rows.tolist():
+        for other in partners[int(one[row, -1])]:
+            yield row, other
 
 
 def _whole_ticks(size: int, rate: Fraction) -> int:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from offcert.certify.cover import cheapest_cover
 from offcert.certify.pivot_search import search
-from offcert.certify.pivot_tables import IntArray, Tables
+from offcert.certify.pivot_tables import IntArray, Tables, new_standing
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 
 _LARGEST = 2**62
-# What the tables of one search may take; they grow by doubling.
-_MOST_BYTES = 2 * 2**30
 # Classes whose tensors must not leave twice; each takes a bit.
 _MOST_ONCE = 62
-
-Counts = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -46,31 +43,20 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Label:
-    """All operations run: when the link is free, ticks waited, bits of what must stay."""
-
-    free: int
-    waited: int
-    returned: int
-
-
-@dataclass(frozen=True)
-class Straddle:
-    """A return of class `of` across the cut, from `begin` on; the side ends at `end`."""
-
-    end: int
-    begin: int
-    of: int
-    returned: int
-
-
-@dataclass
 class Found:
-    """The complete labels of a side by what is out, and its earliest end."""
+    """The complete labels of a side, its returns across the cut, and its earliest end.
 
-    labels: dict[Counts, list[Label]] = field(default_factory=dict)
-    straddles: dict[Counts, list[Straddle]] = field(default_factory=dict)
-    earliest: int = 0
+    Rows are those of `pivot_search.search`.
+    """
+
+    labels: IntArray
+    straddles: IntArray
+    earliest: int
+
+
+def nothing_found() -> Found:
+    """Return that a side need not be searched, as it cannot end in time."""
+    return Found(np.zeros((0, 4), dtype=np.int64), np.zeros((0, 5), dtype=np.int64), 0)
 
 
 class TooLargeError(Exception):
@@ -168,13 +154,14 @@ class Side:
                     head[start] = max(head[start], begin - self.clock[j] + head[j])
         return head
 
-    def end(self, label: Label) -> int:
-        """When the side is over, for a label that has run everything."""
-        return max(label.waited + self.clock[self.count], label.free)
+    def ends(self, labels: IntArray) -> IntArray:
+        """When the side is over, for labels that have run everything."""
+        return np.maximum(labels[:, 1] + self.clock[self.count], labels[:, 0])
 
-    def ended(self, label: Label, operation: int) -> int:
-        """When `operation` ended, or an earlier time than ``label.free`` if that was before."""
-        return label.waited + self.clock[operation + 1]
+    def tensor(self, c: int, out: int) -> Move:
+        """Return the next tensor of a class to leave when so many, as one number, are out."""
+        counts = [len(members) + 1 for members in self.moves]
+        return self.moves[c][out // math.prod(counts[:c]) % counts[c]]
 
     def search(self, max_labels: int) -> Found:
         """Return every complete label that ends within the limit.
@@ -182,29 +169,16 @@ class Side:
         Raises
         ------
         TooLargeError
-            If it takes more labels, or numbers, than allowed.
+            If it takes more labels than allowed.
         """
-        finished, labels, straddles, outs = search(
-            self.tables(), self.limit, self.whole_limit, max_labels, self.most_numbers
+        tables = self.tables()
+        finished, labels, straddles = search(
+            tables, new_standing(tables), self.limit, self.whole_limit, max_labels
         )
         if not finished:
             raise TooLargeError
-        used = np.unique(np.concatenate((labels[:, -1], straddles[:, -1])))
-        counts = dict(zip(used.tolist(), map(tuple, outs[used].tolist()), strict=True))
-        found = Found(earliest=self.limit + 1)
-        for free, waited, returned, out in labels.tolist():
-            label = Label(free, waited, returned)
-            found.labels.setdefault(counts[out], []).append(label)
-            found.earliest = min(found.earliest, self.end(label))
-        for end, begin, of, returned, out in straddles.tolist():
-            found.straddles.setdefault(counts[out], []).append(Straddle(end, begin, of, returned))
-            found.earliest = min(found.earliest, end)
-        return found
-
-    @property
-    def most_numbers(self) -> int:
-        """Combinations of tensors that can be told apart: each takes rows as long as the side."""
-        return _MOST_BYTES // (8 * (len(self.sizes) + 3 * (self.count + 1)))
+        ends = np.concatenate((self.ends(labels), straddles[:, 0]))
+        return Found(labels, straddles, int(ends.min(initial=self.limit + 1)))
 
     def tables(self) -> Tables:
         """Return the side as arrays.

@@ -37,8 +37,21 @@ Tables = namedtuple(
     ],
 )
 
-# Columns of a label.
-FREE, WAITED, RUN, RETURNED, LAST_BACK, OUT = range(6)
+# What is known of a label while it is expanded.
+Standing = namedtuple(
+    "Standing",
+    [
+        "out",  # (C,) tensors that are out
+        "absent",  # (J+1,) bytes absent during each operation
+        "late",  # (J+1,) from `FREE` to the end of the side, for what each operation lacks
+        "excess",  # (1,) ticks of what cannot be out at the cut
+        "due",  # (3,) the first operation before which something is due, a class, and of the others
+    ],
+)
+
+# Columns of a label. The last transfer is class + 1 if it went out, minus that if it came back;
+# what is out stands in one number, in which each class has a digit of weight `radix`.
+FREE, WAITED, RUN, RETURNED, LAST, OUT = range(6)
 COLUMNS = 6
 NONE = -1
 # Rows of `rates`.
@@ -50,34 +63,87 @@ def _ticks(tables: Tables, direction: int, amount: int) -> int:
     return -(-amount * tables.rates[direction, 1] // tables.rates[direction, 0])
 
 
-@inlined
-def know(tables: Tables, out: IntArray, known: IntArray) -> None:
-    """Fill in the bytes absent at each operation, and by how much the link's time must grow.
+def new_standing(tables: Tables) -> Standing:
+    """Return room for what is known of a label."""
+    classes, columns = tables.spans.shape
+    sizes = classes, columns, columns, 1, 3
+    return Standing(*(np.zeros(size, dtype=np.int64) for size in sizes))
 
-    Row 1 leads from `FREE` to the end of the side, row 2 to the end of the schedule.
-    """
+
+@inlined
+def take_stock(tables: Tables, code: int, now: Standing) -> None:
+    """Write down what follows from the tensors that are out."""
     classes, count = len(tables.sizes), len(tables.clock) - 1
-    excess = 0
-    for c in range(classes):
-        excess += max(0, out[c] - tables.across[c]) * tables.back_times[c]
-    way = tail = 0
-    for w in range(len(tables.way)):
-        earliest, c, rank = tables.way[w]
-        if rank < out[c]:
-            way += tables.back_times[c]
-            tail = max(tail, way + earliest)
-    least = tables.way[len(tables.way) - 1, 0] if len(tables.way) else 0
-    best, missing = excess, 0
-    for j in range(count, -1, -1):
+    rest = code
+    now.excess[0], now.due[0], now.due[1], now.due[2] = 0, count, NONE, count
+    for c in range(classes - 1, -1, -1):
+        now.out[c] = rest // tables.radix[c]
+        rest -= now.out[c] * tables.radix[c]
+        now.excess[0] += max(0, now.out[c] - tables.across[c]) * tables.back_times[c]
+        due = tables.due[c, now.out[c] - 1] if now.out[c] > 0 else count
+        if due < now.due[0]:
+            now.due[2], now.due[0], now.due[1] = now.due[0], due, c
+        else:
+            now.due[2] = min(now.due[2], due)
+    rate = tables.rates[OUTWARD]
+    for j in range(count + 1):
         absent = 0
         for c in range(classes):
-            absent += tables.sizes[c] * min(out[c], tables.spans[c, j])
-        known[0, j] = absent
-        lacking = tables.need[j] - absent
+            absent += tables.sizes[c] * min(now.out[c], tables.spans[c, j])
+        # Rounded down: what one transfer more changes is rounded up, and taken away.
+        lacking = (tables.need[j] - absent) * rate[1] // rate[0]
+        now.absent[j], now.late[j] = absent, lacking - tables.clock[j] + tables.head[j]
+
+
+@inlined
+def first_due(tables: Tables, now: Standing, c: int, change: int) -> int:
+    """Return before which operation something must be back, if `change` more of a class are out."""
+    others = now.due[2] if now.due[1] == c else now.due[0]
+    out = now.out[c] + change
+    return int(min(others, tables.due[c, out - 1]) if out > 0 else others)
+
+
+@inlined
+def absent_after(tables: Tables, now: Standing, c: int, change: int, j: int) -> int:
+    """Return the bytes absent during an operation if `change` more of a class are out."""
+    rank = now.out[c] - (change < 0)
+    return int(now.absent[j] + change * tables.sizes[c] * (rank < tables.spans[c, j]))
+
+
+@inlined
+def to_the_end(
+    tables: Tables, now: Standing, c: int, change: int, run: int
+) -> tuple[int, int, int]:
+    """Return times from `FREE` to the end of the side, and the most bytes that an operation lacks.
+
+    The first is for what operations lack, the second for what cannot be out at the cut.
+    """
+    rank = now.out[c] - (change < 0)
+    excess = now.excess[0]
+    if rank >= tables.across[c]:
+        excess += change * tables.back_times[c]
+    best = missing = 0
+    for j in range(run, len(tables.clock)):
+        counts = change * (rank < tables.spans[c, j])
+        lacking = tables.need[j] - now.absent[j] - counts * tables.sizes[c]
         if lacking > 0:
             missing = max(missing, lacking)
-            best = max(best, _ticks(tables, OUTWARD, lacking) - tables.clock[j] + tables.head[j])
+            best = max(best, now.late[j] - counts * tables.out_times[c])
+    return best, excess, missing
+
+
+@inlined
+def on_the_way(tables: Tables, now: Standing, c: int, change: int, missing: int) -> int:
+    """Return the time in which what is out, and must still leave, passes the cut, at least."""
+    way = tail = 0
+    for w in range(len(tables.way)):
+        earliest, d, rank = tables.way[w, 0], tables.way[w, 1], tables.way[w, 2]
+        if rank < now.out[d] + (change if d == c else 0):
+            way += tables.back_times[d]
+            tail = max(tail, way + earliest)
+    least = tables.way[len(tables.way) - 1, 0] if len(tables.way) else 0
+    extra = again = 0
+    if missing > 0:
         extra = _ticks(tables, OUTWARD, missing)
         again = _ticks(tables, BACKWARD, missing)
-        known[1, j] = best
-        known[2, j] = excess + extra + max(tail, way + again + least)
+    return int(extra + max(tail, way + again + least))

@@ -277,7 +277,7 @@ def climb_pivot(search: Search, effort: Effort) -> None:
             details["ends"] = ends_details(outcome.ends)
         confirmable = (
             outcome.labels <= _MOST_CONFIRMED_LABELS
-            and within_reach(search.problem, outcome.pivot, outcome.lower_bound, outcome.labels)
+            and within_reach(search.problem, outcome.pivot, outcome.lower_bound)
             and (outcome.ends is None or _ends_within_reach(search, outcome.ends))
         )
         _add_searched(search, "pivot", outcome.lower_bound, details, confirmable)
