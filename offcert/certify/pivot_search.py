@@ -72,8 +72,9 @@ def search(
                 continue
             code = proposals[index, OUT]
             head = first[code] if code in first else NONE  # noqa: SIM401
-            if _covered(labels, following, alive, head, proposals, index):
+            if _covered(labels, following, head, proposals, index):
                 continue
+            head = _without_covered(labels, following, alive, head, proposals, index)
             if stored == len(labels):
                 labels, following, alive = _grown(labels), _grown(following), _grown(alive)
             for column in range(COLUMNS):
@@ -159,25 +160,39 @@ def _covers(one: IntArray, row: int, two: IntArray, other: int) -> bool:
 
 @inlined
 def _covered(
+    labels: IntArray, following: IntArray, head: int, proposals: IntArray, index: int
+) -> bool:
+    """Whether a label with the same tensors out covers the proposal."""
+    label = head
+    while label != NONE:
+        if _covers(labels, label, proposals, index):
+            return True
+        label = following[label]
+    return False
+
+
+@inlined
+def _without_covered(
     labels: IntArray,
     following: IntArray,
     alive: NDArray[np.bool_],
     head: int,
     proposals: IntArray,
     index: int,
-) -> bool:
-    """Whether a label with the same tensors out covers the proposal; drop those that it covers."""
-    label = head
+) -> int:
+    """Drop the labels that the proposal covers; return the first of those left."""
+    previous, label = NONE, head
     while label != NONE:
-        if _covers(labels, label, proposals, index):
-            return True
-        label = following[label]
-    label = head
-    while label != NONE:
-        if _covers(proposals, index, labels, label):
+        if not _covers(proposals, index, labels, label):
+            previous = label
+        else:
             alive[label] = False
+            if previous == NONE:
+                head = following[label]
+            else:
+                following[previous] = following[label]
         label = following[label]
-    return False
+    return int(head)
 
 
 @inlined

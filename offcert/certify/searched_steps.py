@@ -34,6 +34,8 @@ _MOST_LABELS = 30_000_000
 _MOST_CONFIRMED_LABELS = 3_000_000
 # Of an outward bound, whose searches are small: they need no memory.
 _MOST_CONFIRMED_OUTWARD = 12_000_000
+# Of a pivot bound: verification expands a part of them.
+_MOST_CONFIRMED_PIVOT = 12_000_000
 # Tensors that are tried to be added to orders.
 _MOST_INSERTED = 16
 # The part of its time that the outward search takes; the rest is for verification.
@@ -276,7 +278,7 @@ def climb_pivot(search: Search, effort: Effort) -> None:
         if outcome.ends is not None:
             details["ends"] = ends_details(outcome.ends)
         confirmable = (
-            outcome.labels <= _MOST_CONFIRMED_LABELS
+            outcome.labels <= _MOST_CONFIRMED_PIVOT
             and within_reach(search.problem, outcome.pivot, outcome.lower_bound)
             and (outcome.ends is None or _ends_within_reach(search, outcome.ends))
         )
