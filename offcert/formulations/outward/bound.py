@@ -29,6 +29,8 @@ _FIRST_PART = 8
 _NEARER = 32
 _FARTHER = 4
 _LAST_PART = 256
+# A schedule that is shorter by more than this part of its length changes what is worth dividing.
+_MUCH = 10_000
 
 
 class _OutOfTimeError(Exception):
@@ -106,6 +108,8 @@ class OutwardProgram:
         self._pivot = max(range(len(needs)), key=needs.__getitem__)
         self._details = _details(problem, needs[self._pivot])
         self._whole = self._round = _Round(self._planted(), None, _BUDGET)
+        # The makespan of the best schedule known when work on the whole began.
+        self._aimed_at = 0
         self._part = _FIRST_PART
         # What is proved, and where.
         self._bound, self._best = 0, self._whole.tree
@@ -133,6 +137,7 @@ class OutwardProgram:
         """
         self._deadline = time.monotonic() + time_limit
         self._upper, self._offer = upper_bound, offer
+        self._aimed_at = self._aimed_at or upper_bound
         with suppress(_OutOfTimeError):
             if self._round is not self._whole:
                 # What was left to do the time before.
@@ -203,9 +208,20 @@ class OutwardProgram:
             self._part *= _NEARER
         gap = self._upper - self._bound
         if self._part == 1 or gap // self._part == 0 or self._part > _LAST_PART:
-            self._whole.budget *= 2
-            return self._whole
+            return self._all_of_it()
         return _Round(self._planted(), self._bound + gap // self._part, _BUDGET_NEARBY)
+
+    def _all_of_it(self) -> _Round:
+        """Return the round for all schedules, with a new tree if much longer ones were looked for.
+
+        What was divided then has been divided too finely.
+        """
+        budget = 2 * self._whole.budget
+        if self._aimed_at - self._upper > self._upper // _MUCH:
+            self._stored += self._whole.tree.labels
+            self._whole, self._aimed_at = _Round(self._planted(), None, budget), self._upper
+        self._whole.budget = budget
+        return self._whole
 
     def _planted(self) -> Tree:
         return Tree(self._problem, self._pivot, self._details, self._pause)
