@@ -16,6 +16,7 @@ from collections import namedtuple
 import numpy as np
 from numpy.typing import NDArray
 
+from offcert.certify.growing import grown
 from offcert.core.compiled import compiled, inlined
 
 IntArray = NDArray[np.int64]
@@ -175,7 +176,7 @@ def prospects(tables: Tables, levels: int) -> tuple[IntArray, IntArray]:
                 wait = max(pairs[row, 1], tables.clock[ready + 1] + free)
                 count = with_pair(found, count, max(free, still), max(wait, tables.floor[run]))
         if stored + count > len(pairs):
-            pairs = np.concatenate((pairs, np.zeros_like(pairs)))
+            pairs = grown(pairs)
         bounds[level, 0] = stored
         for row in range(count):
             pairs[stored, 0], pairs[stored, 1] = found[row, 0], found[row, 1]
@@ -221,14 +222,6 @@ def undominated(labels: IntArray, listed: IntArray) -> IntArray:
             listed[count] = label
             count += 1
     return listed[:count]
-
-
-@compiled
-def grown(rows: IntArray, more: int) -> IntArray:
-    """Return the rows with room for at least so many `more`."""
-    larger = np.empty((2 * len(rows) + more, *rows.shape[1:]), dtype=np.int64)
-    larger[: len(rows)] = rows
-    return larger
 
 
 @inlined

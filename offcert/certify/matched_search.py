@@ -16,6 +16,7 @@ from collections import namedtuple
 import numpy as np
 from numpy.typing import NDArray
 
+from offcert.certify.growing import grown
 from offcert.certify.heads_search import (
     CODE,
     FREE,
@@ -28,7 +29,6 @@ from offcert.certify.heads_search import (
     WIDTH,
     Tables,
     child_of,
-    grown,
     in_time,
     members,
     next_ready,
@@ -158,11 +158,11 @@ def all_ends(
         for label in undominated(labels, listed):
             if keys == begins[level] or codes[keys - 1] != labels[label, CODE]:
                 if keys + 1 == len(codes):
-                    codes, first = grown(codes, 0), grown(first, 0)
+                    codes, first = grown(codes), grown(first)
                 codes[keys], first[keys] = labels[label, CODE], count
                 keys += 1
             if count == len(rows):
-                rows = grown(rows, 0)
+                rows = grown(rows)
             if used[STORED] + len(tables.units) > len(labels):
                 labels = grown(labels, len(tables.units))
             rows[count, 0], rows[count, 1] = labels[label, FREE], labels[label, WAITED]
@@ -273,7 +273,7 @@ def kept(tables: Tables, found: Keyed, other: IntArray, limit: int) -> Keyed:
             spans[key, 0] = stored
             for row in range(count):
                 if stored == len(pairs):
-                    pairs = grown(pairs, 0)
+                    pairs = grown(pairs)
                 pairs[stored, 0], pairs[stored, 1] = best[row, 0], best[row, 1]
                 stored += 1
             spans[key, 1] = stored

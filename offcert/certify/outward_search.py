@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from offcert.certify.growing import grown
 from offcert.certify.outward_view import (
     CAN,
     MAY,
@@ -103,8 +104,7 @@ def search(
                 continue
             _drop_worse(labels, head, proposal)
             if stored == len(labels):
-                labels = np.concatenate((labels, np.zeros_like(labels)))
-                backs = np.concatenate((backs, np.zeros_like(backs)))
+                labels, backs = grown(labels), grown(backs)
             proposal[ALIVE], proposal[NEXT] = 1, head
             labels[stored] = proposal
             backs[stored] = back

@@ -8,11 +8,11 @@ It shares nothing with the program whose result it confirms.
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from offcert.certify.growing import grown
 from offcert.certify.pivot_tables import (
     COLUMNS,
     FREE,
@@ -76,7 +76,7 @@ def search(
                 continue
             head = _without_covered(labels, following, alive, head, proposals, index)
             if stored == len(labels):
-                labels, following, alive = _grown(labels), _grown(following), _grown(alive)
+                labels, following, alive = grown(labels), grown(following), grown(alive)
             for column in range(COLUMNS):
                 labels[stored, column] = proposals[index, column]
             following[stored], alive[stored] = head, True
@@ -97,7 +97,7 @@ def search(
         take_stock(tables, label[OUT], now)
         if label[RUN] == count and _complete(tables, now, NONE):
             if completed == len(complete):
-                complete = _grown(complete)
+                complete = grown(complete)
             complete[completed] = (label[FREE], label[WAITED], label[RETURNED], label[OUT])
             completed += 1
         proposed = _send(tables, now, label, proposals)
@@ -107,19 +107,12 @@ def search(
             begin, proposed = _fetch(tables, now, label, c, proposals, proposed)
             if label[RUN] == count and now.out[c] <= tables.across[c] and _complete(tables, now, c):
                 if straddling == len(straddles):
-                    straddles = _grown(straddles)
+                    straddles = grown(straddles)
                 end = max(label[WAITED] + tables.clock[count], begin)
                 returned = label[RETURNED] | tables.once[c]
                 straddles[straddling] = (end, begin, c, returned, label[OUT] - tables.radix[c])
                 straddling += 1
     return True, complete[:completed], straddles[:straddling]
-
-
-@compiled
-def _grown(array: NDArray[Any]) -> NDArray[Any]:
-    larger = np.empty((2 * len(array), *array.shape[1:]), dtype=array.dtype)
-    larger[: len(array)] = array
-    return larger
 
 
 @inlined

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -104,6 +103,9 @@ class Side:
             for j in range(self.count + 1)
         ]
         self.moves = [[_seen(v, last, backwards) for v in members] for members in classes]
+        self.radix = [1]
+        for members in classes:
+            self.radix.append(self.radix[-1] * (len(members) + 1))
         self.here = [
             sum((v.after > pivot) if backwards else (v.writer < pivot) for v in members)
             for members in classes
@@ -160,8 +162,7 @@ class Side:
 
     def tensor(self, c: int, out: int) -> Move:
         """Return the next tensor of a class to leave when so many, as one number, are out."""
-        counts = [len(members) + 1 for members in self.moves]
-        return self.moves[c][out // math.prod(counts[:c]) % counts[c]]
+        return self.moves[c][out // self.radix[c] % (len(self.moves[c]) + 1)]
 
     def search(self, max_labels: int) -> Found:
         """Return every complete label that ends within the limit.
@@ -189,15 +190,12 @@ class Side:
             If a number might not fit into 64 bits.
         """
         width = max(map(len, self.moves))
-        radix = [1]
-        for members in self.moves:
-            radix.append(radix[-1] * (len(members) + 1))
         rates = (self.out_rate, self.back_rate)
         volume = sum(
             size * len(members) for size, members in zip(self.sizes, self.moves, strict=True)
         )
         largest = max(
-            radix[-1],
+            self.radix[-1],
             # Ticks of everything, before the division and after.
             (volume + max(self.need)) * max(rate.denominator for rate in rates),
             max(rate.numerator for rate in rates),
@@ -236,7 +234,7 @@ class Side:
             closes=padded("closes"),
             due=padded("due"),
             once=_array([bits.get(c, 0) for c in range(len(self.sizes))]),
-            radix=_array(radix[:-1]),
+            radix=_array(self.radix[:-1]),
             way=_array(self.way).reshape(-1, 3),
             rates=_array([(rate.numerator, rate.denominator) for rate in rates]),
         )

@@ -68,7 +68,7 @@ def test_a_successor_is_settled_as_if_it_was_looked_at_by_itself(seed: int) -> N
             store = arrays.new_pool(compact)
             m = [rng.randint(0, count) for count in side.count]
             store.m[:] = m
-            kernel._look(compact, store, store.m)
+            kernel._look(compact, store)
             for c, change in [(c, change) for c in range(len(m)) for change in (1, -1)]:
                 if not 0 <= m[c] + change <= side.count[c]:
                     continue

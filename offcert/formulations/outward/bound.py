@@ -216,11 +216,11 @@ class OutwardProgram:
 
         What was divided then has been divided too finely.
         """
-        budget = 2 * self._whole.budget
+        self._whole.budget *= 2
         if self._aimed_at - self._upper > self._upper // _MUCH:
             self._stored += self._whole.tree.labels
-            self._whole, self._aimed_at = _Round(self._planted(), None, budget), self._upper
-        self._whole.budget = budget
+            self._whole = _Round(self._planted(), None, self._whole.budget)
+            self._aimed_at = self._upper
         return self._whole
 
     def _planted(self) -> Tree:

@@ -43,7 +43,7 @@ from offcert.formulations.outward.labels import (
     wait,
 )
 from offcert.formulations.outward.model import Side
-from offcert.formulations.outward.outlook import Outlook, can_be, look, overdue
+from offcert.formulations.outward.outlook import Outlook, can_be, fits, look, overdue
 from offcert.formulations.outward.question import (
     BEGIN,
     LEAST,
@@ -84,7 +84,7 @@ def run(
     absent, out = side.absent[c], side.out[c]
     while k < side.need.size:
         can = can_be(outlook.absent[k], size, change, left, absent[k])
-        if side.need[k] > 0 and side.need[k] > min(most, can):
+        if not fits(side.need[k], most, can):
             break
         if overdue(outlook.overdue[k], size, change, surely, out[k]) > 0:
             break
@@ -218,7 +218,7 @@ def _return(
     ways, operation = 0, _first_after(side, idle, begin, k)
     while operation < k and begin <= latest:
         can = can_be(outlook.absent[operation], size, 1, left, limits[operation])
-        if side.need[operation] > 0 and side.need[operation] > min(asked[MOST] - moved, can):
+        if not fits(side.need[operation], asked[MOST] - moved, can):
             outlook.began[ways], outlook.kept[ways] = begin, operation
             ways += 1
             begin = idle + side.prefix[operation + 1]

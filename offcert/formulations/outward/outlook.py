@@ -77,6 +77,12 @@ def can_be(known: int, weight: int, change: int, left: int, limit: int) -> int:
 
 
 @inlined
+def fits(need: int, most: int, can: int) -> bool:
+    """Whether what an operation needs can be absent: `most` are out in all, so many `can` be."""
+    return bool(need <= 0 or need <= min(most, can))
+
+
+@inlined
 def overdue(known: int, weight: int, change: int, surely: int, limit: int) -> int:
     """Return the bytes that are out and should be back, of which there are `known` for the label.
 

@@ -57,10 +57,14 @@ DONE, PAUSED, FULL = range(3)
 
 
 @inlined
-def _ticks(rate: Ints, amount: int) -> int:
+def _floor_ticks(rate: Ints, amount: int) -> int:
     whole = amount // rate[0]
-    rest = amount - whole * rate[0]
-    return whole * rate[1] + (rest * rate[1] + rate[0] - 1) // rate[0]
+    return whole * rate[1] + (amount - whole * rate[0]) * rate[1] // rate[0]
+
+
+@inlined
+def _ticks(rate: Ints, amount: int) -> int:
+    return -_floor_ticks(rate, -amount)
 
 
 @inlined
@@ -69,12 +73,6 @@ def _weight(size: Ints, m: Ints, limit: Ints, j: int) -> int:
     for c in range(m.size):
         total += size[c] * min(m[c], limit[c, j])
     return total
-
-
-@inlined
-def _floor_ticks(rate: Ints, amount: int) -> int:
-    whole = amount // rate[0]
-    return whole * rate[1] + (amount - whole * rate[0]) * rate[1] // rate[0]
 
 
 @inlined
@@ -97,7 +95,7 @@ def _change(side: SideArrays, m: Ints, j: int) -> int:
 
 
 @inlined
-def _look(side: SideArrays, pool: Pool, m: Ints) -> None:
+def _look(side: SideArrays, pool: Pool) -> None:
     """Write down what labels that differ from this one in a single transfer need to know of it.
 
     By operation, ``need`` is what is missing for it, and ``owed`` the time to move that plus the
@@ -105,6 +103,7 @@ def _look(side: SideArrays, pool: Pool, m: Ints) -> None:
     it take to return, ``way_before`` and ``way_after`` when those before and after it have arrived
     on the other side. ``excess`` is the time that those take that cannot be out at the cut.
     """
+    m = pool.m
     absent = _weight(side.size, m, side.spans, 0)
     for j in range(side.prefix.size):
         if j > 0:
@@ -183,7 +182,7 @@ def _settle(
 @plain
 def start(side: SideArrays, pool: Pool, limits: Ints) -> None:
     """Enter the label of nothing moved, into an empty pool."""
-    _look(side, pool, pool.m)
+    _look(side, pool)
     s, k, fv, ft = _settle(side, pool, 0, 0, 0, 0, 0, limits)
     enter(pool, pool.at_key, pool.at_mask, 0, s, k, fv, ft, -1, 0, limits)
 
@@ -353,7 +352,7 @@ def run(side: SideArrays, pool: Pool, limits: Ints, budget: int) -> int:
         decode(side, key, m)
         if pool.k[label] == last:
             _note_final(side, pool, label, m)
-        _look(side, pool, m)
+        _look(side, pool)
         _expand_out(side, pool, label, m, key, mask, limits)
         _expand_back(side, pool, label, m, key, mask, limits)
     return DONE
