@@ -194,12 +194,12 @@ class _Walk:
             place = f"details.splits[{index}]"
             if not self.waiting:
                 raise FaultError(f"{place} divides nothing, as all has been divided before it")
-            region = self.waiting.pop()
+            parts, region = parts_of(split, place), self.waiting.pop()
             if region is not None:
                 self.most_labels = _MOST_LABELS if split else _MOST_OF_THE_LAST
-                region = self._what_is_left(region)
+                region = self._to_divide(region, split)
             if region is None:
-                self.waiting.extend([None] * parts_of(split, place))
+                self.waiting.extend([None] * parts)
             elif not split:
                 raise FaultError(
                     f"as far as the search can tell, {self.longest} will do in the part that "
@@ -213,13 +213,23 @@ class _Walk:
             count = len(self.waiting)
             raise FaultError(f"details.splits ends where {count} parts are still to come")
 
-    def _what_is_left(self, region: _Region) -> _Region | None:
+    def _to_divide(self, region: _Region, split: Sequence[Any]) -> _Region | None:
+        """Return what is left of a region; if its sets are listed anyway, it is not searched."""
+        if split and split[0] == "sets":
+            left = self._what_is_left(region, searching=False)
+            if left is None or (left.sets is not None and _are_all_in(left.sets, split)):
+                return left
+        return self._what_is_left(region)
+
+    def _what_is_left(self, region: _Region, *, searching: bool = True) -> _Region | None:
         """Make the limits tighter until nothing changes any more; None if they hold nothing."""
         cut, limits = self.cuts[region.detail], region.limits
         while True:
             before = limits
             tighter = tightened(cut, limits, self.longest)
-            lost = None if tighter is None else self._lost(cut, tighter, region.window)
+            lost: int | None = 0
+            if tighter is not None and searching:
+                lost = self._lost(cut, tighter, region.window)
             if tighter is None or lost is None:
                 return None
             limits = within_ticks(cut, tighter, self.longest - lost)
@@ -294,7 +304,7 @@ class _Walk:
     def _divided(self, region: _Region, split: Sequence[Any], place: str) -> list[_Region | None]:
         """Return the parts of a region; together they are all of it."""
         cut, limits = self.cuts[region.detail], region.limits
-        count, kind = parts_of(split, place), split[0]
+        kind = split[0]
         if kind == "sets":
             return self._sets(region, split, place)
         if kind == "detail":
@@ -302,8 +312,8 @@ class _Walk:
                 raise FaultError(f"{place} asks for smaller tensors than details.free_below lists")
             fine = self.cuts[region.detail + 1]
             parts = finer(cut, fine, limits)
-            if len(parts) != count:
-                raise FaultError(f"{place} must have {len(parts)} parts, not {count}")
+            if len(parts) != split[1]:
+                raise FaultError(f"{place} must have {len(parts)} parts, not {split[1]}")
             return [_Region(part, region.detail + 1) for part in parts]
         if kind == "window":
             if region.window + 1 == len(self.windows):
@@ -331,10 +341,9 @@ class _Walk:
     def _sets(self, region: _Region, split: Sequence[Any], place: str) -> list[_Region | None]:
         """Return every set that is left, by itself; those of the advice that are not: nothing."""
         cut, limits = self.cuts[region.detail], region.limits
-        left = None if region.sets is None else {tuple(row) for row in region.sets.tolist()}
-        advised = [tuple(counts) for counts in split[1:]]
-        if left is None or not left <= set(advised):
+        if region.sets is None or not _are_all_in(region.sets, split):
             raise FaultError(f"{place} does not list all sets that are left")
+        left = {tuple(row) for row in region.sets.tolist()}
         return [
             _Region(
                 replace(limits, low=counts, high=counts, least=moved, most=moved),
@@ -343,9 +352,14 @@ class _Walk:
             )
             if counts in left
             else None
-            for counts in advised
+            for counts in map(tuple, split[1:])
             for moved in [sum(size * n for size, n in zip(cut.sizes, counts, strict=False))]
         ]
+
+
+def _are_all_in(sets: IntArray, split: Sequence[Any]) -> bool:
+    """Return whether a division lists all of these sets."""
+    return {tuple(row) for row in sets.tolist()} <= {tuple(counts) for counts in split[1:]}
 
 
 def _takes(cut: Cut, crossing: Crossing) -> int:

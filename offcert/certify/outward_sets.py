@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
 
@@ -114,36 +113,32 @@ def least_ticks(cut: Cut, limits: Limits) -> tuple[int, int] | None:
 
     Tensors may be divided for that; those that take least time a byte make up the bytes.
     """
-    pairs = list(zip(limits.low, limits.high, strict=True))
-    certain = sum(size * low for size, (low, _) in zip(cut.sizes, pairs, strict=True))
-    possible = sum(size * high for size, (_, high) in zip(cut.sizes, pairs, strict=True))
-    if any(low > high for low, high in pairs) or limits.least > limits.most:
+    certain = sum(size * low for size, low in zip(cut.sizes, limits.low, strict=True))
+    possible = sum(size * high for size, high in zip(cut.sizes, limits.high, strict=True))
+    crossed = any(low > high for low, high in zip(limits.low, limits.high, strict=True))
+    if crossed or limits.least > limits.most:
         return None
     if certain > limits.most or possible < limits.least:
         return None
     found = []
-    for side, known in zip(cut.sides, limits.ticks, strict=True):
-        missing = limits.least - certain
-        total = Fraction(sum(int(t) * low for t, (low, _) in zip(side.back, pairs, strict=True)))
-        costs = [Fraction(int(t), size) for t, size in zip(side.back, cut.sizes, strict=True)]
-        for place in sorted(range(len(costs)), key=costs.__getitem__):
-            low, high = pairs[place]
-            part = max(0, min(missing, cut.sizes[place] * (high - low)))
-            total += part * costs[place]
-            missing -= part
-        found.append(max(known, -(-total.numerator // total.denominator)))
+    for side, order, known in zip(cut.sides, cut.cheapest, limits.ticks, strict=True):
+        times, missing = side.back.tolist(), limits.least - certain
+        total = sum(time * low for time, low in zip(times, limits.low, strict=True))
+        for place in order:
+            size, others = cut.sizes[place], limits.high[place] - limits.low[place]
+            if missing <= size * others:
+                # Of the last class only a part may be needed, maybe none.
+                total -= -max(0, missing) * times[place] // size
+                break
+            missing -= size * others
+            total += times[place] * others
+        found.append(max(known, total))
     return found[FRONT], found[BACK]
-
-
-def _a_round_trip(cut: Cut, side: int) -> Fraction:
-    """Return the least ticks in which a byte goes away and comes back."""
-    rates = cut.sides[side].back_rate, cut.sides[side].away_rate
-    return sum((Fraction(int(ticks), int(size)) for size, ticks in rates), Fraction(0))
 
 
 def within_ticks(cut: Cut, limits: Limits, ticks: int) -> Limits:
     """Return the part whose bytes can leave and return within so many ticks."""
-    a_byte = _a_round_trip(cut, FRONT)
+    a_byte = cut.a_round_trip[FRONT]
     most = limits.most if a_byte == 0 else min(limits.most, int(ticks / a_byte))
     return replace(limits, most=most)
 
@@ -153,7 +148,7 @@ def _besides(cut: Cut, limits: Limits, side: int, ticks: int) -> int:
 
     They go away and come back within so many ticks, or are under way at the cut.
     """
-    a_byte = _a_round_trip(cut, side)
+    a_byte = cut.a_round_trip[side]
     present = [size for size, here in zip(cut.sizes, cut.sides[side].here, strict=True) if here]
     most = sum(present_bytes(cut, side)) if a_byte == 0 else int(max(0, ticks) / a_byte)
     most = 0 if not present or most < min(present) else most

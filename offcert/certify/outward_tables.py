@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
 from itertools import compress
 
 import numpy as np
@@ -43,6 +45,26 @@ class Cut:
     def volume(self) -> int:
         """The bytes that may be out."""
         return sum(size * most for size, most in zip(self.sizes, self.most, strict=True))
+
+    @cached_property
+    def cheapest(self) -> list[list[int]]:
+        """For each side the classes, first those whose bytes take least time to return."""
+        rates = [
+            [
+                Fraction(ticks, size)
+                for ticks, size in zip(side.back.tolist(), self.sizes, strict=True)
+            ]
+            for side in self.sides
+        ]
+        return [sorted(range(len(self.sizes)), key=of_side.__getitem__) for of_side in rates]
+
+    @cached_property
+    def a_round_trip(self) -> list[Fraction]:
+        """For each side the least ticks in which a byte goes away and comes back."""
+        return [
+            sum((Fraction(int(ticks), int(size)) for size, ticks in rates), Fraction(0))
+            for rates in [(side.back_rate, side.away_rate) for side in self.sides]
+        ]
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Trace
+from offcert.formulations.outward import tree as trees
 from offcert.formulations.outward.proof import Proof, proof_of
 from offcert.formulations.outward.tree import Tree
 
@@ -42,8 +43,11 @@ def overreaching(
     seeds: Iterable[int], stages: int, over: int
 ) -> Iterator[tuple[Problem, int, Proof]]:
     """Yield problems with their optima and advice for bounds so far above them."""
-    for problem, optimum, pivot, least, _ in cases(seeds, stages):
-        with suppress(MethodError):
+    for problem, optimum, pivot, least, rng in cases(seeds, stages):
+        with suppress(MethodError), pytest.MonkeyPatch.context() as patch:
+            # With fewer sets one by one, parts are divided in other ways.
+            patch.setattr(trees, "_AT_ONCE", rng.choice((0, 3, 32)))
+            patch.setattr(trees, "_FEW_SETS", rng.choice((1, 3, 100)))
             yield problem, optimum, advised(problem, pivot, least, optimum + over)
 
 

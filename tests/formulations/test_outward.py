@@ -41,12 +41,17 @@ MOST_NODES = 400
 def planted(
     monkeypatch: pytest.MonkeyPatch, seeds: range, stages: int
 ) -> Iterator[tuple[Problem, int, Tree]]:
-    """Yield problems with their optima and trees, whose windows and free tensors differ."""
+    """Yield problems with their optima and trees, whose windows and free tensors differ.
+
+    So does how many sets are few: with less, regions are divided in other ways.
+    """
     for problem, optimum, pivot, least, rng in cases(seeds, stages):
         details = (least, 1) if least > 1 and rng.random() < 0.5 else (least,)
         windows = rng.choice(WINDOWS)
         monkeypatch.setattr(trees, "WINDOWS", windows)
         monkeypatch.setattr(proofs, "WINDOWS", windows)
+        monkeypatch.setattr(trees, "_AT_ONCE", rng.choice((0, 3, 32)))
+        monkeypatch.setattr(trees, "_FEW_SETS", rng.choice((1, 3, 100)))
         # With so much for free, it may be that nothing that counts has to leave.
         with suppress(MethodError):
             yield problem, optimum, Tree(problem, pivot, details, no_pause)
@@ -244,8 +249,8 @@ def test_the_program_goes_on_where_it_was() -> None:
 def test_searches_near_the_bound_come_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     from offcert.formulations.outward import bound as program
 
-    monkeypatch.setattr(program, "_BUDGET", 20)
-    monkeypatch.setattr(program, "_BUDGET_NEARBY", 40)
+    monkeypatch.setattr(program, "_BUDGET", 10)
+    monkeypatch.setattr(program, "_BUDGET_NEARBY", 100)
     nearby = 0
     for seed in range(2000, 2030):
         problem = mixed_problem(seed, 5)

@@ -8,8 +8,16 @@ from random_instances import mixed_problem
 
 from offcert.core.errors import MethodError
 from offcert.formulations.outward.evaluation import new_question
-from offcert.formulations.outward.model import Pivot, cut
-from offcert.formulations.outward.outlook import can_be, look, more_out, new_outlook, overdue
+from offcert.formulations.outward.model import Pivot, Side, cut
+from offcert.formulations.outward.outlook import (
+    Outlook,
+    can_be,
+    look,
+    look_at_cut,
+    more_out,
+    new_outlook,
+    overdue,
+)
 from offcert.formulations.outward.question import Question, prepare
 
 
@@ -40,27 +48,33 @@ def test_a_successor_is_told_what_a_look_from_it_would_tell(seed: int) -> None:
     for pivot in pivots(seed):
         for index, side in enumerate(pivot.sides):
             question, outlook = asked(pivot, index, rng), new_outlook(side)
-            sizes = side.size.tolist()
-            now = [rng.randint(-2, int(most)) for most in question.high]
-            outlook.now[:] = now
-            look(side, question, outlook)
-            c, change = rng.randrange(len(sizes)), rng.choice([1, -1])
-            now[c] += change
-            outlook.now[c] += change
-            left = (question.high - outlook.now).tolist()
-            surely = (question.low - outlook.now).tolist()
-            assert more_out(outlook, c, change) == (min(now) < 0)
-            for k in range(side.need.size):
-                out, absent = side.out[:, k].tolist(), side.absent[:, k].tolist()
-                known = (
-                    (outlook.absent, sizes, absent),
-                    (outlook.out, sizes, out),
-                    (outlook.ticks, side.back.tolist(), out),
-                )
-                for rows, weights, limits in known:
-                    told = can_be(int(rows[k]), weights[c], change, left[c], limits[c])
-                    parts = zip(weights, left, limits, strict=True)
-                    assert told == sum(weight * min(n, limit) for weight, n, limit in parts)
-                told = overdue(int(outlook.overdue[k]), sizes[c], change, surely[c], out[c])
-                parts = zip(sizes, surely, out, strict=True)
-                assert told == sum(size * max(0, n - limit) for size, n, limit in parts)
+            look_at_cut(question, outlook)
+            # Every look starts from the one before.
+            for _ in range(3):
+                outlook.now[:] = [rng.randint(-2, int(most)) for most in question.high]
+                look(side, question, outlook)
+                c, change = rng.randrange(side.size.size), rng.choice([1, -1])
+                outlook.now[c] += change
+                compare(side, question, outlook, c, change)
+
+
+def compare(side: Side, question: Question, outlook: Outlook, c: int, change: int) -> None:
+    """Compare what is told of a successor, of whose class `c` one more or less is back."""
+    sizes = side.size.tolist()
+    left = (question.high - outlook.now).tolist()
+    surely = (question.low - outlook.now).tolist()
+    assert more_out(outlook, c, change) == (outlook.now.min() < 0)
+    for k in range(side.need.size):
+        out, absent = side.out[:, k].tolist(), side.absent[:, k].tolist()
+        known = (
+            (outlook.absent, sizes, absent),
+            (outlook.out, sizes, out),
+            (outlook.ticks, side.back.tolist(), out),
+        )
+        for rows, weights, limits in known:
+            told = can_be(int(rows[k]), weights[c], change, left[c], limits[c])
+            parts = zip(weights, left, limits, strict=True)
+            assert told == sum(weight * min(n, limit) for weight, n, limit in parts)
+        told = overdue(int(outlook.overdue[k]), sizes[c], change, surely[c], out[c])
+        parts = zip(sizes, surely, out, strict=True)
+        assert told == sum(size * max(0, n - limit) for size, n, limit in parts)

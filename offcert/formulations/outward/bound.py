@@ -31,6 +31,8 @@ _FARTHER = 4
 _LAST_PART = 256
 # A schedule that is shorter by more than this part of its length changes what is worth dividing.
 _MUCH = 10_000
+# If no more than this part of it is open, all schedules are looked for at once.
+_LITTLE = 100_000
 
 
 class _OutOfTimeError(Exception):
@@ -207,6 +209,9 @@ class OutwardProgram:
         else:
             self._part *= _NEARER
         gap = self._upper - self._bound
+        if gap <= self._upper // _LITTLE:
+            # Looking for all of them takes little more.
+            return self._all_of_it()
         if self._part == 1 or gap // self._part == 0 or self._part > _LAST_PART:
             return self._all_of_it()
         return _Round(self._planted(), self._bound + gap // self._part, _BUDGET_NEARBY)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from offcert.formulations.outward.evaluation import USUAL_ROOM, Evaluation, Evaluator
-from offcert.formulations.outward.region import Region
+from offcert.formulations.outward.model import Pivot
+from offcert.formulations.outward.region import Counts, Region
 from offcert.formulations.outward.sums import (
     Sets,
     hull,
@@ -37,6 +38,31 @@ class Remains:
     evaluation: Evaluation
     sets: Sets | None
     ticks: tuple[int, int]
+
+
+def few_sets(pivot: Pivot, region: Region, limit: int, most: int) -> list[Counts] | None:
+    """Return all sets of a region that bytes and link time admit; None if it is one, or for many.
+
+    Parameters
+    ----------
+    pivot : Pivot
+        What is searched.
+    region : Region
+        Where schedules are looked for.
+    limit : int
+        Ticks.
+    most : int
+        More sets are many.
+    """
+    if region.is_one():
+        return None
+    smaller = squeeze(pivot, with_most_ticks(pivot, region, limit), limit)
+    if smaller is None:
+        return []
+    sets = sets_of(pivot, smaller, limit, limit)
+    if sets is None or len(sets) > most:
+        return None
+    return sorted(tuple(row) for row in sets.counts.tolist())
 
 
 def examine(

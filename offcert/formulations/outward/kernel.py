@@ -43,7 +43,7 @@ from offcert.formulations.outward.labels import (
     wait,
 )
 from offcert.formulations.outward.model import Side
-from offcert.formulations.outward.outlook import Outlook, can_be, fits, look, overdue
+from offcert.formulations.outward.outlook import Outlook, can_be, fits, look, look_at_cut, overdue
 from offcert.formulations.outward.question import (
     BEGIN,
     LEAST,
@@ -184,6 +184,7 @@ def _start(side: Side, question: Question, outlook: Outlook, labels: Labels) -> 
     for d in range(outlook.now.size):
         outlook.now[d] = 0
     moved, spent, c, change = 0, 0, max(0, asked[LEAVING]), 0
+    look_at_cut(question, outlook)
     look(side, question, outlook)
     if asked[LEAVING] >= 0:
         outlook.now[c] = change = -1

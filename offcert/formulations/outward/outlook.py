@@ -15,15 +15,17 @@ class Outlook(NamedTuple):
     """What a label's successors need to know of it: they differ in one tensor of one class.
 
     ``now`` (C) are the tensors of each class that are back, less those that have left: of the label
-    when it is looked from, of a successor when something is asked. The rest is the label's:
-    ``absent`` and ``out`` (K) are the bytes that can be absent during an operation and out when it
-    starts; ``overdue`` (K) the bytes that are out and should be back by then; ``ticks`` (K) the
-    time in which what may be out when an operation starts returns; ``more`` (1) of how many classes
-    more may be out than at the cut. ``began`` and ``kept`` (K+1) are when its next transfer can
-    begin, and how many operations have run by then and stay run.
+    when it is looked from, of a successor when something is asked; ``seen`` (C) are those that were
+    back when the rest was worked out. That is the label's: ``absent`` and ``out`` (K) are the bytes
+    that can be absent during an operation and out when it starts; ``overdue`` (K) the bytes that
+    are out and should be back by then; ``ticks`` (K) the time in which what may be out when an
+    operation starts returns; ``more`` (1) of how many classes more may be out than at the cut.
+    ``began`` and ``kept`` (K+1) are when its next transfer can begin, and how many operations have
+    run by then and stay run.
     """
 
     now: Ints
+    seen: Ints
     absent: Ints
     out: Ints
     overdue: Ints
@@ -36,31 +38,42 @@ class Outlook(NamedTuple):
 def new_outlook(side: Side) -> Outlook:
     """Return an outlook of nothing."""
     classes, last = side.out.shape
-    sizes = classes, last, last, last, last, 1, last + 1, last + 1
+    sizes = classes, classes, last, last, last, last, 1, last + 1, last + 1
     return Outlook(*(np.zeros(size, np.int64) for size in sizes))
 
 
 @plain
-def look(side: Side, question: Question, outlook: Outlook) -> None:
-    """Work out what follows from the tensors that are back."""
-    now, high, low = outlook.now, question.high, question.low
+def look_at_cut(question: Question, outlook: Outlook) -> None:
+    """Begin with what a question says of nothing returned."""
     for k in range(question.out.size):
         outlook.absent[k], outlook.out[k] = question.absent[k], question.out[k]
         outlook.overdue[k], outlook.ticks[k] = question.overdue[k], question.ticks[k]
+    for c in range(outlook.now.size):
+        outlook.seen[c] = 0
+
+
+@plain
+def look(side: Side, question: Question, outlook: Outlook) -> None:
+    """Work out what follows from the tensors that are back.
+
+    Only what differs from the label looked at before is worked out again: often that is little.
+    """
+    now, seen, high, low = outlook.now, outlook.seen, question.high, question.low
     outlook.more[0] = 0
     for c in range(now.size):
-        if now[c] == 0:
-            continue
         outlook.more[0] += now[c] < 0
-        left, size = high[c] - now[c], side.size[c]
+        if now[c] == seen[c]:
+            continue
+        was, left, size = high[c] - seen[c], high[c] - now[c], side.size[c]
+        had, surely = low[c] - seen[c], low[c] - now[c]
         absent, out = side.absent[c], side.out[c]
         for k in range(out.size):
-            outlook.absent[k] -= size * (min(high[c], absent[k]) - min(left, absent[k]))
-            fewer = min(high[c], out[k]) - min(left, out[k])
-            outlook.out[k] -= size * fewer
-            outlook.ticks[k] -= side.back[c] * fewer
-            surely = max(low[c] - now[c], out[k]) - max(low[c], out[k])
-            outlook.overdue[k] += size * surely
+            outlook.absent[k] += size * (min(left, absent[k]) - min(was, absent[k]))
+            more = min(left, out[k]) - min(was, out[k])
+            outlook.out[k] += size * more
+            outlook.ticks[k] += side.back[c] * more
+            outlook.overdue[k] += size * (max(surely, out[k]) - max(had, out[k]))
+        seen[c] = now[c]
 
 
 # The rest is of a successor: of one class one tensor more (`change` 1) or less (-1) is back. It is

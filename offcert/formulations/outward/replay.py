@@ -9,7 +9,7 @@ import numpy as np
 from offcert.formulations.outward import kernel
 from offcert.formulations.outward.evaluation import Evaluation, Way, new_question
 from offcert.formulations.outward.model import NOTHING, Pivot, Side
-from offcert.formulations.outward.outlook import look, new_outlook
+from offcert.formulations.outward.outlook import look, look_at_cut, new_outlook
 from offcert.formulations.outward.question import prepare
 from offcert.formulations.outward.region import Region
 
@@ -68,6 +68,7 @@ class _Follower:
         )
         prepare(self.side, self.question)
         self.outlook = new_outlook(self.side)
+        look_at_cut(self.question, self.outlook)
         self.returned = self.outlook.now
         self.used = [0] * len(pivot.sizes)
         self.needed, self.moved, self.idle = NOTHING, 0, 0

@@ -8,16 +8,16 @@ counted as well.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
+from offcert.formulations.outward.agenda import Agenda
 from offcert.formulations.outward.evaluation import CAPACITY, USUAL_ROOM, Evaluator
-from offcert.formulations.outward.examine import Remains, examine
+from offcert.formulations.outward.examine import Remains, examine, few_sets
 from offcert.formulations.outward.model import Pivot, cut
 from offcert.formulations.outward.rebuild import schedule_of
 from offcert.formulations.outward.region import Counts, Region, Straddle, crossed, whole
@@ -38,6 +38,8 @@ from offcert.formulations.outward.sums import to_spare
 WINDOWS = 20, 5, 1
 # Sets are looked at one by one once there are no more than so many.
 _FEW_SETS = 100
+# They are so at once if there are no more than these.
+_AT_ONCE = 32
 # Sets of a region that are followed to the ends of both sides.
 _ATTEMPTS = 3
 # Labels of one side that this may take while small tensors are free.
@@ -105,9 +107,8 @@ class Tree:
         self.evaluators = [Evaluator(cut(problem, pivot, below), pause) for below in details]
         self.details = details
         self.nodes = 0
-        self._open: list[tuple[int, int, Node]] = []
+        self._open: Agenda[Node] = Agenda()
         self._stuck: list[Node] = []
-        self._entered = 0
         self._followed = 0
         # By what is counted and what is under way: sets that need not be followed again.
         self._tried: set[tuple[int, Counts, Straddle | None]] = set()
@@ -115,7 +116,7 @@ class Tree:
         regions = crossed(coarse, whole(coarse), range(len(coarse.sizes)))
         self.roots = [Node(0, 0, region, 0) for region in regions]
         for node in self.roots:
-            self._push(node)
+            self._open.push(node)
 
     @property
     def labels(self) -> int:
@@ -124,16 +125,15 @@ class Tree:
 
     def bound(self, upper: int) -> int:
         """Return what no schedule is shorter than, at most `upper`."""
-        least = min((node.length for _, _, node in self._open), default=upper)
-        return min([upper, least, *(node.length for node in self._stuck)])
+        return min([upper, self._open.least(upper), *(node.length for node in self._stuck)])
 
     def finished(self, upper: int) -> bool:
         """Return whether more work proves nothing more."""
-        least = min((length for length, _, _ in self._open), default=upper)
-        return least >= min([upper, *(node.length for node in self._stuck)])
+        known = min([upper, *(node.length for node in self._stuck)])
+        return self._open.least(upper) >= known
 
     def step(self, upper: int, offer: Callable[[Schedule], int]) -> int:
-        """Work on the most promising region.
+        """Work on the region whose turn it is.
 
         Parameters
         ----------
@@ -148,13 +148,13 @@ class Tree:
         int
             That length.
         """
-        node = heapq.heappop(self._open)[2]
+        node = self._open.take()
         try:
             upper = self._work_on(node, upper, offer)
         except BaseException:
             # It has not been divided, or what came of that may be incomplete.
             node.split, node.children = None, []
-            self._push(node)
+            self._open.push(node)
             raise
         self.nodes += 1
         return upper
@@ -163,14 +163,22 @@ class Tree:
         evaluator = self.evaluators[node.detail]
         window = self._window(node.detail, node.window)
         room = self._room(node)
-        remains = examine(evaluator, node.region, upper - 1, window, node.ticks, room)
+        few = few_sets(evaluator.pivot, node.region, upper - 1, _AT_ONCE)
+        if few:
+            # One by one they take less than all of them together, which often tells nothing.
+            self._adopt(node, self._one_by_one(node, node.region, few))
+            return upper
+        remains = None
+        if few is None:
+            remains = examine(evaluator, node.region, upper - 1, window, node.ticks, room)
         if remains is None:
             node.length = max(node.length, upper)
             return upper
         node.region, node.ticks = remains.region, remains.ticks
         if remains.evaluation.length > node.length:
             node.length = remains.evaluation.length
-            self._push(node)
+            last = node.detail + 1 == len(self.details)
+            self._open.push(node, ripe=last and node.region.is_one())
         else:
             upper = self._divide(node, remains, upper, offer)
         return upper
@@ -183,10 +191,6 @@ class Tree:
         """Return the labels of one side: more where only smaller tensors are left to divide by."""
         last = node.window + 1 == len(WINDOWS)
         return CAPACITY if last and node.region.is_one() else USUAL_ROOM
-
-    def _push(self, node: Node) -> None:
-        self._entered += 1
-        heapq.heappush(self._open, (node.length, self._entered, node))
 
     def _divide(
         self, node: Node, remains: Remains, upper: int, offer: Callable[[Schedule], int]
@@ -208,7 +212,8 @@ class Tree:
                 return upper
         example = promising[0] if promising else None
         if remains.sets is not None and not region.is_one() and len(remains.sets) <= _FEW_SETS:
-            self._adopt(node, self._one_by_one(node, remains))
+            sets = sorted(tuple(row) for row in remains.sets.counts.tolist())
+            self._adopt(node, self._one_by_one(node, remains.region, sets))
             return upper
         division = self._division(node, remains, example, upper - 1)
         if division is None:
@@ -241,12 +246,9 @@ class Tree:
         for part, length in zip(division.parts, division.lengths, strict=True):
             self._follow(node, node.detail, node.window, part, max(length, node.length))
 
-    def _one_by_one(self, node: Node, remains: Remains) -> Division:
-        assert remains.sets is not None
-        evaluator = self.evaluators[node.detail]
-        counts = sorted(tuple(row) for row in remains.sets.counts.tolist())
-        split = Split(Kind.SETS, sets=tuple(counts))
-        parts = split.parts(remains.region, evaluator.pivot.sizes)
+    def _one_by_one(self, node: Node, region: Region, sets: Sequence[Counts]) -> Division:
+        split = Split(Kind.SETS, sets=tuple(sets))
+        parts = split.parts(region, self.evaluators[node.detail].pivot.sizes)
         return Division(split, parts, (node.length,) * len(parts))
 
     def _attempt(
@@ -320,7 +322,7 @@ class Tree:
     def _follow(self, node: Node, detail: int, window: int, region: Region, length: int) -> None:
         child = Node(detail, window, region, length, node.ticks)
         node.children.append(child)
-        self._push(child)
+        self._open.push(child)
 
 
 def finer(coarse: Pivot, fine: Pivot, region: Region) -> list[Region]:

@@ -1,0 +1,71 @@
+"""Which region comes next: that whose schedules may be shortest, and now and then a ripe one.
+
+A region is ripe when it is a single set, of which it is known what it takes: following it to the
+ends of both sides may give a schedule as short. Going for the shortest alone would have all regions
+examined, against the length of the best schedule known, before any of them is followed; a better
+one, found soon, makes all that come after it quicker to refute.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+
+class HasLength(Protocol):
+    """What can be on an agenda."""
+
+    length: int
+
+
+Item = TypeVar("Item", bound=HasLength)
+
+# Every so many times the ripe have their turn.
+_TURN = 8
+
+
+@dataclass(eq=False)
+class _Entry(Generic[Item]):
+    """An item on the agenda, until it is taken from either heap."""
+
+    item: Item
+    taken: bool = False
+
+
+class Agenda(Generic[Item]):
+    """Items with a length, the shortest first."""
+
+    def __init__(self) -> None:
+        self._all: list[tuple[int, int, _Entry[Item]]] = []
+        self._ripe: list[tuple[int, int, _Entry[Item]]] = []
+        self._pushed = 0
+        self._times = 0
+
+    def push(self, item: Item, *, ripe: bool = False) -> None:
+        """Put an item on the agenda; its length must not change until it is taken."""
+        self._pushed += 1
+        entry = item.length, self._pushed, _Entry(item)
+        heapq.heappush(self._all, entry)
+        if ripe:
+            heapq.heappush(self._ripe, entry)
+
+    def least(self, otherwise: int) -> int:
+        """Return the length of the shortest item, or something else if there is none."""
+        _drop_taken(self._all)
+        return self._all[0][0] if self._all else otherwise
+
+    def take(self) -> Item:
+        """Take the item whose turn it is; there is one."""
+        self._times += 1
+        _drop_taken(self._ripe)
+        _drop_taken(self._all)
+        heap = self._ripe if self._ripe and self._times % _TURN == 0 else self._all
+        entry = heapq.heappop(heap)[2]
+        entry.taken = True
+        return entry.item
+
+
+def _drop_taken(heap: list[tuple[int, int, _Entry[Item]]]) -> None:
+    while heap and heap[0][2].taken:
+        heapq.heappop(heap)
