@@ -42,7 +42,7 @@ from offcert.formulations.outward.labels import (
     take,
     wait,
 )
-from offcert.formulations.outward.model import Side
+from offcert.formulations.outward.model import PARTS, Side
 from offcert.formulations.outward.outlook import Outlook, can_be, fits, look, look_at_cut, overdue
 from offcert.formulations.outward.question import (
     BEGIN,
@@ -219,9 +219,12 @@ def _return(
     ways, operation = 0, _first_after(side, idle, begin, k)
     while operation < k and begin <= latest:
         can = can_be(outlook.absent[operation], size, 1, left, limits[operation])
-        if not fits(side.need[operation], asked[MOST] - moved, can):
-            outlook.began[ways], outlook.kept[ways] = begin, operation
-            ways += 1
+        need, most = side.need[operation], asked[MOST] - moved
+        if not fits(need, most, can):
+            # What is missing has to leave, and to come back.
+            if (need - min(most, can)) * side.both_ways[0] // PARTS <= latest - begin:
+                outlook.began[ways], outlook.kept[ways] = begin, operation
+                ways += 1
             begin = idle + side.prefix[operation + 1]
         operation += 1
     if begin <= latest:

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,8 @@ Ints = NDArray[np.int64]
 
 # Less than any need.
 NOTHING = -(2**62)
+# Of a tick.
+PARTS = 2**20
 _LARGEST = 2**61
 
 
@@ -48,8 +51,9 @@ class Side(NamedTuple):
     (C, K) how many of a class may be out when an operation starts, and absent while it runs;
     ``here`` (C) how many may be out on this side at all. ``size`` (C) are bytes, ``back`` and
     ``away`` (C) the ticks of a return and of a departure, ``rates`` (4) numerator and denominator
-    of the bytes a tick, first for returns. ``urgent`` (C, R) is larger for tensors that have to be
-    back sooner, by rank.
+    of the bytes a tick, first for returns. ``both_ways`` (1) are the ticks in which a byte leaves
+    and returns, in `PARTS` of one, rounded down. ``urgent`` (C, R) is larger for tensors that have
+    to be back sooner, by rank.
     ``item_class``, ``item_due`` and ``item_closes`` (I) list the tensors that may be out, those
     first that may stay out longest, with the operations before which they must be back and from
     which on they cannot be absent.
@@ -65,6 +69,7 @@ class Side(NamedTuple):
     back: Ints
     away: Ints
     rates: Ints
+    both_ways: Ints
     urgent: Ints
     item_class: Ints
     item_due: Ints
@@ -255,8 +260,15 @@ def _side(
         item_due=np.array([due for due, _, _ in items], np.int64),
         item_closes=np.array([closes for _, closes, _ in items], np.int64),
         urgent=_urgency(sizes, [[due(gap) for gap in listed] for listed in gaps], len(columns)),
+        both_ways=np.array([_both_ways(rates, most)], np.int64),
         rates=np.array([*link_rate(rates[0], most), *link_rate(rates[1], most)], np.int64),
     )
+
+
+def _both_ways(rates: Sequence[Fraction], most: int) -> int:
+    """Return parts of a tick a byte, rounded down; `most` bytes must fit into 62 bits."""
+    exact = sum(1 / rate for rate in rates)
+    return min(int(exact * PARTS), 2**62 // max(1, most))
 
 
 def _urgency(sizes: Sequence[int], due: Sequence[Sequence[int]], last: int) -> Ints:
