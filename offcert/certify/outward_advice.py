@@ -33,6 +33,37 @@ def by_class(cut: Cut, limits: Limits, size: int, count: int, place: str) -> tup
     return replace(limits, low=tuple(low)), replace(limits, high=tuple(high))
 
 
+def places_of(splits: Sequence[Sequence[Any]], roots: int) -> tuple[list[int], list[list[int]]]:
+    """Return where the advice on each of some parts is, and on what each part is divided into.
+
+    Raises
+    ------
+    FaultError
+        If advice is missing, or left over, or a division makes no sense.
+    """
+    children: list[list[int]] = [[] for _ in splits]
+    # The advice on a part comes before that on what it is divided into, so it is read backwards.
+    begun: list[int] = []
+    for index in range(len(splits) - 1, -1, -1):
+        count = parts_of(splits[index], f"details.splits[{index}]")
+        children[index] = begun[len(begun) - count :][::-1] if count else []
+        if len(begun) < count:
+            raise FaultError(_ends_early(count - len(begun)))
+        del begun[len(begun) - count :]
+        begun.append(index)
+    begun.reverse()
+    if len(begun) < roots:
+        raise FaultError(_ends_early(roots - len(begun)))
+    if len(begun) > roots:
+        place = f"details.splits[{begun[roots]}]"
+        raise FaultError(f"{place} divides nothing, as all has been divided before it")
+    return begun, children
+
+
+def _ends_early(missing: int) -> str:
+    return f"details.splits ends where {missing} parts are still to come"
+
+
 def parts_of(split: Sequence[Any], place: str) -> int:
     """Return into how many parts a division leads; raise if it makes no sense."""
     if not split:

@@ -24,10 +24,11 @@ from offcert.certify.outward_view import (
     IntArray,
     Tables,
     View,
+    both_ways,
     can_be_absent,
     exchange,
-    fits,
     lost,
+    missing,
     overdue,
     rests,
     sums,
@@ -155,7 +156,7 @@ def _advance(
     """Run what can run once the link is free; return the ticks waited, and how many have run."""
     begun = run
     while run < len(view.tables.need):
-        if not fits(view, c, change, moved, run) or overdue(view, c, change, run) > 0:
+        if missing(view, c, change, moved, run) > 0 or overdue(view, c, change, run) > 0:
             break
         fewer = lost(view, c, change, view.tables.out[c, run])
         if view.asked.least - moved > view.known[MAY, run] - view.tables.sizes[c] * fewer:
@@ -178,8 +179,7 @@ def _measure(view: View, c: int, change: int, label: IntArray) -> None:
         leaving = ticks_of_bytes(lacking, tables.away_rate)
     later = _lacking_later(view, c, change, moved, run, lacking)
     if later > 0:
-        both = ticks_of_bytes(later, tables.away_rate) + ticks_of_bytes(later, tables.back_rate)
-        both = max(both, tables.twice)
+        both = max(both_ways(tables, later), tables.twice)
     link = free - label[SPENT] + asked.ticks
     longest, length = link + both, label[WAITED] + total
     # How long it is if nothing leaves from now on.
@@ -263,7 +263,8 @@ def _return(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     """Propose what follows if a tensor returns; say how many proposals that makes.
 
     It needs memory from the begin on. An operation that lacks it then has ended, or has not
-    started; then it waits, and all that come after it, until something else has left.
+    started; then it waits, and all that come after it, until something else has left, which has to
+    return as well.
     """
     tables, asked = view.tables, view.asked
     moved = label[MOVED] + tables.sizes[c]
@@ -274,9 +275,11 @@ def _return(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     latest = asked.limit + label[SPENT] - asked.ticks
     k = np.searchsorted(tables.clock[1 : label[RUN] + 1], begin - label[WAITED], side="right")
     while k < label[RUN] and begin <= latest:
-        if not fits(view, c, 1, moved, k):
-            _propose(view, label, c, 1, begin, k, proposals[proposed])
-            proposed += 1
+        lacking = missing(view, c, 1, moved, k)
+        if lacking > 0:
+            if both_ways(tables, lacking) <= latest - begin:
+                _propose(view, label, c, 1, begin, k, proposals[proposed])
+                proposed += 1
             begin = label[WAITED] + tables.clock[k + 1]
         k += 1
     if begin <= latest:

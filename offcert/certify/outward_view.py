@@ -101,12 +101,13 @@ def overdue(view: View, c: int, change: int, k: int) -> int:
 
 
 @inlined
-def fits(view: View, c: int, change: int, moved: int, k: int) -> bool:
-    """Whether enough can be absent for operation `k`."""
+def missing(view: View, c: int, change: int, moved: int, k: int) -> int:
+    """Return the bytes by which less can be absent than operation `k` needs; 0 if it can run."""
     need = view.tables.need[k]
     if need <= 0:
-        return True
-    return bool(need <= min(view.asked.most - moved, can_be_absent(view, c, change, k)))
+        return 0
+    can = min(view.asked.most - moved, can_be_absent(view, c, change, k))
+    return int(max(0, need - can))
 
 
 @inlined
@@ -114,6 +115,12 @@ def ticks_of_bytes(amount: int, rate: IntArray) -> int:
     """Return the least ticks in which so many bytes can pass the link."""
     whole = amount // rate[0]
     return int(whole * rate[1] + ((amount - whole * rate[0]) * rate[1] + rate[0] - 1) // rate[0])
+
+
+@inlined
+def both_ways(tables: Tables, amount: int) -> int:
+    """Return the least ticks in which so many bytes can go away and come back."""
+    return ticks_of_bytes(amount, tables.away_rate) + ticks_of_bytes(amount, tables.back_rate)
 
 
 @compiled

@@ -206,7 +206,7 @@ def climb_outward(search: Search, effort: Effort) -> None:
     tried = search.workings.get("outward tried", (0, 0.0))
     if _is_worth_verifying(search, outcome.lower_bound) and attempt > tried:
         search.workings["outward tried"] = attempt
-        _add_outward(search, outcome, verifying)
+        _add_outward(search, outcome, verifying, effort.workers)
 
 
 def _is_worth_verifying(search: Search, bound: int) -> bool:
@@ -236,13 +236,18 @@ def _offer_outward(search: Search, schedule: Schedule) -> int:
     return search.objective
 
 
-def _add_outward(search: Search, outcome: OutwardOutcome, seconds: float) -> None:
+def _add_outward(search: Search, outcome: OutwardOutcome, seconds: float, workers: int) -> None:
     """Add the bound: proved, if verification agrees within some seconds that it is."""
     proof, problem, value = outcome.proof, search.problem, outcome.lower_bound
     advice = proof.free_below, proof.windows, proof.splits
-    labels = min(_MOST_CONFIRMED_OUTWARD, 2 * outcome.labels)
     confirmed = outward_check.outward_fault(
-        problem, proof.pivot, value, *advice, max_labels=labels, max_seconds=seconds
+        problem,
+        proof.pivot,
+        value,
+        *advice,
+        max_labels=min(_MOST_CONFIRMED_OUTWARD, 2 * outcome.labels),
+        max_seconds=seconds,
+        workers=workers,
     )
     details: dict[str, Any] = {"pivot": proof.pivot}
     if confirmed is None:

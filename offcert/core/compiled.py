@@ -35,7 +35,7 @@ def compiled(function: Any = None, /, **options: Any) -> Any:
     function : callable, optional
         The function to compile; without it, a decorator is returned.
     **options
-        What ``numba.njit`` takes besides ``cache``.
+        What ``numba.njit`` takes besides ``cache``, and ``nogil``: threads may run beside it.
     """
     if function is None:
         return functools.partial(compiled, **options)
@@ -43,7 +43,7 @@ def compiled(function: Any = None, /, **options: Any) -> Any:
     package, file = _package_of(function)
     _SETTINGS.CACHE_DIR = str(Path(before or _cache_of(package)) / _digest_at_import(package, file))
     try:
-        return numba.njit(cache=True, **options)(function)
+        return numba.njit(cache=True, nogil=True, **options)(function)
     finally:
         _SETTINGS.CACHE_DIR = before
 

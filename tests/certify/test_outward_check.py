@@ -13,7 +13,7 @@ from oracle import brute_force
 from outward_cases import cases, no_pause
 from random_instances import mixed_problem
 
-from offcert.certify import outward_advice, outward_check, outward_sets, outward_tables
+from offcert.certify import outward_advice, outward_sets, outward_tables, outward_walk
 from offcert.certify.methods import solve
 from offcert.certify.outward_check import confirm_outward, outward_fault
 from offcert.certify.recheck import recheck
@@ -111,7 +111,7 @@ def test_wrong_advice_can_only_make_the_answer_no() -> None:
 
 
 def forget_crossings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outward_check, "with_crossing", lambda cut, limits, places: [limits])
+    monkeypatch.setattr(outward_walk, "with_crossing", lambda cut, limits, places: [limits])
 
 
 def let_nothing_leave(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,12 +123,12 @@ def drop_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
         found = outward_sets.listed(cut, limits, ticks, longest)
         return None if found is None else found[:-1]
 
-    monkeypatch.setattr(outward_check, "listed", too_much)
+    monkeypatch.setattr(outward_walk, "listed", too_much)
 
 
 def share_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take what is under way for all on both sides."""
-    monkeypatch.setattr(outward_check, "_shortest", lambda first, last, near, far: sum(far))
+    monkeypatch.setattr(outward_walk, "_shortest", lambda first, last, near, far: sum(far))
 
 
 def close_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,9 +252,24 @@ def test_a_certificate_with_such_a_bound_is_verified() -> None:
     ],
 )
 def test_forged_details_are_refused_by_name(place: str, changes: dict[str, Any]) -> None:
+    if place == "details.splits[0]" and isinstance(changes["splits"][0], list):
+        changes = {**changes, "splits": filled_up(changes["splits"])}
     said = examined(**changes)
     assert said is not None
     assert place in said, said
+
+
+def filled_up(splits: list[Any]) -> list[Any]:
+    """Have all parts that come after some advice left whole, unless that is no advice."""
+    _, _, proof = example()
+    parts = [outward_advice.parts_of(split, "") for split in proof.splits]
+    roots = len(parts) - sum(parts)
+    for more in range(100):
+        longer = splits + [[]] * more
+        with suppress(outward_advice.FaultError):
+            outward_advice.places_of(longer, roots)
+            return longer
+    return splits
 
 
 @pytest.mark.parametrize("name", ["pivot", "free_below", "windows", "splits"])
@@ -270,6 +285,26 @@ def test_advice_beyond_the_last_part_is_named() -> None:
     said = examined(splits=[*splits, []])
     assert said is not None
     assert f"details.splits[{len(splits)}] divides nothing" in said
+
+
+def test_threads_find_the_same_and_name_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outward_walk, "_AT_ONCE", 2)
+    said = []
+    for problem, optimum, proof in overreaching(range(3000, 3030), 5, 0):
+        advice = proof.free_below, proof.windows, proof.splits
+        for claim in (optimum, optimum + 1):
+            alone = outward_fault(problem, proof.pivot, claim, *advice, workers=1)
+            assert outward_fault(problem, proof.pivot, claim, *advice, workers=3) == alone
+            said.append(alone)
+    assert len(set(said)) > 3
+    assert said.count(None) > len(said) // 4
+
+
+def test_the_advice_on_each_part_is_found() -> None:
+    two, three = ["bytes", 1], ["sets", [0], [1], [2]]
+    roots, children = outward_advice.places_of([two, [], three, [], [], [], []], 2)
+    assert roots == [0, 6]
+    assert children == [[1, 2], [], [3, 4, 5], [], [], [], []]
 
 
 def test_more_than_it_may_search_is_said() -> None:
