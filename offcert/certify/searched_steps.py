@@ -182,7 +182,7 @@ def climb_outward(search: Search, effort: Effort) -> None:
     with search.untimed():
         warm_outward()
     if "outward" not in search.workings:
-        search.workings["outward"] = OutwardProgram(search.problem)
+        search.workings["outward"] = OutwardProgram(search.problem, workers=effort.workers)
     program: OutwardProgram = search.workings["outward"]
     assert search.objective is not None
     seconds = _SEARCHING * effort.seconds

@@ -251,6 +251,9 @@ def test_searches_near_the_bound_come_to_the_same(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(program, "_BUDGET", 10)
     monkeypatch.setattr(program, "_BUDGET_NEARBY", 100)
+    # The smaller the steps, the more rounds there are.
+    monkeypatch.setattr(trees, "_TOGETHER", 1)
+    monkeypatch.setattr(trees, "_AT_ONCE", 0)
     nearby = 0
     for seed in range(2000, 2030):
         problem = mixed_problem(seed, 5)

@@ -17,8 +17,9 @@ def test_the_shortest_comes_first_and_what_came_first_of_equals() -> None:
     for item in items:
         agenda.push(item)
     assert agenda.least(9) == 3
-    assert [agenda.take() for _ in items] == [items[1], items[3], items[2], items[0]]
+    assert agenda.take(9) == [items[1], items[3], items[2], items[0]]
     assert agenda.least(9) == 9
+    assert agenda.take(1) == []
 
 
 def test_every_item_is_taken_once_ripe_or_not_and_the_least_is_that_of_the_rest() -> None:
@@ -37,7 +38,7 @@ def test_every_item_is_taken_once_ripe_or_not_and_the_least_is_that_of_the_rest(
         else:
             shortest = min(item.length for item in waiting)
             assert agenda.least(-1) == shortest
-            taken = agenda.take()
+            [taken] = agenda.take(1)
             waiting.remove(taken)
             if taken.length > shortest:
                 out_of_turn += 1

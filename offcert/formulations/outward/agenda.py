@@ -55,15 +55,20 @@ class Agenda(Generic[Item]):
         _drop_taken(self._all)
         return self._all[0][0] if self._all else otherwise
 
-    def take(self) -> Item:
-        """Take the item whose turn it is; there is one."""
-        self._times += 1
-        _drop_taken(self._ripe)
-        _drop_taken(self._all)
-        heap = self._ripe if self._ripe and self._times % _TURN == 0 else self._all
-        entry = heapq.heappop(heap)[2]
-        entry.taken = True
-        return entry.item
+    def take(self, most: int) -> list[Item]:
+        """Take the items whose turn it is: so many, or all that there are."""
+        items: list[Item] = []
+        while len(items) < most:
+            self._times += 1
+            _drop_taken(self._ripe)
+            _drop_taken(self._all)
+            heap = self._ripe if self._ripe and self._times % _TURN == 0 else self._all
+            if not heap:
+                break
+            entry = heapq.heappop(heap)[2]
+            entry.taken = True
+            items.append(entry.item)
+        return items
 
 
 def _drop_taken(heap: list[tuple[int, int, _Entry[Item]]]) -> None:

@@ -93,6 +93,8 @@ class OutwardProgram:
         Atomic transfers over a simplex link; any trace. A feasible one.
     stop : callable, optional
         Asked from time to time; if it returns true, the search ends with what is proved by then.
+    workers : int
+        Threads.
 
     Raises
     ------
@@ -101,9 +103,12 @@ class OutwardProgram:
         for the operation that needs most.
     """
 
-    def __init__(self, problem: Problem, *, stop: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self, problem: Problem, *, stop: Callable[[], bool] | None = None, workers: int = 1
+    ) -> None:
         self._problem = problem
         self._stop = stop
+        self._workers = workers
         self._deadline = 0.0
         # As far as whole traces tell: what is free does not change which operation needs most.
         needs = needs_of(problem, range(len(problem.trace.gaps)))
@@ -229,7 +234,7 @@ class OutwardProgram:
         return self._whole
 
     def _planted(self) -> Tree:
-        return Tree(self._problem, self._pivot, self._details, self._pause)
+        return Tree(self._problem, self._pivot, self._details, self._pause, self._workers)
 
     def _pause(self) -> None:
         if time.monotonic() > self._deadline or (self._stop is not None and self._stop()):

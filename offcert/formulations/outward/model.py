@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -109,6 +110,23 @@ class Pivot:
     most: tuple[int, ...]
     members: tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]
     sides: tuple[Side, Side]
+
+    @cached_property
+    def a_byte(self) -> list[Fraction]:
+        """For each side the ticks in which a byte leaves and returns, at least."""
+        return [
+            sum((Fraction(int(side.rates[i + 1]), int(side.rates[i])) for i in (0, 2)), Fraction(0))
+            for side in self.sides
+        ]
+
+    @cached_property
+    def movable(self) -> list[tuple[int, int]]:
+        """For each side the bytes of the smallest tensor that may be out there, and of all."""
+        found = []
+        for side in self.sides:
+            here = [(size, int(n)) for size, n in zip(self.sizes, side.here, strict=True) if n]
+            found.append((min((size for size, _ in here), default=0), sum(a * n for a, n in here)))
+        return found
 
 
 def cut(problem: Problem, operation: int, free_below: int) -> Pivot:

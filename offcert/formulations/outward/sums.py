@@ -85,24 +85,15 @@ class Sets:
 
 def with_most_ticks(pivot: Pivot, region: Region, ticks: int) -> Region:
     """Return the part of a region whose sets may leave and return within so many ticks."""
-    a_byte = sum(Fraction(int(side.rates[1]), int(side.rates[0])) for side in pivot.sides)
+    a_byte = pivot.a_byte[0]
     most = region.most if a_byte == 0 else int(ticks / a_byte)
     return region.with_bytes(region.least, most)
 
 
 def departing(pivot: Pivot, side: int, ticks: int) -> int:
     """Return the most bytes that can leave on a side and return within so many ticks."""
-    numbers = pivot.sides[side]
-    a_byte = sum(
-        Fraction(int(numbers.rates[place + 1]), int(numbers.rates[place])) for place in (0, 2)
-    )
-    all_of_them = sum(
-        size * int(here) for size, here in zip(pivot.sizes, numbers.here, strict=True)
-    )
+    a_byte, (smallest, all_of_them) = pivot.a_byte[side], pivot.movable[side]
     most = all_of_them if a_byte == 0 else int(max(0, ticks) / a_byte)
-    smallest = min(
-        (size for size, here in zip(pivot.sizes, numbers.here, strict=True) if here), default=0
-    )
     return most if most >= smallest else 0
 
 

@@ -33,6 +33,7 @@ from offcert.formulations.outward.split import (
     one_set,
 )
 from offcert.formulations.outward.sums import to_spare
+from offcert.formulations.outward.team import Team
 
 # What part of the bytes that the pivot needs is followed outward at first, and after that.
 WINDOWS = 20, 5, 1
@@ -40,6 +41,8 @@ WINDOWS = 20, 5, 1
 _FEW_SETS = 100
 # They are so at once if there are no more than these.
 _AT_ONCE = 32
+# Regions that are looked at together.
+_TOGETHER = 8
 # Sets of a region that are followed to the ends of both sides.
 _ATTEMPTS = 3
 # Labels of one side that this may take while small tensors are free.
@@ -94,6 +97,8 @@ class Tree:
         Bytes below which tensors are free, decreasing.
     pause : callable
         Called from time to time; may raise, then the search can be taken up again where it was.
+    workers : int
+        Threads. What is found does not depend on them.
 
     Attributes
     ----------
@@ -102,9 +107,15 @@ class Tree:
     """
 
     def __init__(
-        self, problem: Problem, pivot: int, details: tuple[int, ...], pause: Callable[[], None]
+        self,
+        problem: Problem,
+        pivot: int,
+        details: tuple[int, ...],
+        pause: Callable[[], None],
+        workers: int = 1,
     ) -> None:
-        self.evaluators = [Evaluator(cut(problem, pivot, below), pause) for below in details]
+        self._team = Team([cut(problem, pivot, below) for below in details], pause, workers)
+        self.evaluators = self._team.evaluators
         self.details = details
         self.nodes = 0
         self._open: Agenda[Node] = Agenda()
@@ -121,7 +132,7 @@ class Tree:
     @property
     def labels(self) -> int:
         """Labels stored so far."""
-        return sum(evaluator.labels for evaluator in self.evaluators)
+        return self._team.labels
 
     def bound(self, upper: int) -> int:
         """Return what no schedule is shorter than, at most `upper`."""
@@ -133,7 +144,7 @@ class Tree:
         return self._open.least(upper) >= known
 
     def step(self, upper: int, offer: Callable[[Schedule], int]) -> int:
-        """Work on the region whose turn it is.
+        """Work on the regions whose turn it is.
 
         Parameters
         ----------
@@ -148,39 +159,52 @@ class Tree:
         int
             That length.
         """
-        node = self._open.take()
+        nodes = self._open.take(_TOGETHER)
         try:
-            upper = self._work_on(node, upper, offer)
+            found = self._team.each(lambda mine, node: self._looked_at(mine, node, upper), nodes)
+            for left in found:
+                upper = self._work_on(nodes[0], left, upper, offer)
+                del nodes[0]
+                self.nodes += 1
         except BaseException:
-            # It has not been divided, or what came of that may be incomplete.
-            node.split, node.children = None, []
-            self._open.push(node)
+            for node in nodes:
+                # It has not been divided, or what came of that may be incomplete.
+                node.split, node.children = None, []
+                self._open.push(node)
             raise
-        self.nodes += 1
         return upper
 
-    def _work_on(self, node: Node, upper: int, offer: Callable[[Schedule], int]) -> int:
-        evaluator = self.evaluators[node.detail]
+    def _looked_at(
+        self, evaluators: Sequence[Evaluator], node: Node, upper: int
+    ) -> Remains | list[Counts] | None:
+        """Return what is left of a region, or its sets if they are few; None if nothing is."""
+        evaluator = evaluators[node.detail]
+        few = few_sets(evaluator.pivot, node.region, upper - 1, _AT_ONCE)
+        if few is not None:
+            # One by one they take less than all of them together, which often tells nothing.
+            return few or None
         window = self._window(node.detail, node.window)
         room = self._room(node)
-        few = few_sets(evaluator.pivot, node.region, upper - 1, _AT_ONCE)
-        if few:
-            # One by one they take less than all of them together, which often tells nothing.
-            self._adopt(node, self._one_by_one(node, node.region, few))
-            return upper
-        remains = None
-        if few is None:
-            remains = examine(evaluator, node.region, upper - 1, window, node.ticks, room)
-        if remains is None:
+        return examine(evaluator, node.region, upper - 1, window, node.ticks, room)
+
+    def _work_on(
+        self,
+        node: Node,
+        left: Remains | list[Counts] | None,
+        upper: int,
+        offer: Callable[[Schedule], int],
+    ) -> int:
+        if left is None:
             node.length = max(node.length, upper)
-            return upper
-        node.region, node.ticks = remains.region, remains.ticks
-        if remains.evaluation.length > node.length:
-            node.length = remains.evaluation.length
+        elif isinstance(left, list):
+            self._adopt(node, self._one_by_one(node, node.region, left))
+        else:
+            node.region, node.ticks = left.region, left.ticks
+            if left.evaluation.length <= node.length:
+                return self._divide(node, left, upper, offer)
+            node.length = left.evaluation.length
             last = node.detail + 1 == len(self.details)
             self._open.push(node, ripe=last and node.region.is_one())
-        else:
-            upper = self._divide(node, remains, upper, offer)
         return upper
 
     def _window(self, detail: int, window: int) -> int:
