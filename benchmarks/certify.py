@@ -79,7 +79,7 @@ def work(task: Task) -> tuple[Row, Verification]:
         task.entry.problem,
         time_limit=task.settings["time_limit"],
         seed=task.settings["seed"],
-        workers=1,
+        workers=task.settings["workers"],
         progress=note,
     )
     seconds = time.monotonic() - begun
@@ -143,7 +143,9 @@ class Output:
 
 def key(row: Row) -> tuple[Any, ...]:
     """Return what makes two rows the same computation."""
-    return row["sha256"], row["time_limit"], row["seed"], row["version"]
+    # Rows of before there were several threads a problem say nothing of them.
+    threads = row.get("workers", 1)
+    return row["sha256"], row["time_limit"], row["seed"], row["version"], threads
 
 
 def update(library: Library, verification: Verification) -> str:
@@ -159,6 +161,8 @@ def chosen_tasks(library: Library, options: argparse.Namespace) -> list[Task]:
     """Return what the filters leave, small problems first."""
     settings = {
         "time_limit": options.time_limit,
+        # What is not taken by other problems.
+        "workers": max(1, (os.cpu_count() or 1) // options.jobs),
         "seed": options.seed,
         "version": offcert.__version__,
     }

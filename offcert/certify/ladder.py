@@ -107,9 +107,9 @@ _LONG = (
 _REPEATED_SIZES = (
     *_SHORT,
     _Rung(climb_outward, 0.45, atomic_only=True, at_most=2.5),
+    _Rung(climb_outward, 0.6, atomic_only=True, open_to=_VERY_NEAR),
     _Rung(climb_heads, 0.07, atomic_only=True, at_most=1.5),
     _Rung(climb_pivot, 0.9, atomic_only=True, open_from=NEAR),
-    _Rung(climb_outward, 0.4, atomic_only=True, open_to=_VERY_NEAR),
     _Rung(climb_pivot, 0.6, atomic_only=True, open_to=NEAR),
     _Rung(climb_outward, 0.6, atomic_only=True, open_to=NEAR),
     *_LONG,

@@ -209,43 +209,50 @@ def listed(cut: Cut, limits: Limits, ticks: int, longest: int) -> IntArray | Non
     int64 array, shape (S, C), or None
         None if there are too many.
     """
-    sizes = np.array(cut.sizes, dtype=np.int64)
-    costs = cut.sides[FRONT].back + cut.sides[BACK].back
     low, high = (np.array(counts, dtype=np.int64) for counts in (limits.low, limits.high))
-    choices = high - low + 1
+    choices = (high - low + 1).tolist()
     # Every set is one of a half of the classes with one of the other half.
     halves: tuple[list[int], list[int]] = ([], [])
-    for place in np.argsort(choices, kind="stable")[::-1].tolist():
-        amounts = [int(np.prod(choices[half], dtype=object)) for half in halves]
-        halves[amounts[0] > amounts[1]].append(place)
-    if any(int(np.prod(choices[half], dtype=object)) > _MOST_PARTIAL for half in halves):
+    amounts = [1, 1]
+    for place in sorted(range(len(choices)), key=choices.__getitem__, reverse=True):
+        smaller = int(amounts[0] > amounts[1])
+        halves[smaller].append(place)
+        amounts[smaller] *= choices[place]
+    if max(amounts) > _MOST_PARTIAL:
         return None
-    one, two = (_products(low, choices, half) for half in halves)
-    two = two[np.argsort(two @ sizes, kind="stable")]
+    weights = np.array([cut.sizes, cut.sides[FRONT].back + cut.sides[BACK].back], dtype=np.int64)
+    one, two = (_totals(choices, half, weights) for half in halves)
+    one += (weights @ low)[:, None]
+    order = np.argsort(two[0], kind="stable")
     # For each of the first half, those of the second lie between two places.
-    moved = two @ sizes
-    first = np.searchsorted(moved, limits.least - one @ sizes, side="left")
-    last = np.searchsorted(moved, limits.most - one @ sizes, side="right")
-    if (last - first).sum() > _MOST_SETS:
+    moved = two[0][order]
+    first = np.searchsorted(moved, limits.least - one[0], side="left")
+    last = np.searchsorted(moved, limits.most - one[0], side="right")
+    partners = np.maximum(last - first, 0)
+    if partners.sum() > _MOST_SETS:
         return None
-    pairs = [
-        one[row] + two[begin:end]
-        for row, (begin, end) in enumerate(zip(first.tolist(), last.tolist(), strict=True))
-        if begin < end
-    ]
-    sets = np.concatenate([np.zeros((0, len(sizes)), dtype=np.int64), *pairs])
-    return _enough(cut, limits, sets[sets @ costs <= ticks], longest)
+    rows = np.repeat(np.arange(len(partners)), partners)
+    begins = np.repeat(first - np.cumsum(partners) + partners, partners)
+    others = order[begins + np.arange(len(rows))]
+    quick = one[1][rows] + two[1][others] <= ticks
+    sets = np.tile(low, (int(quick.sum()), 1))
+    for half, chosen in zip(halves, (rows[quick], others[quick]), strict=True):
+        for place in reversed(half):
+            sets[:, place] += chosen % choices[place]
+            chosen //= choices[place]
+    return _enough(cut, limits, sets, longest)
 
 
-def _products(low: IntArray, choices: IntArray, places: list[int]) -> IntArray:
-    """Return every choice of counts for some classes, with none of the others."""
-    rows = np.zeros((1, len(low)), dtype=np.int64)
+def _totals(choices: list[int], places: list[int], weights: IntArray) -> IntArray:
+    """Return what every choice for some classes weighs, beyond the least of each.
+
+    The last class changes fastest.
+    """
+    totals = np.zeros((len(weights), 1), dtype=np.int64)
     for place in places:
-        rows = np.repeat(rows, choices[place], axis=0)
-        rows[:, place] = low[place] + np.tile(
-            np.arange(choices[place]), len(rows) // choices[place]
-        )
-    return rows
+        steps = weights[:, place, None] * np.arange(choices[place])
+        totals = (totals[:, :, None] + steps[:, None, :]).reshape(len(weights), -1)
+    return totals
 
 
 def _enough(cut: Cut, limits: Limits, sets: IntArray, longest: int) -> IntArray:

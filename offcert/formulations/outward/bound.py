@@ -22,7 +22,7 @@ from offcert.formulations.outward.tree import Tree
 SMALL = 4096
 
 # Labels of a search for all schedules at first, and of one for those near the bound.
-_BUDGET = 1_000_000
+_BUDGET = 250_000
 _BUDGET_NEARBY = 400_000
 # What part of the gap is looked at then: at first, when nothing came of that, when it did, at last.
 _FIRST_PART = 8
@@ -187,7 +187,7 @@ class OutwardProgram:
         while not tree.finished(self._goal(current)) and tree.labels < until:
             upper = self._upper
             tree.step(self._goal(current), self._offered)
-            if self._upper < upper:
+            if self._upper < upper and current is not self._whole:
                 until = tree.labels + current.budget
 
     def _goal(self, current: _Round) -> int:
