@@ -73,7 +73,7 @@ class _Rung:
 
 
 # If the outward search has left no more than that open, it goes on before the pivot program.
-_VERY_NEAR = 0.0005
+_VERY_NEAR = 0.0003
 
 # Cheap and solver-free first. Each rung is skipped once bound and schedule meet.
 _FIRST = (
@@ -84,9 +84,10 @@ _FIRST = (
     _Rung(climb_fluid_exact, 0.6, relaxed_only=True),
     _Rung(descend_set_search, 0.03, at_most=0.5),
 )
+# What closes most small networks at once.
+_AT_ONCE = _Rung(climb_pivot, 0.03, atomic_only=True, at_least=0.3, at_most=1.0)
 # A short turn of what finds good schedules, for bounds to meet.
 _SHORT = (
-    _Rung(climb_pivot, 0.03, atomic_only=True, at_least=0.3, at_most=1.0),
     _Rung(descend_order_search, 0.06, at_most=1.0),
     _Rung(descend_local_search, 0.03, at_most=0.5),
 )
@@ -105,9 +106,10 @@ _LONG = (
 )
 # Where sizes repeat, as in networks, the pivot program is quick.
 _REPEATED_SIZES = (
-    *_SHORT,
+    _AT_ONCE,
     _Rung(climb_outward, 0.45, atomic_only=True, at_most=2.5),
     _Rung(climb_outward, 0.6, atomic_only=True, open_to=_VERY_NEAR),
+    *_SHORT,
     _Rung(climb_heads, 0.07, atomic_only=True, at_most=1.5),
     _Rung(climb_pivot, 0.9, atomic_only=True, open_from=NEAR),
     _Rung(climb_pivot, 0.6, atomic_only=True, open_to=NEAR),
@@ -116,6 +118,7 @@ _REPEATED_SIZES = (
 )
 # With many tensors it is not, but the outward search still is, unless next to no memory is free.
 _MANY_TENSORS = (
+    _AT_ONCE,
     *_SHORT,
     _Rung(climb_outward, 0.75, atomic_only=True, at_most=5.0),
     _Rung(climb_heads, 0.1, atomic_only=True, at_most=1.0),

@@ -36,6 +36,7 @@ from offcert.certify.pivot_tables import IntArray
 from offcert.core.plan import Kind
 from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
+from offcert.core.threads import cores, in_threads
 
 
 def confirm(
@@ -103,11 +104,13 @@ def pivot_fault(
             return f"details.{name}_limit must be at most {2 * claimed}, not {limit}"
     front = Side(problem, classes, pivot, claimed - 1, front_limit, once, backwards=False)
     back = Side(problem, classes, pivot, claimed - 1, back_limit, once, backwards=True)
+
+    def searched(index: int) -> Found:
+        side, limit = (front, back)[index], limits[index]
+        return side.search(max_labels) if limit >= ends[index] else nothing_found()
+
     try:
-        one, two = (
-            side.search(max_labels) if limit >= end else nothing_found()
-            for side, limit, end in zip((front, back), limits, ends, strict=True)
-        )
+        one, two = in_threads(searched, range(2), cores())
     except TooLargeError:
         return "the search is too large"
     # A shorter schedule with a side beyond its limit has another that ends before its earliest.

@@ -45,10 +45,10 @@ _LONGER = 3.0
 # Seconds after which it only goes on if no more than that part of the makespan is open; of traces
 # with many gaps it closes most.
 _FIRST_LOOK = 1.0
-NEAR, NEAR_OF_MANY = 0.003, 0.01
+NEAR, NEAR_OF_MANY = 0.005, 0.01
 MANY_GAPS = 60
 # If it has left no more than that, it takes so much of the time that is left.
-_NEARLY_CLOSED = 0.00001
+_NEARLY_CLOSED = 0.0001
 _GOING_ON = 0.7
 
 

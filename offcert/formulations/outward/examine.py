@@ -92,7 +92,9 @@ def examine(
     """
     pivot = evaluator.pivot
     while True:
-        smaller = squeeze(pivot, with_most_ticks(pivot, region, limit), limit)
+        # A single set is searched at once.
+        one = region.is_one()
+        smaller = region if one else squeeze(pivot, with_most_ticks(pivot, region, limit), limit)
         if smaller is None:
             return None
         evaluation = evaluator.evaluate(smaller, limit, window, ticks, room)
@@ -107,8 +109,8 @@ def examine(
         if sets is not None:
             if len(sets) == 0:
                 return None
-            one, two = np.maximum(sets.ticks.min(axis=1), ticks).tolist()
-            remains = Remains(hull(pivot, smaller, sets), evaluation, sets, (one, two))
+            away, back = np.maximum(sets.ticks.min(axis=1), ticks).tolist()
+            remains = Remains(hull(pivot, smaller, sets), evaluation, sets, (away, back))
         if remains.region == region and remains.ticks == ticks:
             return remains
         region, ticks = remains.region, remains.ticks
