@@ -47,7 +47,7 @@ def confirm(
     claimed: int,
     *,
     once: Collection[int] = (),
-    max_labels: int = 12_000_000,
+    max_labels: int = 16_000_000,
 ) -> bool:
     """Return whether no schedule of `problem` is shorter than `claimed` ticks.
 
@@ -81,7 +81,7 @@ def pivot_fault(
     limits: tuple[int, int],
     claimed: int,
     once: Collection[int] = (),
-    max_labels: int = 12_000_000,
+    max_labels: int = 16_000_000,
     ends: tuple[int, int] = (0, 0),
 ) -> str | None:
     """Return None if no schedule is shorter than `claimed` ticks, or which part fails to show it.

@@ -35,7 +35,7 @@ _MOST_CONFIRMED_LABELS = 3_000_000
 # Of an outward bound, whose searches are small: they need no memory.
 _MOST_CONFIRMED_OUTWARD = 12_000_000
 # Of a pivot bound: verification expands a part of them.
-_MOST_CONFIRMED_PIVOT = 12_000_000
+_MOST_CONFIRMED_PIVOT = 16_000_000
 # Tensors that are tried to be added to orders.
 _MOST_INSERTED = 16
 # The part of its time that the outward search takes; the rest is for verification.
