@@ -29,9 +29,10 @@ _FIRST_PART = 8
 _NEARER = 32
 _FARTHER = 4
 _LAST_PART = 256
-# A schedule that is shorter by more than this part of its length changes what is worth dividing.
-_MUCH = 10_000
-# If no more than this part of it is open, all schedules are looked for at once.
+# A schedule found that is shorter by more than so many times what is open changes what is worth
+# dividing.
+_MUCH = 4
+# If no more than this part of a schedule's length is open, all schedules are looked for at once.
 _LITTLE = 100_000
 
 
@@ -115,8 +116,8 @@ class OutwardProgram:
         self._pivot = max(range(len(needs)), key=needs.__getitem__)
         self._details = _details(problem, needs[self._pivot])
         self._whole = self._round = _Round(self._planted(), None, _BUDGET)
-        # The makespan of the best schedule known when work on the whole began.
-        self._aimed_at = 0
+        # The makespan of the best schedule known when work on the whole began, and the bound then.
+        self._aimed_at = self._began_at = 0
         self._part = _FIRST_PART
         # What is proved, and where.
         self._bound, self._best = 0, self._whole.tree
@@ -201,6 +202,8 @@ class OutwardProgram:
         bound = current.tree.bound(self._goal(current))
         if bound > self._bound:
             self._bound, self._best = bound, current.tree
+        # What the first round proves is no progress yet.
+        self._began_at = self._began_at or self._bound
 
     def _next(self, last: _Round, upper: int) -> _Round:
         """Return the round after one that began when `upper` was known and has ended."""
@@ -224,13 +227,17 @@ class OutwardProgram:
     def _all_of_it(self) -> _Round:
         """Return the round for all schedules, with a new tree if much longer ones were looked for.
 
-        What was divided then has been divided too finely.
+        What was divided then has been divided too finely; unless most has been proved with that.
         """
         self._whole.budget *= 2
-        if self._aimed_at - self._upper > self._upper // _MUCH:
+        still_open = self._upper - self._bound
+        if (
+            self._aimed_at - self._upper > _MUCH * still_open
+            and still_open >= self._bound - self._began_at
+        ):
             self._stored += self._whole.tree.labels
             self._whole = _Round(self._planted(), None, self._whole.budget)
-            self._aimed_at = self._upper
+            self._aimed_at, self._began_at = self._upper, self._bound
         return self._whole
 
     def _planted(self) -> Tree:
