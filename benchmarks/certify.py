@@ -31,6 +31,7 @@ from offcert.certify.records import improve
 from offcert.certify.verify import Verification
 from offcert.core.documents import read_json, write_json
 from offcert.core.errors import InputError
+from offcert.core.threads import cores
 from offcert.instances.library import Entry, Library
 
 FORMAT = "offcert-library-run"
@@ -162,7 +163,7 @@ def chosen_tasks(library: Library, options: argparse.Namespace) -> list[Task]:
     settings = {
         "time_limit": options.time_limit,
         # What is not taken by other problems.
-        "workers": max(1, (os.cpu_count() or 1) // options.jobs),
+        "workers": max(1, cores() // options.jobs),
         "seed": options.seed,
         "version": offcert.__version__,
     }
@@ -217,7 +218,7 @@ def main() -> None:
     parser.add_argument("--open", action="store_true", help="only what is not known to be optimal")
     parser.add_argument("--time-limit", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--jobs", type=int, default=cores())
     parser.add_argument("--memory-gib", type=int, default=0, help="per process; 0: no limit")
     parser.add_argument("--again", choices=("no", "failed", "all"), default="no")
     parser.add_argument("--folder", type=Path, help="another library than the package's")

@@ -19,6 +19,7 @@ from offcert.campaign.schema import FAILED, Row
 from offcert.campaign.table import Table
 from offcert.core.documents import write_json
 from offcert.core.errors import InputError
+from offcert.core.threads import cores
 
 # A cell may take this many times its limit, and this many seconds more, to end and be verified.
 PATIENCE = 3.0
@@ -65,7 +66,7 @@ class Options:
     @property
     def processes(self) -> int:
         """Processes at a time."""
-        return self.jobs or len(os.sched_getaffinity(0))
+        return self.jobs or cores()
 
 
 @dataclass(frozen=True)

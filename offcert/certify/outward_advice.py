@@ -46,10 +46,11 @@ def places_of(splits: Sequence[Sequence[Any]], roots: int) -> tuple[list[int], l
     begun: list[int] = []
     for index in range(len(splits) - 1, -1, -1):
         count = parts_of(splits[index], f"details.splits[{index}]")
-        children[index] = begun[len(begun) - count :][::-1] if count else []
-        if len(begun) < count:
-            raise FaultError(_ends_early(count - len(begun)))
-        del begun[len(begun) - count :]
+        first = len(begun) - count
+        if first < 0:
+            raise FaultError(_ends_early(-first))
+        children[index] = begun[first:][::-1]
+        del begun[first:]
         begun.append(index)
     begun.reverse()
     if len(begun) < roots:

@@ -23,7 +23,8 @@ def in_threads(
 ) -> Iterator[Result]:
     """Yield what a function returns for each item, in their order, as `map` does.
 
-    If it raises for one of them, that is raised in its place, and what has not begun never does.
+    If it raises for one of them, that is raised in its place; what has not begun never does, and
+    what has, has ended.
 
     Parameters
     ----------
