@@ -17,6 +17,7 @@ from offcert.certify.searched_steps import (
     climb_matched,
     climb_outward,
     climb_pivot,
+    climb_pivot_outward,
 )
 from offcert.certify.steps import (
     climb_combinatorial,
@@ -196,6 +197,11 @@ METHODS = {
         _from_scratch(climb_outward), "both sides of a cut, from the pivot outward, no solver", True
     ),
     "pivot": Method(_from_scratch(climb_pivot), "pivot dynamic program: exact, no solver", True),
+    "pivot-outward": Method(
+        _from_scratch(climb_pivot_outward),
+        "pivot program on one side of a cut, the other from the pivot outward, no solver",
+        True,
+    ),
     "stage-milp": Method(_from_scratch(climb_stage), "who is absent when, without times", True),
     "time-indexed-cpsat": Method(
         _from_scratch(climb_time_indexed_cpsat), "starts on a grid, CP-SAT: exact at grid 1", True

@@ -131,13 +131,13 @@ def search(
             back[:] = backs[chosen]
         if label[ALIVE] == 0:
             return REFUTED, 0, 0, stored
-        if label[MOVED] >= asked.enough or stored > max_labels:
+        done = label[MOVED] >= asked.enough and (label[RUN] == count or not asked.to_end)
+        if done or stored > max_labels:
             link = label[LINK]
             for _, _, waiting in heap:
                 if labels[waiting, ALIVE] == 1:
                     link = min(link, labels[waiting, LINK])
-            status = FOUND if label[MOVED] >= asked.enough else FULL
-            return status, label[LENGTH], link, stored
+            return FOUND if done else FULL, label[LENGTH], link, stored
         codes = (back * tables.radix[0]).sum(), (back * tables.radix[1]).sum()
         view.known[:] = base
         view.returning[:] = base_returning

@@ -35,8 +35,11 @@ Tables = namedtuple(
 )
 # What is asked of a side. Bytes out at the cut are between `least` and `most`; the link is free at
 # `begin`; a tensor of class `leaving`, if not negative, is on its way out; all that is out takes
-# `ticks` to return; `enough` bytes are followed, to ends of at most `limit`.
-Asked = namedtuple("Asked", ["least", "most", "begin", "leaving", "ticks", "limit", "enough"])
+# `ticks` to return; `enough` bytes are followed, to ends of at most `limit`, and as far as every
+# operation has run if it is `to_end`.
+Asked = namedtuple(
+    "Asked", ["least", "most", "begin", "leaving", "ticks", "limit", "enough", "to_end"]
+)
 # All that is at hand when a label is expanded.
 View = namedtuple("View", ["tables", "low", "high", "asked", "rest", "back", "known", "returning"])
 

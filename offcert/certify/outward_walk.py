@@ -225,6 +225,7 @@ class Walk:
             ticks=limits.ticks[side],
             limit=self.longest - other,
             enough=min(limits.least, max(1, cut.need // self.windows[far[0]])),
+            to_end=False,
         )
         low, high = (np.array(counts, dtype=np.int64) for counts in (limits.low, limits.high))
         status, length, link, stored = search(tables, low, high, asked, far[1])

@@ -93,7 +93,7 @@ def pivot_fault(
     front_limit, back_limit = limits
     if trace.least_memory > problem.platform.memory or claimed <= sum(trace.durations):
         return None
-    classes = _classes(problem)
+    classes = classes_of(problem)
     if not classes:
         return "the program is for atomic transfers, simplex links and nested traces"
     if not 0 <= pivot < len(trace):
@@ -126,7 +126,7 @@ def pivot_fault(
 
 def within_reach(problem: Problem, pivot: int, claimed: int) -> bool:
     """Return whether `confirm` can work with the numbers of such a claim at all."""
-    classes = _classes(problem)
+    classes = classes_of(problem)
     if not classes or not 0 <= pivot < len(problem.trace):
         return claimed <= problem.trace.compute_time
     try:
@@ -173,7 +173,7 @@ def _whole_ticks(size: int, rate: Fraction) -> int:
     return whole + (1 if rest else 0)
 
 
-def _classes(problem: Problem) -> list[list[Evictable]] | None:
+def classes_of(problem: Problem) -> list[list[Evictable]] | None:
     """Return equal tensors in order, outermost first; None if the method does not apply."""
     trace, platform = problem.trace, problem.platform
     if problem.transfers is not Transfers.ATOMIC or platform.link is not Link.SIMPLEX:

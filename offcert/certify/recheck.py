@@ -16,6 +16,7 @@ from offcert.certify.heads_check import ends_fault, heads_fault
 from offcert.certify.matched_check import matched_fault
 from offcert.certify.outward_check import outward_fault
 from offcert.certify.pivot_check import pivot_fault
+from offcert.certify.pivot_outward_check import pivot_outward_fault
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
 from offcert.core.plan import Kind
@@ -25,7 +26,7 @@ from offcert.core.result import Bound
 from offcert.core.trace import Tensor
 
 # Bounds whose proof is a search, which may take long.
-SEARCHED = ("pivot", "atomic-heads", "matched-heads", "outward")
+SEARCHED = ("pivot", "pivot-outward", "atomic-heads", "matched-heads", "outward")
 
 
 def recheck(bound: Bound, problem: Problem) -> str | None:
@@ -40,6 +41,8 @@ def recheck(bound: Bound, problem: Problem) -> str | None:
     """
     if bound.method == "pivot":
         return _recheck_pivot(bound, problem)
+    if bound.method == "pivot-outward":
+        return _recheck_pivot_outward(bound, problem)
     if bound.method in ("fluid-lp", "fluid-milp"):
         return _recheck_fluid(bound, problem)
     if bound.method == "atomic-heads":
@@ -76,6 +79,22 @@ def _recheck_pivot(bound: Bound, problem: Problem) -> str | None:
         times = ends[0]
         fault = ends_fault(problem, pivot, *ends, place="details.ends")
     fault = fault or pivot_fault(problem, pivot, limits, bound.value, once, ends=times)
+    return fault and f"the search it names does not establish {bound.value}: {fault}"
+
+
+def _recheck_pivot_outward(bound: Bound, problem: Problem) -> str | None:
+    fields = Fields(dict(bound.details), "details")
+    try:
+        pivot, side = fields.integer("pivot", -1), fields.integer("side", 0)
+        limit, free_below = fields.integer("limit"), fields.integers("free_below", 1)
+        known = fields.get("ends", dict)
+        fields.finish()
+        ends = _ends(Fields(known, "details.ends"))
+    except InputError as error:
+        return str(error)
+    fault = ends_fault(problem, pivot, *ends, place="details.ends")
+    advice = side, limit, bound.value, free_below, ends[0]
+    fault = fault or pivot_outward_fault(problem, pivot, *advice)
     return fault and f"the search it names does not establish {bound.value}: {fault}"
 
 

@@ -11,7 +11,13 @@ from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.pivot_check import within_reach
 from offcert.certify.search import Search
-from offcert.certify.warm import warm_heads, warm_matched, warm_outward, warm_pivot
+from offcert.certify.warm import (
+    warm_heads,
+    warm_matched,
+    warm_outward,
+    warm_pivot,
+    warm_pivot_outward,
+)
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.plan import Kind
 from offcert.core.result import Bound, Evidence
@@ -288,6 +294,38 @@ def climb_pivot(search: Search, effort: Effort) -> None:
             and (outcome.ends is None or _ends_within_reach(search, outcome.ends))
         )
         _add_searched(search, "pivot", outcome.lower_bound, details, confirmable)
+
+
+def climb_pivot_outward(search: Search, effort: Effort) -> None:
+    """Run the pivot program on one side, and ask the other outward; for the same problems."""
+    search.begin("pivot program, other side outward")
+    with held_interrupts():
+        from offcert.formulations.pivot_outward.bound import PivotOutwardProgram
+    with search.untimed():
+        warm_pivot_outward()
+    assert search.objective is not None
+    if "pivot-outward" not in search.workings:
+        search.workings["pivot-outward"] = PivotOutwardProgram(
+            search.problem, max_labels=_MOST_LABELS, workers=effort.workers
+        )
+    program: PivotOutwardProgram = search.workings["pivot-outward"]
+    known = search.workings.get("ends", [])
+    offer = partial(_offer_outward, search)
+    outcome = program.improve(search.objective, effort.seconds, offer, known)
+    if outcome.lower_bound > search.proved_bound and outcome.ends is not None:
+        details = {
+            "pivot": outcome.pivot,
+            "side": outcome.side,
+            "limit": outcome.limit,
+            "ends": ends_details(outcome.ends),
+            "free_below": list(outcome.free_below),
+        }
+        confirmable = (
+            outcome.labels <= _MOST_CONFIRMED_PIVOT
+            and within_reach(search.problem, outcome.pivot, outcome.lower_bound)
+            and _ends_within_reach(search, outcome.ends)
+        )
+        _add_searched(search, "pivot-outward", outcome.lower_bound, details, confirmable)
 
 
 def _add_searched(

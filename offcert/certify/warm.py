@@ -88,3 +88,13 @@ def warm_pivot() -> None:
 
     warm_heads()
     pivot_bound(_tiny(), upper_bound=10, time_limit=1.0, max_labels=100)
+
+
+@cache
+def warm_pivot_outward() -> None:
+    """Compile the pivot program whose other side is followed outward."""
+    from offcert.formulations.pivot_outward.bound import PivotOutwardProgram
+
+    warm_pivot()
+    warm_outward()
+    PivotOutwardProgram(_tiny(), max_labels=1000).improve(10, 1.0, lambda schedule: 10)

@@ -28,6 +28,7 @@ KINDS = {
     "fractional": ("bounds", Transfers.ATOMIC),
     "fractional-subset-sum": ("bounds", Transfers.ATOMIC),
     "pivot": ("pivot", Transfers.ATOMIC),
+    "pivot-outward": ("pivot-outward", Transfers.ATOMIC),
     "atomic-heads": ("heads", Transfers.ATOMIC),
     "fluid-lp": ("fluid-lp", Transfers.ATOMIC),
     "fluid-milp": ("fluid-milp", Transfers.ATOMIC),
@@ -47,12 +48,12 @@ def proofs(kind: str) -> list[tuple[Problem, Bound, int]]:
     method, transfers = KINDS[kind]
     found: list[tuple[Problem, Bound, int]] = []
     for seed in BRANCHED.get(kind, range(9000, 9400)):
-        make = random_problem if kind == "pivot" else mixed_problem
+        make = random_problem if kind.startswith("pivot") else mixed_problem
         problem = replace(make(seed, 4), transfers=transfers)
         try:
             certificate = solve(problem, method, time_limit=20, workers=1)
         except MethodError:
-            # The pivot program is for nested traces on simplex links.
+            # The pivot programs are for nested traces on simplex links.
             continue
         best = brute_force(replace(problem, transfers=Transfers.ATOMIC))
         assert best is not None

@@ -6,34 +6,19 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from nested_cases import nested_problems
 from oracle import brute_force
-from random_instances import counterexample, random_problem, some_two_rates
+from random_instances import counterexample
 
 from offcert.certify.pivot_check import confirm
 from offcert.certify.recheck import recheck
 from offcert.certify.searched_steps import ends_details
 from offcert.core.chain import Chain
-from offcert.core.errors import MethodError
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.pivot import PivotOutcome, pivot_bound
-
-
-def nested_problems(count: int, seed: int, largest: int) -> list[Problem]:
-    problems = []
-    index = seed
-    while len(problems) < count:
-        problem = random_problem(index, largest)
-        problem = replace(problem, platform=replace(problem.platform, link=Link.SIMPLEX))
-        index += 1
-        try:
-            bound(problem, 1)
-        except MethodError:
-            continue
-        problems.append(problem)
-    return list(some_two_rates(problems))
 
 
 def bound(problem: Problem, upper: int, pivot: int | None = None) -> PivotOutcome:

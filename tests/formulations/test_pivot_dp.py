@@ -6,11 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from nested_cases import nested_problems
 from oracle import brute_force
 from random_instances import (
     counterexample,
-    random_problem,
-    some_two_rates,
     trace_with_internals,
 )
 
@@ -31,21 +30,6 @@ GENEROUS = {"time_limit": 60.0, "max_labels": 1_000_000}
 
 def simplex(problem: Problem) -> Problem:
     return replace(problem, platform=replace(problem.platform, link=Link.SIMPLEX))
-
-
-def nested_problems(count: int, seed: int, largest: int) -> list[Problem]:
-    """Random simplex problems to which the method applies."""
-    problems = []
-    index = seed
-    while len(problems) < count:
-        problem = simplex(random_problem(index, largest))
-        index += 1
-        try:
-            nested(problem)
-        except MethodError:
-            continue
-        problems.append(problem)
-    return list(some_two_rates(problems))
 
 
 def assert_exact(problem: Problem, optimum: int, upper: int, pivots: list[int] | None) -> None:

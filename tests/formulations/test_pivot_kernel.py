@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from test_pivot_dp import nested_problems
+from nested_cases import nested_problems
 
 from offcert.formulations.pivot import arrays, kernel, pool
 from offcert.formulations.pivot.model import Nested, Side, back_side, front_side, nested

@@ -4,8 +4,9 @@ import math
 from collections.abc import Callable, Iterator
 
 import pytest
+from nested_cases import nested_problems
 from oracle import brute_force
-from test_pivot_dp import distinct_chain, nested_problems
+from test_pivot_dp import distinct_chain
 
 from offcert.certify.pivot_check import confirm
 from offcert.core.check import check

@@ -14,12 +14,9 @@ from dataclasses import dataclass
 
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
-from offcert.formulations.outward.model import needs_of
+from offcert.formulations.outward.model import levels_of, needs_of
 from offcert.formulations.outward.proof import Proof, proof_of
 from offcert.formulations.outward.tree import Tree
-
-# Tensors of fewer bytes than this part of what the pivot needs are small.
-SMALL = 4096
 
 # Labels of a search for all schedules at first, and of one for those near the bound.
 _BUDGET = 250_000
@@ -114,7 +111,7 @@ class OutwardProgram:
         # As far as whole traces tell: what is free does not change which operation needs most.
         needs = needs_of(problem, range(len(problem.trace.gaps)))
         self._pivot = max(range(len(needs)), key=needs.__getitem__)
-        self._details = _details(problem, needs[self._pivot])
+        self._details = levels_of(problem, needs[self._pivot])
         self._whole = self._round = _Round(self._planted(), None, _BUDGET)
         # The makespan of the best schedule known when work on the whole began, and the bound then.
         self._aimed_at = self._began_at = 0
@@ -246,10 +243,3 @@ class OutwardProgram:
     def _pause(self) -> None:
         if time.monotonic() > self._deadline or (self._stop is not None and self._stop()):
             raise _OutOfTimeError
-
-
-def _details(problem: Problem, need: int) -> tuple[int, ...]:
-    """Return the sizes of the smallest tensors to count, at first and at last."""
-    sizes = [problem.trace.gap_size(gap) for gap in range(len(problem.trace.gaps))]
-    large = min((size for size in sizes if size >= need // SMALL), default=1)
-    return (large, 1) if large > min(sizes, default=large) else (1,)

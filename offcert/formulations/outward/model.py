@@ -39,6 +39,8 @@ Ints = NDArray[np.int64]
 
 # Less than any need.
 NOTHING = -(2**62)
+# Tensors of fewer bytes than this part of what the pivot needs are small.
+SMALL = 4096
 # Of a tick.
 PARTS = 2**20
 _LARGEST = 2**61
@@ -181,6 +183,13 @@ def needs_of(problem: Problem, counted: Iterable[int]) -> list[int]:
         for operation in range(trace.gaps[gap].before + 1, trace.gaps[gap].after):
             needs[operation] -= trace.gap_size(gap)
     return needs
+
+
+def levels_of(problem: Problem, need: int) -> tuple[int, ...]:
+    """Return the sizes of the smallest tensors to count, at first and at last."""
+    sizes = [problem.trace.gap_size(gap) for gap in range(len(problem.trace.gaps))]
+    large = min((size for size in sizes if size >= need // SMALL), default=1)
+    return (large, 1) if large > min(sizes, default=large) else (1,)
 
 
 def _largest(side: Side) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from offcert.core.plan import Kind
 from offcert.core.schedule import Schedule, Transfer
 from offcert.formulations.outward.evaluation import Evaluation, Way
@@ -15,6 +17,22 @@ _DEPARTS = Kind.PREFETCH, Kind.OFFLOAD
 
 class NoTensorError(Exception):
     """More tensors of a class leave than there are."""
+
+
+@dataclass(frozen=True)
+class Half:
+    """A side of a schedule.
+
+    Attributes
+    ----------
+    ends : list of int
+        When each operation ends, outward from the cut in the side's own time.
+    transfers : list of Transfer
+        In true time from the cut on, less than 0 before it.
+    """
+
+    ends: list[int]
+    transfers: list[Transfer]
 
 
 def schedule_of(pivot: Pivot, region: Region, evaluation: Evaluation) -> Schedule | None:
@@ -32,40 +50,58 @@ def schedule_of(pivot: Pivot, region: Region, evaluation: Evaluation) -> Schedul
     evaluation : Evaluation
         Of it, as far outward as there is anything.
     """
-    trace = pivot.problem.trace
-    ends = [
-        replay(pivot, region, side, way).ends
-        for side, way in zip((FRONT, BACK), evaluation.ways, strict=True)
-    ]
-    if [len(side) for side in ends] != [pivot.operation, len(trace) - pivot.operation]:
-        return None
+    sides = zip((FRONT, BACK), evaluation.ways, strict=True)
+    halves = [half_of(pivot, region, index, way, evaluation.before) for index, way in sides]
+    return joined(pivot, halves[FRONT], halves[BACK])
+
+
+def half_of(pivot: Pivot, region: Region, index: int, way: Way, before: int) -> Half | None:
+    """Return a side that goes as it was found to; None if there are too few tensors for it.
+
+    Parameters
+    ----------
+    pivot, region
+        As for `schedule_of`.
+    index : int
+        The side.
+    way : Way
+        How it goes.
+    before : int
+        Ticks of what straddles the cut that lie before it.
+    """
     try:
-        transfers = [_transfers(pivot, region, side, evaluation) for side in (FRONT, BACK)]
+        transfers = _transfers(pivot, region, index, way, before)
     except NoTensorError:
         return None
+    return Half(replay(pivot, region, index, way).ends, transfers)
+
+
+def joined(pivot: Pivot, front: Half | None, back: Half | None) -> Schedule | None:
+    """Return the schedule that two sides make; None if one is none, or does not go to its end."""
+    durations, at = pivot.problem.trace.durations, pivot.operation
+    if front is None or back is None:
+        return None
+    if [len(front.ends), len(back.ends)] != [at, len(durations) - at]:
+        return None
     # When the cut is: all of the front comes before it.
-    last = [-item.start for item in transfers[FRONT]]
-    start = max([*ends[FRONT][-1:], *last], default=0)
-    starts = [start - end for end in reversed(ends[FRONT])]
-    durations = trace.durations
+    last = [-item.start for item in front.transfers]
+    start = max([*front.ends[-1:], *last], default=0)
+    starts = [start - end for end in reversed(front.ends)]
     starts += [
-        start + end - duration
-        for end, duration in zip(ends[BACK], durations[pivot.operation :], strict=True)
+        start + end - duration for end, duration in zip(back.ends, durations[at:], strict=True)
     ]
     return Schedule(
         starts,
         [one + duration for one, duration in zip(starts, durations, strict=True)],
         [
             Transfer(item.kind, item.gap, start + item.start, start + item.end)
-            for side in transfers
-            for item in side
+            for item in (*front.transfers, *back.transfers)
         ],
     )
 
 
-def _transfers(pivot: Pivot, region: Region, index: int, evaluation: Evaluation) -> list[Transfer]:
+def _transfers(pivot: Pivot, region: Region, index: int, way: Way, before: int) -> list[Transfer]:
     """Return the transfers of a side, in true time from the cut on (less than 0 before it)."""
-    way: Way = evaluation.ways[index]
     side = pivot.sides[index]
     out, spare = _tensors(pivot, region, index)
 
@@ -79,7 +115,7 @@ def _transfers(pivot: Pivot, region: Region, index: int, evaluation: Evaluation)
     straddle = region.straddle
     if straddle is not None and straddle.side == index:
         c, took = straddle.size_class, straddle.ticks(pivot)
-        began = evaluation.before - took if index == FRONT else -evaluation.before
+        began = before - took if index == FRONT else -before
         found.append(transfer(False, c, _taken(spare[c], out[c]), began))
     for step in way.steps:
         c = step.size_class

@@ -79,7 +79,11 @@ class Cut:
     @property
     def labels(self) -> int:
         """Labels stored on both sides."""
-        return sum(int(pool.counters[store.LABELS]) for pool in self.pools)
+        return self.stored(0) + self.stored(1)
+
+    def stored(self, i: int) -> int:
+        """Labels stored on side `i`."""
+        return int(self.pools[i].counters[store.LABELS])
 
     def round(self, upper: int, pause: Callable[[], None], max_labels: int) -> Schedule | None:
         """Raise the proven bound, at most to `upper`; return a schedule shorter than it, or None.
@@ -96,7 +100,8 @@ class Cut:
             self.step = max(1, (upper - self.proven) // FIRST_STEP)
         target = min(upper - 1, self.proven + self.step - 1)
         for i in (0, 1):
-            self._search(i, target, upper, pause, max_labels)
+            other, most = self.minimum[1 - i], max_labels - self.stored(1 - i)
+            self.search(i, target, upper, other, pause, most)
         self.step *= 2
         length, how = join(self.arrays[0], self.pools[0], self.arrays[1], self.pools[1], upper)
         self.proven = min(max(self.proven, target + 1, sum(self.minimum)), length)
@@ -104,19 +109,34 @@ class Cut:
             return None
         return schedule_from(self.data, self.sides, (self.pools[0], self.pools[1]), how, length)
 
-    def _search(
-        self, i: int, target: int, upper: int, pause: Callable[[], None], max_labels: int
+    def search(
+        self,
+        i: int,
+        target: int,
+        upper: int,
+        other: int,
+        pause: Callable[[], None],
+        most: int,
     ) -> None:
-        """Search side `i` completely for ends that leave the other side its minimum."""
-        other = self.minimum[1 - i]
+        """Search side `i` completely for ends that leave the other side `other` ticks.
+
+        Nothing of the other side changes.
+
+        Raises
+        ------
+        OutOfTimeError
+            From `pause`.
+        OutOfLabelsError
+            At about `most` labels of this side. After either, it can be called again.
+        """
         limits = np.array([target - other, target, upper - 1 - other, upper - 1], np.int64)
         kernel.resume(self.pools[i], limits)
         while True:
-            status = kernel.run(self.arrays[i], self.pools[i], limits, min(STRIDE, max_labels))
+            status = kernel.run(self.arrays[i], self.pools[i], limits, max(1, min(STRIDE, most)))
             if status == kernel.DONE:
                 break
             pause()
-            if self.labels >= max_labels:
+            if self.stored(i) >= most:
                 raise OutOfLabelsError
             if status == kernel.FULL:
                 self.pools[i] = arrays.grown(self.pools[i])
