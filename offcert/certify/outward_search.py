@@ -73,7 +73,9 @@ def search(
     base, base_returning = sums(tables, low, high)
     rest = rests(tables, high)
     back = np.zeros(classes, dtype=np.int64)
-    view = View(tables, low, high, asked, rest, back, base.copy(), base_returning.copy())
+    one_set = bool((low == high).all())
+    known = base.copy(), base_returning.copy()
+    view = View(tables, low, high, asked, one_set, rest, back, known[0], known[1])
     labels = np.zeros((256, NEXT + 1), dtype=np.int64)
     backs = np.zeros((256, classes), dtype=np.int64)
     first = {(0, 0): NONE}
@@ -264,11 +266,15 @@ def _return(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
 
     It needs memory from the begin on. An operation that lacks it then has ended, or has not
     started; then it waits, and all that come after it, until something else has left, which has to
-    return as well.
+    return as well. If it is known exactly what is out, whatever leaves before an operation starts
+    may do so before anything returns: only what can be given back now need be looked at.
     """
     tables, asked = view.tables, view.asked
     moved = label[MOVED] + tables.sizes[c]
     if view.back[c] >= view.high[c] or moved > asked.most:
+        return 0
+    waits = view.one_set and label[RUN] < len(tables.need)
+    if waits and missing(view, c, 1, moved, label[RUN]) > 0:
         return 0
     proposed, begin = 0, label[FREE]
     # If it begins later than that, what else is out comes back too late.
@@ -277,7 +283,7 @@ def _return(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     while k < label[RUN] and begin <= latest:
         lacking = missing(view, c, 1, moved, k)
         if lacking > 0:
-            if both_ways(tables, lacking) <= latest - begin:
+            if not view.one_set and both_ways(tables, lacking) <= latest - begin:
                 _propose(view, label, c, 1, begin, k, proposals[proposed])
                 proposed += 1
             begin = label[WAITED] + tables.clock[k + 1]

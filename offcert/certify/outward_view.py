@@ -41,7 +41,9 @@ Asked = namedtuple(
     "Asked", ["least", "most", "begin", "leaving", "ticks", "limit", "enough", "to_end"]
 )
 # All that is at hand when a label is expanded.
-View = namedtuple("View", ["tables", "low", "high", "asked", "rest", "back", "known", "returning"])
+View = namedtuple(
+    "View", ["tables", "low", "high", "asked", "one_set", "rest", "back", "known", "returning"]
+)
 
 # Rows of `View.known`, by operation: bytes that can be absent, that may be out, that are overdue.
 CAN, MAY, OVERDUE = range(3)

@@ -1,6 +1,6 @@
 """One side of a cut searched, the other asked: sound at every pivot, and mostly exact."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -88,6 +88,33 @@ def test_every_pivot_and_every_upper_bound_prove_no_more_than_the_optimum() -> N
     assert asked > 1000
     assert exact > 0.8 * asked
     assert attained > 0.95 * asked
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_either_side_alone_proves_no_more_than_the_optimum(
+    side: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def search(
+        one: cuts.OneSidedCut, target: int, upper: int, pause: Callable[[], None], most: int
+    ) -> int:
+        one._cut.search(side, target, upper, one.minimum[1 - side], pause, most)
+        return side
+
+    monkeypatch.setattr(cuts.OneSidedCut, "_searched", search)
+    asked = exact = 0
+    for problem in nested_problems(300, 500, 4):
+        optimum = brute_force(problem)
+        assert optimum is not None
+        if optimum == problem.trace.compute_time:
+            continue
+        for pivot in needing(problem):
+            outcome, offers = searched(problem, optimum + 40, [pivot])
+            assert outcome.lower_bound <= optimum <= offers.best
+            assert is_confirmed(problem, outcome)
+            asked += 1
+            exact += outcome.lower_bound == optimum
+    assert asked > 200
+    assert exact > 0.8 * asked
 
 
 def test_default_pivots_prove_most_optima_of_larger_problems() -> None:

@@ -289,6 +289,7 @@ class Evaluator:
             self._twice[side],
             asked.room,
             asked.to_end,
+            False,
         ]
         question = self._questions[side]._replace(
             low=np.array(region.low, np.int64),
@@ -312,7 +313,7 @@ class Evaluator:
 def new_question(side: Side) -> Question:
     """Return a question with room for what follows from it."""
     classes, last = side.out.shape
-    sizes = classes, classes, 10, last, last, last, last, last + 1, last, classes
+    sizes = classes, classes, 11, last, last, last, last, last + 1, last, classes
     return Question(*(np.zeros(size, np.int64) for size in sizes))
 
 

@@ -14,7 +14,13 @@ bytes.
 
 *A return* takes its memory when it begins. Operations that have run and need that memory must have
 ended by then; or they have not run yet, and neither has what comes after them, and wait for a
-departure to make up for it. Either is followed up.
+departure to make up for it. Either is followed up. If `O` is one set, neither is needed, nor
+followed up: departures come first. For take the transfers between a return and the next operation
+that starts, if that lacks what has returned. All departures among them may as well come before the
+returns, as nothing else waits for these: memory is free earlier, it is taken later, the operation
+starts when it did, and the last transfer ends when it did. (With limits on `O` that is as true, but
+the bound would not always rise as they get tighter: the more can run at once, the more a return has
+to wait for. A verifier makes them tighter than the search did.)
 
 *A departure* frees memory when it ends. What must not run while its tensor is out, has not run yet.
 
@@ -50,6 +56,7 @@ from offcert.formulations.outward.question import (
     LEAVING,
     LIMIT,
     MOST,
+    ONE_SET,
     ROOM,
     TICKS,
     TO_END,
@@ -214,6 +221,10 @@ def _return(
         return 0
     idle, k, begin = labels.idle[label], labels.run[label], labels.free[label]
     left, size, limits = question.high[c] - now - 1, side.size[c], side.absent[c]
+    if asked[ONE_SET] == 1 and k < side.need.size:
+        can = can_be(outlook.absent[k], size, 1, left, limits[k])
+        if not fits(side.need[k], asked[MOST] - moved, can):
+            return 0
     # A beginning after that is too late.
     latest = asked[LIMIT] + labels.spent[label] - asked[TICKS]
     ways, operation = 0, _first_after(side, idle, begin, k)
@@ -222,7 +233,8 @@ def _return(
         need, most = side.need[operation], asked[MOST] - moved
         if not fits(need, most, can):
             # What is missing has to leave, and to come back.
-            if (need - min(most, can)) * side.both_ways[0] // PARTS <= latest - begin:
+            both = (need - min(most, can)) * side.both_ways[0] // PARTS
+            if asked[ONE_SET] == 0 and both <= latest - begin:
                 outlook.began[ways], outlook.kept[ways] = begin, operation
                 ways += 1
             begin = idle + side.prefix[operation + 1]

@@ -8,7 +8,7 @@ from offcert.core.compiled import plain
 from offcert.formulations.outward.model import NOTHING, Ints, Side
 
 # Places of `Question.asked`.
-LEAST, MOST, BEGIN, LEAVING, TICKS, LIMIT, WINDOW, TWICE, ROOM, TO_END = range(10)
+LEAST, MOST, BEGIN, LEAVING, TICKS, LIMIT, WINDOW, TWICE, ROOM, TO_END, ONE_SET = range(11)
 # Larger numbers are not multiplied any more.
 SCALED = 2**60
 
@@ -20,7 +20,7 @@ class Question(NamedTuple):
     least and most bytes, when the link is free at first, the class that is leaving then (or
     `NONE`), the least ticks in which all of it returns, the latest end that is of interest, how
     many bytes are far enough, the least link time of a departure and a return, how many labels may
-    be stored, and whether all operations have to have run.
+    be stored, whether all operations have to have run, and (filled in) whether `O` is one set.
 
     ``absent`` (K) are the bytes that can be absent during an operation, ``out`` (K) those that may
     be out when it starts, ``overdue`` (K) those that are and must not be; ``ticks`` (K) the time in
@@ -45,6 +45,10 @@ class Question(NamedTuple):
 def prepare(side: Side, question: Question) -> None:
     """Fill in what follows from a question."""
     high, last = question.high, side.need.size
+    question.asked[ONE_SET] = 1
+    for c in range(high.size):
+        if question.low[c] < high[c]:
+            question.asked[ONE_SET] = 0
     for k in range(last):
         absent, out, overdue, ticks = 0, 0, 0, 0
         for c in range(high.size):

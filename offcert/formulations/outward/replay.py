@@ -64,7 +64,7 @@ class _Follower:
         self.question = new_question(self.side)._replace(
             low=np.array(region.low, np.int64),
             high=np.array(region.high, np.int64),
-            asked=np.array([region.least, region.most, 0, -1, 0, 0, 0, 0, 0, 0], np.int64),
+            asked=np.array([region.least, region.most, 0, -1, 0, 0, 0, 0, 0, 0, 0], np.int64),
         )
         prepare(self.side, self.question)
         self.outlook = new_outlook(self.side)

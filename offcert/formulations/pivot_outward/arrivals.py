@@ -159,9 +159,10 @@ def demands_of(
         )
     )
     columns = np.concatenate(rows, axis=1)
-    which, leaving, end, begin = columns[:4]
+    which, leaving, end, begin, _, _ = columns
     kept = _least(which * (classes + 1) + leaving + 1, end, begin)
-    return Demands(sets, *columns[:, kept], origin)
+    which, leaving, end, begin, crosses, arrival = columns[:, kept]
+    return Demands(sets, which, leaving, end, begin, crosses, arrival, origin)
 
 
 def _of_labels(

@@ -112,9 +112,8 @@ class PivotOutwardProgram:
         self._workers = workers
         self._deadline = 0.0
         required = self._data.required
-        if pivots is None:
-            pivots = dict.fromkeys(len(required) * place // 16 for place in _PLACES)
-        self._pivots = [pivot for pivot in pivots if required[pivot] > 0]
+        chosen = [len(required) * place // 16 for place in _PLACES] if pivots is None else pivots
+        self._pivots = [pivot for pivot in dict.fromkeys(chosen) if required[pivot] > 0]
         self._cuts: list[OneSidedCut] = []
         self._budget = _FIRST_BUDGET
         self._turn = 0

@@ -61,10 +61,10 @@ def _crossing(data: Nested, side: Side, legs: list[Leg], c: int, begin: int) -> 
     return False, c, rank, begin, begin + took
 
 
-def schedule_from(pivot: Pivot, front: Half, back: Half) -> Schedule | None:
+def schedule_from(pivot: Pivot, front: Half | None, back: Half | None) -> Schedule | None:
     """Return the schedule that two sides make, without tensors that leave and never return."""
     schedule = joined(pivot, front, back)
-    if schedule is None:
+    if schedule is None or front is None or back is None:
         return None
     moves = Counter((item.gap, item.kind) for half in (front, back) for item in half.transfers)
     transfers = [
