@@ -48,7 +48,9 @@ _MOST_INSERTED = 16
 _SEARCHING = 0.7
 # Seconds more that verification may take.
 _LONGER = 3.0
-# Seconds after which it only goes on if no more than that part of the makespan is open; of traces
+# The pivot program searches one side only if heads and tails leave no more than that open.
+_NEAR_ENOUGH = 0.02
+# Seconds after which the outward search only goes on if no more than that part of the makespan is open; of traces
 # with many gaps it closes most.
 _FIRST_LOOK = 1.0
 NEAR, NEAR_OF_MANY = 0.005, 0.01
@@ -306,7 +308,10 @@ def climb_pivot_outward(search: Search, effort: Effort) -> None:
     assert search.objective is not None
     if "pivot-outward" not in search.workings:
         search.workings["pivot-outward"] = PivotOutwardProgram(
-            search.problem, max_labels=_MOST_LABELS, workers=effort.workers
+            search.problem,
+            max_labels=_MOST_LABELS,
+            workers=effort.workers,
+            most_open=_NEAR_ENOUGH,
         )
     program: PivotOutwardProgram = search.workings["pivot-outward"]
     known = search.workings.get("ends", [])

@@ -85,11 +85,15 @@ class PivotOutwardProgram:
     max_labels : int
         About 100 bytes each.
     pivots : sequence of int, optional
-        Operations to cut at; by default some near the middle of the trace.
+        Operations to cut at; by default some near the middle of the trace, and the one that needs
+        most.
     stop : callable, optional
         Asked from time to time; if it returns true, the search ends with what is proved by then.
     workers : int
         Threads. What is found does not depend on them.
+    most_open : float
+        If heads and tails leave more than this part of the upper bound open, nothing is searched:
+        where they say little, the ends of both sides are worth a search.
 
     Raises
     ------
@@ -105,15 +109,19 @@ class PivotOutwardProgram:
         pivots: Sequence[int] | None = None,
         stop: Callable[[], bool] | None = None,
         workers: int = 1,
+        most_open: float = 1.0,
     ) -> None:
         self._data = nested(problem)
         self._max_labels = max_labels
         self._stop = stop
         self._workers = workers
+        self._most_open = most_open
         self._deadline = 0.0
         required = self._data.required
-        chosen = [len(required) * place // 16 for place in _PLACES] if pivots is None else pivots
-        self._pivots = [pivot for pivot in dict.fromkeys(chosen) if required[pivot] > 0]
+        if pivots is None:
+            middle = [len(required) * place // 16 for place in _PLACES]
+            pivots = [*middle, required.index(max(required))]
+        self._pivots = [pivot for pivot in dict.fromkeys(pivots) if required[pivot] > 0]
         self._cuts: list[OneSidedCut] = []
         self._budget = _FIRST_BUDGET
         self._turn = 0
@@ -147,7 +155,7 @@ class PivotOutwardProgram:
         self._upper, self._offer = upper_bound, offer
         with suppress(OutOfTimeError):
             self._set_up(known)
-            while not self._finished:
+            while not self._finished and not self._is_far:
                 known_before = self._proven
                 self._take_turns()
                 if self._budget > _PATIENCE and self._proven == known_before:
@@ -157,6 +165,10 @@ class PivotOutwardProgram:
     @property
     def _proven(self) -> int:
         return max((cut.proven for cut in self._cuts), default=0)
+
+    @property
+    def _is_far(self) -> bool:
+        return self._upper - self._proven > self._most_open * self._upper
 
     @property
     def _finished(self) -> bool:
@@ -173,6 +185,8 @@ class PivotOutwardProgram:
             with suppress(MethodError):
                 self._cuts.append(OneSidedCut(self._data, self._pivots[0], self._workers))
             del self._pivots[0]
+            if not self._pivots:
+                self._cuts.sort(key=lambda cut: -cut.proven)
         for ends in known:
             for cut in self._cuts:
                 if cut.pivot == ends.pivot:

@@ -135,7 +135,13 @@ class OneSidedCut:
             self._step = max(1, (upper - self.proven) // _FIRST_STEP)
         target = min(upper - 1, self.proven + self._step - 1)
         side = self._searched(target, upper, pause, max_labels)
-        proven, upper = self._ask(side, target, upper, offer, pause)
+
+        def check_in() -> None:
+            pause()
+            if self.labels >= max_labels:
+                raise OutOfLabelsError
+
+        proven, upper = self._ask(side, target, upper, offer, check_in)
         proven = min(proven, upper)
         self._step *= 2
         if proven > self.proven:
