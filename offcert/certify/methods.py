@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from offcert.certify.certificate import Certificate
 from offcert.certify.descents import (
@@ -198,7 +199,8 @@ METHODS = {
     ),
     "pivot": Method(_from_scratch(climb_pivot), "pivot dynamic program: exact, no solver", True),
     "pivot-outward": Method(
-        _from_scratch(climb_pivot_outward),
+        # From the plainest schedule much is open.
+        _from_scratch(partial(climb_pivot_outward, most_open=1.0)),
         "pivot program on one side of a cut, the other from the pivot outward, no solver",
         True,
     ),

@@ -36,6 +36,7 @@ from offcert.certify.pivot_tables import IntArray
 from offcert.core.problem import Problem
 
 NONE = -1
+NEVER = 2**62
 # Labels of the other side for one set.
 _MOST_OF_A_SET = 200_000
 _SIDES = ("front", "back")
@@ -149,10 +150,49 @@ class _Ways:
 
     def __init__(self, side: Side, found: Found) -> None:
         self.side = side
-        self.labels, self.straddles = _by_code(found.labels), _by_code(found.straddles)
-        self.codes = sorted(self.labels.keys() | self.straddles.keys())
-        out = [[side.out(c, code) for c in range(len(side.sizes))] for code in self.codes]
-        self.out = np.array(out, dtype=np.int64).reshape(len(self.codes), len(side.sizes))
+        codes = np.concatenate((found.labels[:, -1], found.straddles[:, -1]))
+        ends = np.concatenate((side.ends(found.labels), found.straddles[:, 0]))
+        different, which = np.unique(codes, return_inverse=True)
+        which = which.reshape(-1)
+        digits = [
+            different // radix % (len(moves) + 1)
+            for radix, moves in zip(side.radix, side.moves, strict=False)
+        ]
+        self.out = np.stack(digits, axis=1)
+        self.earliest = np.full(len(different), NEVER)
+        np.minimum.at(self.earliest, which, ends)
+        count = len(found.labels)
+        self._labels = _Sorted(found.labels, which[:count], len(different))
+        self._straddles = _Sorted(found.straddles, which[count:], len(different))
+
+    def labels(self, index: int) -> list[list[int]]:
+        """Return when the link is free and the ticks waited, of the labels with one set."""
+        return self._labels.rows(index)
+
+    def straddles(self, index: int) -> list[list[int]]:
+        """Return end, begin and class of the returns across the cut with one set."""
+        return self._straddles.rows(index)
+
+
+class _Sorted:
+    """Rows by a number of each.
+
+    Parameters
+    ----------
+    rows : int64 array
+        The rows.
+    which : int64 array
+        Their numbers, below `count`.
+    """
+
+    def __init__(self, rows: IntArray, which: IntArray, count: int) -> None:
+        self._rows = rows[np.argsort(which, kind="stable")]
+        self._first = np.concatenate(([0], np.cumsum(np.bincount(which, minlength=count))))
+
+    def rows(self, number: int) -> list[list[int]]:
+        """Return those of one number."""
+        rows: list[list[int]] = self._rows[self._first[number] : self._first[number + 1]].tolist()
+        return rows
 
 
 class _Asking:
@@ -177,12 +217,14 @@ class _Asking:
         # The class by which the other side knows the tensors of each, unless they are free there.
         sizes = ways.side.sizes
         self._place = [cut.sizes.index(size) if size in cut.sizes else NONE for size in sizes]
-        counts = np.zeros((len(ways.codes), len(cut.sizes)), dtype=np.int64)
+        counts = np.zeros((len(ways.out), len(cut.sizes)), dtype=np.int64)
         for c, place in enumerate(self._place):
             if place != NONE:
                 counts[:, place] += ways.out[:, c]
+        # What the link alone brings back too late is not asked about.
+        in_time = np.flatnonzero(ways.earliest + counts @ self._tables.back <= longest)
         self.groups = defaultdict(list)
-        for index, row in enumerate(counts.tolist()):
+        for index, row in zip(in_time.tolist(), counts[in_time].tolist(), strict=True):
             self.groups[tuple(row)].append(index)
 
     def demands(self, counts: tuple[int, ...], chosen: Sequence[int]) -> Iterator[_Demand]:
@@ -204,8 +246,7 @@ class _Asking:
                 known.append((end, begin))
 
         for index in chosen:
-            code = ways.codes[index]
-            for end, begin, c, _, _ in ways.straddles.get(code, ()):
+            for end, begin, c, _, _ in ways.straddles(index):
                 ask(NONE, end, max(0, ways.side.back_times[c] - (end - begin)))
             self._ask_of_labels(index, latest, ask)
         for leaving, times in kept.items():
@@ -213,7 +254,7 @@ class _Asking:
                 yield leaving, end, begin
 
     def _ask_of_labels(self, index: int, latest: int, ask: Callable[[int, int, int], None]) -> None:
-        side, labels = self._ways.side, self._ways.labels.get(self._ways.codes[index], ())
+        side, labels = self._ways.side, self._ways.labels(index)
         ends = [max(free, waited + side.clock[side.count]) for free, waited, _, _ in labels]
         if min(ends, default=latest + 1) > latest:
             return
@@ -248,7 +289,7 @@ def _open_demand(
     What it may do while small tensors are absent at no cost is asked again with more of them
     counted.
     """
-    left = set(range(len(ways.codes)))
+    left = set(range(len(ways.out)))
     first: tuple[int, int] | None = None
     for cut in cuts:
         asking = _Asking(ways, cut, asked, longest)
@@ -267,11 +308,3 @@ def _open_demand(
                     break
         left = still
     return first
-
-
-def _by_code(rows: IntArray) -> dict[int, list[list[int]]]:
-    """Return rows by their last column, what is out at the cut."""
-    found = defaultdict(list)
-    for row in rows.tolist():
-        found[row[-1]].append(row)
-    return found

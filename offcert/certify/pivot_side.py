@@ -162,11 +162,7 @@ class Side:
 
     def tensor(self, c: int, out: int) -> Move:
         """Return the next tensor of a class to leave when so many, as one number, are out."""
-        return self.moves[c][self.out(c, out)]
-
-    def out(self, c: int, code: int) -> int:
-        """Return how many of a class are out, of what is out as one number."""
-        return code // self.radix[c] % (len(self.moves[c]) + 1)
+        return self.moves[c][out // self.radix[c] % (len(self.moves[c]) + 1)]
 
     def search(self, max_labels: int) -> Found:
         """Return every complete label that ends within the limit.

@@ -48,10 +48,10 @@ _MOST_INSERTED = 16
 _SEARCHING = 0.7
 # Seconds more that verification may take.
 _LONGER = 3.0
-# The pivot program searches one side only if heads and tails leave no more than that open.
+# The pivot program searches one side alone if heads and tails leave no more than that open.
 _NEAR_ENOUGH = 0.02
-# Seconds after which the outward search only goes on if no more than that part of the makespan is open; of traces
-# with many gaps it closes most.
+# Seconds after which the outward search only goes on if no more than that part of the makespan is
+# open; of traces with many gaps it closes most.
 _FIRST_LOOK = 1.0
 NEAR, NEAR_OF_MANY = 0.005, 0.01
 MANY_GAPS = 60
@@ -298,8 +298,11 @@ def climb_pivot(search: Search, effort: Effort) -> None:
         _add_searched(search, "pivot", outcome.lower_bound, details, confirmable)
 
 
-def climb_pivot_outward(search: Search, effort: Effort) -> None:
-    """Run the pivot program on one side, and ask the other outward; for the same problems."""
+def climb_pivot_outward(search: Search, effort: Effort, most_open: float = _NEAR_ENOUGH) -> None:
+    """Run the pivot program on one side, and ask the other outward; for the same problems.
+
+    Only if heads and tails leave no more than a certain part of the makespan open.
+    """
     search.begin("pivot program, other side outward")
     with held_interrupts():
         from offcert.formulations.pivot_outward.bound import PivotOutwardProgram
@@ -311,7 +314,7 @@ def climb_pivot_outward(search: Search, effort: Effort) -> None:
             search.problem,
             max_labels=_MOST_LABELS,
             workers=effort.workers,
-            most_open=_NEAR_ENOUGH,
+            most_open=most_open,
         )
     program: PivotOutwardProgram = search.workings["pivot-outward"]
     known = search.workings.get("ends", [])

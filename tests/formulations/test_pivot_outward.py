@@ -231,12 +231,24 @@ def test_where_nothing_has_to_leave_there_is_nothing_to_prove() -> None:
     assert offers.offered == 0
 
 
+def test_where_heads_and_tails_say_little_nothing_is_searched() -> None:
+    problem = counterexample()
+    program = PivotOutwardProgram(problem, max_labels=10**6, most_open=0.5)
+    offers = Offers(problem, 1000)
+    outcome = program.improve(1000, 60.0, offers)
+    assert offers.offered == 0
+    assert not outcome.finished
+    # Once there is a better schedule, it is.
+    assert program.improve(250, 60.0, offers).lower_bound == 219
+    assert offers.best == 219
+
+
 def test_the_step_adds_a_bound_and_schedules_that_verify() -> None:
     search = Search(counterexample(), 60.0)
     descend_sequential(search, Effort(60.0))
     assert search.objective is not None
     assert search.objective > 219
-    climb_pivot_outward(search, Effort(60.0))
+    climb_pivot_outward(search, Effort(60.0), most_open=1.0)
     certificate = search.certificate("certify", {})
     found = {bound.method: bound for bound in certificate.result.bounds}
     assert found["pivot-outward"].evidence is Evidence.PROVED

@@ -35,8 +35,8 @@ from offcert.formulations.pivot_outward.cut import OneSidedCut
 
 # Places of the default pivots, in sixteenths of the trace: near the turn sides are alike.
 _PLACES = (8, 9, 7)
+# Labels of each at first; every fourfold increase drops a third of them.
 _FIRST_BUDGET = 80_000
-# Every fourfold increase drops a third of the pivots.
 # If no pivot has proved anything with so many labels, none may with many more.
 _PATIENCE = 1_280_000
 

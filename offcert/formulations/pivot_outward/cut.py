@@ -16,7 +16,12 @@ from offcert.formulations.pivot.cut import Cut, OutOfLabelsError
 from offcert.formulations.pivot.model import Nested
 from offcert.formulations.pivot.pool import Ints
 from offcert.formulations.pivot_outward.answers import Other
-from offcert.formulations.pivot_outward.arrivals import arrivals_of, demands_of
+from offcert.formulations.pivot_outward.arrivals import (
+    Arrivals,
+    Demands,
+    arrivals_of,
+    demands_of,
+)
 from offcert.formulations.pivot_outward.rebuild import schedule_from, searched_half
 from offcert.formulations.stores import NONE
 
@@ -131,16 +136,16 @@ class OneSidedCut:
             At about `max_labels`. After either, everything proved before stays proved, and the
             round can be called again.
         """
-        if self._step == 0:
-            self._step = max(1, (upper - self.proven) // _FIRST_STEP)
-        target = min(upper - 1, self.proven + self._step - 1)
-        side = self._searched(target, upper, pause, max_labels)
 
         def check_in() -> None:
             pause()
             if self.labels >= max_labels:
                 raise OutOfLabelsError
 
+        if self._step == 0:
+            self._step = max(1, (upper - self.proven) // _FIRST_STEP)
+        target = min(upper - 1, self.proven + self._step - 1)
+        side = self._searched(target, upper, pause, max_labels)
         proven, upper = self._ask(side, target, upper, offer, check_in)
         proven = min(proven, upper)
         self._step *= 2
@@ -201,22 +206,28 @@ class OneSidedCut:
         for length, row in sorted(found)[:_FOLLOWED]:
             if length >= upper:
                 break
-            halves = [
-                searched_half(
-                    self._data,
-                    side,
-                    self._cut.sides[side],
-                    self._cut.pools[side],
-                    arrivals,
-                    demands,
-                    row,
-                ),
-                other.half(demands, row, upper - 1, pause),
-            ]
-            schedule = schedule_from(other.pivot, *(halves if side == FRONT else halves[::-1]))
+            schedule = self._schedule(side, arrivals, demands, row, other, upper - 1, pause)
             if schedule is not None:
                 upper = min(upper, offer(schedule))
         return min(found)[0], upper
+
+    def _schedule(
+        self,
+        side: int,
+        arrivals: Arrivals,
+        demands: Demands,
+        row: int,
+        other: Other,
+        limit: int,
+        pause: Callable[[], None],
+    ) -> Schedule | None:
+        """Return what may be a schedule within a limit, of a demand and how it is met."""
+        cut = self._cut
+        searched = cut.sides[side], cut.pools[side]
+        mine = searched_half(self._data, side, *searched, arrivals, demands, row)
+        theirs = other.half(demands, row, limit, pause)
+        front, back = (mine, theirs) if side == FRONT else (theirs, mine)
+        return schedule_from(other.pivot, front, back)
 
     def _other(self, side: int, level: int) -> Other:
         """Return what is asked if a side is searched."""
