@@ -116,6 +116,8 @@ class Walk:
         tasks: list[_Task] = list(zip(map(_Region, parts), roots, strict=True))
         while tasks and len(tasks) < _AT_ONCE:
             tasks = [part for task in tasks for part in self._step(task)]
+        # What is counted finest and followed farthest takes longest, so it begins first.
+        tasks.sort(key=_how_fine, reverse=True)
         for _ in in_threads(self._follow_one, tasks, workers):
             pass
 
@@ -286,6 +288,11 @@ class Walk:
             for counts in map(tuple, split[1:])
             for moved in [sum(size * n for size, n in zip(cut.sizes, counts, strict=False))]
         ]
+
+
+def _how_fine(task: _Task) -> tuple[int, int]:
+    region, _ = task
+    return (0, 0) if region is None else (region.detail, region.window)
 
 
 def _are_all_in(sets: IntArray, split: Split) -> bool:
