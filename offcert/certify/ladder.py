@@ -75,6 +75,8 @@ class _Rung:
 
 # If the outward search has left no more than that open, it goes on before the pivot program.
 _VERY_NEAR = 0.0003
+# The same with many tensors, of which it closes most.
+_NEAR_MANY = 0.002
 
 # Cheap and solver-free first. Each rung is skipped once bound and schedule meet.
 _FIRST = (
@@ -126,7 +128,7 @@ _MANY_TENSORS = (
     _AT_ONCE,
     *_SHORT,
     _Rung(climb_outward, 0.75, atomic_only=True, at_most=2.5),
-    _Rung(climb_outward, 0.75, atomic_only=True, at_most=5.0, open_to=_VERY_NEAR),
+    _Rung(climb_outward, 0.75, atomic_only=True, at_most=5.0, open_to=_NEAR_MANY),
     _Rung(climb_pivot_outward, 0.6, atomic_only=True, at_most=4.0),
     _Rung(climb_heads, 0.1, atomic_only=True, at_most=1.0),
     _Rung(climb_pivot, 0.9, atomic_only=True, open_from=NEAR_OF_MANY),
