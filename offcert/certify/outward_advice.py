@@ -17,6 +17,13 @@ class FaultError(Exception):
     """The advice does not establish the claim."""
 
 
+def order_fault(name: str, values: Sequence[int]) -> str | None:
+    """Return None if values are positive and decrease, or what is wrong with such a list."""
+    if not values or min(values) < 1 or list(values) != sorted(set(values), reverse=True):
+        return f"details.{name} must be positive and decrease, not {list(values)}"
+    return None
+
+
 def is_empty(limits: Limits) -> bool:
     """Return whether nothing can be within the limits."""
     crossing = limits.crossing

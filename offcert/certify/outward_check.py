@@ -42,7 +42,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcert.certify.heads_check import TooLargeError
-from offcert.certify.outward_advice import FaultError
+from offcert.certify.outward_advice import FaultError, order_fault
 from offcert.certify.outward_tables import cut_at
 from offcert.certify.outward_walk import Budget, Walk
 from offcert.core.platform import Link
@@ -120,9 +120,9 @@ def outward_fault(
         return "nothing of the kind holds with a duplex link"
     if not 0 <= pivot < len(trace):
         return f"details.pivot must be below the number of operations, {len(trace)}, not {pivot}"
-    for name, values in (("free_below", free_below), ("windows", windows)):
-        if not values or min(values) < 1 or list(values) != sorted(set(values), reverse=True):
-            return f"details.{name} must be positive and decrease, not {list(values)}"
+    unordered = order_fault("free_below", free_below) or order_fault("windows", windows)
+    if unordered is not None:
+        return unordered
     try:
         cuts = [cut_at(problem, pivot, least) for least in free_below]
         if claimed >= _LARGEST:

@@ -73,9 +73,9 @@ def search(
     base, base_returning = sums(tables, low, high)
     rest = rests(tables, high)
     back = np.zeros(classes, dtype=np.int64)
+    known, returning = base.copy(), base_returning.copy()
     one_set = bool((low == high).all())
-    known = base.copy(), base_returning.copy()
-    view = View(tables, low, high, asked, one_set, rest, back, known[0], known[1])
+    view = View(tables, low, high, asked, one_set, rest, back, known, returning)
     labels = np.zeros((256, NEXT + 1), dtype=np.int64)
     backs = np.zeros((256, classes), dtype=np.int64)
     first = {(0, 0): NONE}

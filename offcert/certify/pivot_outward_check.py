@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from offcert.certify.heads_check import TooLargeError as TooLargeCutError
+from offcert.certify.outward_advice import order_fault
 from offcert.certify.outward_search import REFUTED
 from offcert.certify.outward_search import search as follow
 from offcert.certify.outward_tables import Cut, cut_at
@@ -117,8 +118,9 @@ def pivot_outward_fault(
         return f"details.limit must be at most {2 * claimed}, not {limit}"
     if limit + ends[1 - side] < claimed - 1:
         return f"details.limit is too small: a {_SIDES[side]} of more than {limit} may do"
-    if not free_below or min(free_below) < 1 or list(free_below) != sorted(set(free_below))[::-1]:
-        return f"details.free_below must be positive and decrease, not {list(free_below)}"
+    unordered = order_fault("free_below", free_below)
+    if unordered is not None:
+        return unordered
     if limit < ends[side]:
         return None
     searched = Side(problem, classes, pivot, claimed - 1, limit, (), backwards=side == 1)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from offcert.formulations.atomic_heads.orders import Orders
     from offcert.formulations.matched_heads.bound import MatchedOutcome
     from offcert.formulations.outward.bound import OutwardOutcome
+    from offcert.formulations.pivot import PivotOutcome
+    from offcert.formulations.pivot_outward import PivotOutwardOutcome
 
 # About 100 bytes each.
 _MOST_LABELS = 30_000_000
@@ -290,12 +292,17 @@ def climb_pivot(search: Search, effort: Effort) -> None:
         }
         if outcome.ends is not None:
             details["ends"] = ends_details(outcome.ends)
-        confirmable = (
-            outcome.labels <= _MOST_CONFIRMED_PIVOT
-            and within_reach(search.problem, outcome.pivot, outcome.lower_bound)
-            and (outcome.ends is None or _ends_within_reach(search, outcome.ends))
-        )
+        confirmable = _pivot_is_confirmable(search, outcome)
         _add_searched(search, "pivot", outcome.lower_bound, details, confirmable)
+
+
+def _pivot_is_confirmable(search: Search, outcome: PivotOutcome | PivotOutwardOutcome) -> bool:
+    """Return whether verification can search as much, with such numbers."""
+    return (
+        outcome.labels <= _MOST_CONFIRMED_PIVOT
+        and within_reach(search.problem, outcome.pivot, outcome.lower_bound)
+        and (outcome.ends is None or _ends_within_reach(search, outcome.ends))
+    )
 
 
 def climb_pivot_outward(search: Search, effort: Effort, most_open: float = _NEAR_ENOUGH) -> None:
@@ -321,19 +328,21 @@ def climb_pivot_outward(search: Search, effort: Effort, most_open: float = _NEAR
     offer = partial(_offer_outward, search)
     outcome = program.improve(search.objective, effort.seconds, offer, known)
     if outcome.lower_bound > search.proved_bound and outcome.ends is not None:
-        details = {
-            "pivot": outcome.pivot,
-            "side": outcome.side,
-            "limit": outcome.limit,
-            "ends": ends_details(outcome.ends),
-            "free_below": list(outcome.free_below),
-        }
-        confirmable = (
-            outcome.labels <= _MOST_CONFIRMED_PIVOT
-            and within_reach(search.problem, outcome.pivot, outcome.lower_bound)
-            and _ends_within_reach(search, outcome.ends)
-        )
+        confirmable = _pivot_is_confirmable(search, outcome)
+        details = one_sided_details(outcome)
         _add_searched(search, "pivot-outward", outcome.lower_bound, details, confirmable)
+
+
+def one_sided_details(outcome: PivotOutwardOutcome) -> dict[str, Any]:
+    """Return what verification needs to establish such a bound again; it takes a cut."""
+    assert outcome.ends is not None
+    return {
+        "pivot": outcome.pivot,
+        "side": outcome.side,
+        "limit": outcome.limit,
+        "ends": ends_details(outcome.ends),
+        "free_below": list(outcome.free_below),
+    }
 
 
 def _add_searched(

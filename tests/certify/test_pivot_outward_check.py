@@ -13,7 +13,7 @@ from offcert.certify import pivot_outward_check
 from offcert.certify.pivot_outward_check import confirm_pivot_outward, pivot_outward_fault
 from offcert.certify.pivot_side import Found
 from offcert.certify.recheck import recheck
-from offcert.certify.searched_steps import ends_details
+from offcert.certify.searched_steps import one_sided_details
 from offcert.core.platform import Link
 from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence
@@ -40,13 +40,7 @@ def proved(problem: Problem, upper: int) -> Bound | None:
     outcome = program.improve(upper, 60.0, lambda schedule: upper)
     if outcome.ends is None:
         return None
-    details = {
-        "pivot": outcome.pivot,
-        "side": outcome.side,
-        "limit": outcome.limit,
-        "ends": ends_details(outcome.ends),
-        "free_below": list(outcome.free_below),
-    }
+    details = one_sided_details(outcome)
     return Bound("pivot-outward", outcome.lower_bound, Evidence.PROVED, details)
 
 

@@ -32,7 +32,7 @@ def test_departures_first_loses_nothing() -> None:
                 region = one_set(whole(pivot), counts, pivot.sizes)
                 for index, side in enumerate(pivot.sides):
                     ticks = int((side.back * np.array(counts)).sum())
-                    way = evaluator.one_side(index, region, FAR, 0, ticks, ROOM)
+                    way = evaluator.one_side(index, region, FAR, 0, ROOM)
                     moved = region.least
                     question = Asked(moved, moved, 0, -1, ticks, FAR, moved, to_end=True)
                     out = np.array(counts, dtype=np.int64)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from nested_cases import nested_problems, with_small_tensors
@@ -21,6 +22,7 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Evidence
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
+from offcert.formulations.pivot.model import nested
 from offcert.formulations.pivot_outward import PivotOutwardOutcome, PivotOutwardProgram
 from offcert.formulations.pivot_outward import cut as cuts
 from offcert.formulations.pivot_outward.arrivals import Demands
@@ -38,6 +40,15 @@ class Offers:
             plan = schedule.plan(self.problem.trace)
             self.best = min(self.best, simulate(self.problem, plan).makespan)
         return self.best
+
+
+class Pause:
+    """Must not be called once it is over."""
+
+    over = False
+
+    def __call__(self) -> None:
+        assert not self.over
 
 
 def searched(
@@ -212,6 +223,32 @@ def test_it_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
         assert bounds[-1] >= once.lower_bound
         interrupted += len(bounds) > 1
     assert interrupted > 6
+
+
+def test_every_round_pauses_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    followed = []
+    half = cuts.Other.half
+
+    def noted(*parts: Any) -> Any:
+        followed.append(parts)
+        return half(*parts)
+
+    monkeypatch.setattr(cuts.Other, "half", noted)
+    twice = 0
+    for problem in nested_problems(20, 500, 4):
+        optimum = brute_force(problem)
+        assert optimum is not None
+        upper = optimum + 40
+        for pivot in needing(problem):
+            cut, pause = cuts.OneSidedCut(nested(problem), pivot), Pause()
+            followed.clear()
+            while not cut.stuck and cut.proven < upper:
+                # Nothing is found, so what is open stays so.
+                cut.round(upper, lambda schedule: 10**9, pause, 10**6)
+            pause.over, first = True, len(followed)
+            cut.round(upper, lambda schedule: 10**9, lambda: None, 10**6)
+            twice += 0 < first < len(followed)
+    assert twice > 10
 
 
 def test_other_problems_are_refused() -> None:

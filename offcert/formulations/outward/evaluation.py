@@ -202,9 +202,7 @@ class Evaluator:
             return None
         return found
 
-    def one_side(
-        self, index: int, region: Region, limit: int, begin: int, ticks: int, room: int
-    ) -> Way | None:
+    def one_side(self, index: int, region: Region, limit: int, begin: int, room: int) -> Way | None:
         """Follow one side to its end.
 
         Parameters
@@ -217,8 +215,6 @@ class Evaluator:
             On the end of the side.
         begin : int
             When its link is free.
-        ticks : int
-            In which what is out returns.
         room : int
             Labels that may be stored.
 
@@ -227,6 +223,7 @@ class Evaluator:
         Way or None
             None if the side does not end within the limit.
         """
+        ticks = int(self.pivot.sides[index].back @ np.array(region.low, np.int64))
         asked = _Asked(region.least, (ticks, ticks), room, to_end=True)
         return self._way(index, region, limit, asked, (begin, begin))
 

@@ -100,7 +100,6 @@ class Other:
         self._question.asked[question.TWICE] = twice.min(initial=2**62)
         self._question.asked[question.ROOM] = CAPACITY
         self._question.asked[question.TO_END] = 1
-        self._evaluator: Evaluator | None = None
 
     def refute(
         self, demands: Demands, target: int, most: int, pause: Callable[[], None]
@@ -150,17 +149,16 @@ class Other:
         limit : int
             On the schedule, in ticks.
         """
-        if self._evaluator is None:
-            self._evaluator = Evaluator(self.pivot, pause)
         counts = tuple(demands.sets[demands.which[row]].tolist())
         region, before = one_set(whole(self.pivot), counts, self.pivot.sizes), 0
         leaving, begin = int(demands.leaving[row]), int(demands.begin[row])
         if leaving != NONE:
             before = begin if self.index == FRONT else int(self._side.away[leaving]) - begin
             region = replace(region, straddle=Straddle(self.index, leaving, before, before))
-        ticks = int((self._side.back * demands.sets[demands.which[row]]).sum())
-        asked = region, limit - int(demands.end[row]), begin, ticks, CAPACITY
-        way = self._evaluator.one_side(self.index, *asked)
+        left = limit - int(demands.end[row])
+        # Seldom needed, and it pauses as this round does.
+        evaluator = Evaluator(self.pivot, pause)
+        way = evaluator.one_side(self.index, region, left, begin, CAPACITY)
         if way is None or not way.complete:
             return None
         return half_of(self.pivot, region, self.index, way, before)
