@@ -89,9 +89,9 @@ def _place_to_json(kind: Kind, number: int, trace: Trace) -> dict[str, Any]:
 def _place_from_json(item: Fields, trace: Trace) -> tuple[Kind, int]:
     tensor = item.integer("tensor", 0)
     ends = item.integers("gap")
-    numbers = {(gap.tensor, gap.before, gap.after): n for n, gap in enumerate(trace.gaps)}
     key = (tensor, *ends)
-    if key not in numbers:
+    number = trace.gap_numbers.get(key)  # type: ignore[call-overload]
+    if number is None:
         raise InputError(
             f"{item.path('gap')} must be a gap of tensor {tensor} in the problem, not {list(ends)}"
         )
@@ -100,7 +100,7 @@ def _place_from_json(item: Fields, trace: Trace) -> tuple[Kind, int]:
     if kind not in tuple(Kind):
         names = ", ".join(f'"{known}"' for known in Kind)
         raise InputError(f'{item.path("kind")} must be one of {names}, not "{kind}"')
-    return Kind(kind), numbers[key]
+    return Kind(kind), number
 
 
 def _transfer_from_json(item: Fields, trace: Trace) -> Transfer:

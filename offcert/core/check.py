@@ -1,7 +1,7 @@
 """The checker: examines a schedule event by event, in exact integers.
 
 It shares no code with the simulator or any solver: it re-derives what is on the device from the
-definition of the problem alone, slowly and plainly.
+definition of the problem alone.
 
 Only three kinds of event take memory: the start of the step, the start of an operation (its
 outputs and workspace) and the start of a prefetch. Everything else releases it. So memory is within
@@ -10,13 +10,16 @@ its limit always if it is right after each of those events.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
 from itertools import pairwise
 
 from offcert.core.plan import Kind
+from offcert.core.presence import after, during, held_at_stations, sums_at
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
-from offcert.core.trace import Trace
+from offcert.core.trace import Gap, Trace
 
 _START = -1
 
@@ -54,6 +57,14 @@ def operation_faults(trace: Trace, starts: Sequence[int], ends: Sequence[int]) -
             faults.append(f"{label} lasts {end - start} ticks instead of {operation.duration}")
         free = max(free, end)
     return faults
+
+
+def _first(tick: int) -> int:
+    return 2 * tick
+
+
+def _second(tick: int) -> int:
+    return 2 * tick + 1
 
 
 class _Checker:
@@ -169,74 +180,70 @@ class _Checker:
                     )
 
     def _check_memory(self) -> None:
-        self._check_limit("the start of the step", self._occupied_after(_START, 0, None))
-        for index, operation in enumerate(self.trace.operations):
-            start, end = self.schedule.starts[index], self.schedule.ends[index]
-            occupied = self._occupied_during(index, start, None if end > start else start)
-            self._check_limit(f"operation {index} ({operation.name}) at {start}", occupied)
-        for transfer in self.prefetch_of.values():
-            time = transfer.start
-            running = next(
-                (
-                    index
-                    for index, (start, end) in enumerate(
-                        zip(self.schedule.starts, self.schedule.ends, strict=True)
-                    )
-                    if start <= time < end
-                ),
-                None,
-            )
-            if running is None:
-                last = sum(1 for end in self.schedule.ends if end <= time) - 1
-                occupied = self._occupied_after(last, time, None)
-            else:
-                occupied = self._occupied_during(running, time, None)
-            self._check_limit(f"{self._label(transfer)} at {time}", occupied)
+        """Look at every moment at which memory is taken.
 
-    def _check_limit(self, place: str, occupied: int) -> None:
-        limit = self.problem.platform.memory
-        if occupied > limit:
-            self.faults.append(
-                f"memory at {place} holds {occupied}, {occupied - limit} over the limit of {limit}"
-            )
-
-    def _occupied_during(self, operation: int, time: int, unseen_from: int | None) -> int:
-        """Bytes while `operation` runs, at `time`; prefetches from `unseen_from` on do not count.
-
-        An operation of no duration is over before a prefetch that starts at the same time takes
-        anything.
+        Each tick counts as two moments: at the first, memory is released and operations of no
+        duration run; at the second, prefetches and all other operations take memory.
         """
-        occupied = self.trace.operations[operation].workspace
-        for index, tensor in enumerate(self.trace.tensors):
-            if tensor.uses[0] <= operation <= tensor.uses[-1]:
-                opened = max((use for use in tensor.uses if use < operation), default=None)
-                in_use = operation in tensor.uses
-                if in_use or not self._absent(index, opened, time, unseen_from):
-                    occupied += tensor.size
-        return occupied
-
-    def _occupied_after(self, operation: int, time: int, unseen_from: int | None) -> int:
-        """Bytes between `operation` (-1: the start) and the next one, at `time`."""
-        occupied = 0
-        for index, tensor in enumerate(self.trace.tensors):
-            if tensor.uses[0] <= operation < tensor.uses[-1]:
-                opened = max(use for use in tensor.uses if use <= operation)
-                if not self._absent(index, opened, time, unseen_from):
-                    occupied += tensor.size
-        return occupied
-
-    def _absent(self, tensor: int, opened: int | None, time: int, unseen_from: int | None) -> bool:
-        """Whether `tensor` is off the device at `time`, in the gap that use `opened` opens."""
-        for gap, transfer in self.prefetch_of.items():
-            candidate = self.trace.gaps[gap]
-            if candidate.tensor == tensor and candidate.before == opened:
-                back = (
-                    transfer.start < unseen_from
-                    if unseen_from is not None
-                    else (transfer.start <= time)
+        schedule = self.schedule
+        prefetches = list(self.prefetch_of.items())
+        places = [(after(_START), _second(0))]
+        for index, (start, end) in enumerate(zip(schedule.starts, schedule.ends, strict=True)):
+            places.append((during(index), _second(start) if end > start else _first(start)))
+        stations = self._stations_at([transfer.start for _, transfer in prefetches])
+        places += [
+            (station, _second(transfer.start))
+            for station, (_, transfer) in zip(stations, prefetches, strict=True)
+        ]
+        absent = sums_at(self._absences(), places, 0)
+        held = held_at_stations(self.trace)
+        limit = self.problem.platform.memory
+        for number, ((station, _), missing) in enumerate(zip(places, absent, strict=True)):
+            occupied = held[station] - missing
+            if occupied > limit:
+                self.faults.append(
+                    f"memory at {self._moment(number)} holds {occupied}, "
+                    f"{occupied - limit} over the limit of {limit}"
                 )
-                return self._released(gap) <= time and not back
-        return False
+
+    def _moment(self, number: int) -> str:
+        """Name a moment: the start, then one an operation, then one a prefetch."""
+        operations = self.trace.operations
+        if number == 0:
+            return "the start of the step"
+        if number <= len(operations):
+            index = number - 1
+            return f"operation {index} ({operations[index].name}) at {self.schedule.starts[index]}"
+        transfer = list(self.prefetch_of.values())[number - 1 - len(operations)]
+        return f"{self._label(transfer)} at {transfer.start}"
+
+    def _absences(self) -> Iterator[tuple[Gap, int, int]]:
+        """Yield what leaves and returns: in which gap, from which moment on, how many bytes."""
+        for number, transfer in self.prefetch_of.items():
+            gap = self.trace.gaps[number]
+            gone, back = _first(self._released(number)), _second(transfer.start)
+            if gone < back:
+                size = self.trace.tensors[gap.tensor].size
+                yield gap, gone, size
+                yield gap, back, -size
+
+    def _stations_at(self, times: Sequence[int]) -> list[int]:
+        """Return which operation runs at each time, the first if several do, or which has ended."""
+        starts, ends = self.schedule.starts, self.schedule.ends
+        order = sorted(range(len(starts)), key=starts.__getitem__)
+        ended = sorted(ends)
+        stations: dict[int, int] = {}
+        running: list[int] = []
+        begun = 0
+        for time in sorted(set(times)):
+            while begun < len(order) and starts[order[begun]] <= time:
+                heappush(running, order[begun])
+                begun += 1
+            while running and ends[running[0]] <= time:
+                heappop(running)
+            last = bisect_right(ended, time) - 1
+            stations[time] = during(running[0]) if running else after(last)
+        return [stations[time] for time in times]
 
     def _released(self, gap: int) -> int:
         opened = self.trace.gaps[gap]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.trace import Trace
@@ -73,10 +76,14 @@ class Schedule:
         A prefetch that starts at the very time of operations of no duration takes its memory after
         them: it ends later than they do, so none of them can need it.
         """
-        for operation, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
-            if start > transfer.start or (start == transfer.start and end > start):
-                return operation
-        return len(self.starts) - 1
+        # Twice the start, plus one unless the operation has no duration: past twice the prefetch's.
+        operation = bisect_right(self._starts_so_far, 2 * transfer.start)
+        return min(operation, len(self.starts) - 1)
+
+    @cached_property
+    def _starts_so_far(self) -> list[int]:
+        rows = zip(self.starts, self.ends, strict=True)
+        return list(accumulate((2 * start + (end > start) for start, end in rows), max))
 
     def release(self, trace: Trace, transfer: Transfer) -> int:
         """Return the time at which an offload releases its tensor's memory."""
@@ -95,9 +102,7 @@ class Schedule:
             else:
                 released = self.release(trace, transfer)
                 gap = trace.gaps[transfer.gap]
-                before = next(
-                    (o for o in range(gap.before + 1, gap.after) if self.starts[o] >= released),
-                    gap.after - 1,
-                )
+                # Operations start one after the other.
+                before = bisect_left(self.starts, released, gap.before + 1, gap.after - 1)
             moves.append(Move(transfer.kind, transfer.gap, before))
         return Plan(moves)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import SupportsIndex
 
 from offcert.core.errors import InputError
@@ -207,18 +208,61 @@ class Trace:
             if after - before > 1
         )
 
+    @cached_property
+    def gap_sizes(self) -> tuple[int, ...]:
+        """Bytes of the tensor of each gap."""
+        return tuple(self.tensors[gap.tensor].size for gap in self.gaps)
+
     def gap_size(self, gap: int) -> int:
         """Bytes of the tensor of gap number `gap`."""
-        return self.tensors[self.gaps[gap].tensor].size
+        return self.gap_sizes[gap]
+
+    @cached_property
+    def gap_numbers(self) -> Mapping[tuple[int, int, int], int]:
+        """The number of each gap, by its tensor and the uses before and after it."""
+        return {(gap.tensor, gap.before, gap.after): number for number, gap in enumerate(self.gaps)}
+
+    @cached_property
+    def gaps_entering(self) -> tuple[tuple[int, ...], ...]:
+        """For each operation, the numbers of the gaps that are over it first.
+
+        Going through the operations, adding those of `gaps_entering` and taking away those of
+        `gaps_leaving` gives `gaps_over`, without a list as long as all of its together.
+        """
+        return self._gaps_at([gap.before + 1 for gap in self.gaps])
+
+    @cached_property
+    def gaps_leaving(self) -> tuple[tuple[int, ...], ...]:
+        """For each operation, the numbers of the gaps that it closes."""
+        return self._gaps_at([gap.after for gap in self.gaps])
+
+    def _gaps_at(self, operations: list[int]) -> tuple[tuple[int, ...], ...]:
+        rows: list[list[int]] = [[] for _ in self.operations]
+        for number, operation in enumerate(operations):
+            rows[operation].append(number)
+        return tuple(map(tuple, rows))
 
     @cached_property
     def gaps_over(self) -> tuple[tuple[int, ...], ...]:
-        """For each operation, the numbers of the gaps whose tensor may be absent while it runs."""
+        """For each operation, the numbers of the gaps whose tensor may be absent while it runs.
+
+        With thousands of operations and gaps these are tens of millions of numbers: sums over gaps
+        are in `evictable_over`, and `gaps_entering` helps with the rest.
+        """
         spanning: list[list[int]] = [[] for _ in self.operations]
         for index, gap in enumerate(self.gaps):
             for operation in range(gap.before + 1, gap.after):
                 spanning[operation].append(index)
         return tuple(map(tuple, spanning))
+
+    @cached_property
+    def evictable_over(self) -> tuple[int, ...]:
+        """For each operation, bytes of all tensors that may be absent while it runs."""
+        change = [0] * (len(self.operations) + 1)
+        for gap, size in zip(self.gaps, self.gap_sizes, strict=True):
+            change[gap.before + 1] += size
+            change[gap.after] -= size
+        return tuple(accumulate(change[:-1]))
 
     @cached_property
     def demand(self) -> tuple[int, ...]:
@@ -227,12 +271,18 @@ class Trace:
         for tensor in self.tensors:
             change[max(tensor.uses[0], 0)] += tensor.size
             change[tensor.uses[-1] + 1] -= tensor.size
-        demand = []
-        live = 0
-        for operation, delta in zip(self.operations, change, strict=False):
-            live += delta
-            demand.append(live + operation.workspace)
-        return tuple(demand)
+        return tuple(
+            live + operation.workspace
+            for live, operation in zip(accumulate(change[:-1]), self.operations, strict=True)
+        )
+
+    @cached_property
+    def least_demand(self) -> tuple[int, ...]:
+        """For each operation, bytes on the device while it runs if all that may be absent is."""
+        return tuple(
+            demand - evictable
+            for demand, evictable in zip(self.demand, self.evictable_over, strict=True)
+        )
 
     @cached_property
     def resident_at_start(self) -> int:
@@ -251,8 +301,4 @@ class Trace:
         At this limit one does: with unlimited time, everything that an operation does not use can
         leave before it starts.
         """
-        needs = [
-            demand - sum(self.gap_size(gap) for gap in spanning)
-            for demand, spanning in zip(self.demand, self.gaps_over, strict=True)
-        ]
-        return max(max(needs), self.resident_at_start)
+        return max(max(self.least_demand), self.resident_at_start)

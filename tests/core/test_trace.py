@@ -1,4 +1,6 @@
 import pytest
+from long_traces import long_problem
+from random_instances import random_problem
 
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError
@@ -79,3 +81,32 @@ def test_a_chain_of_the_wrong_length_is_refused() -> None:
         Chain([1, 1], [1, 1], [1, 1], [1, 1, 1])
     with pytest.raises(InputError, match=r"chain\.backward\[1\] must be at least 0, not -4"):
         Chain([1, 1], [1, -4], [1, 1, 1], [1, 1, 1])
+
+
+def test_sums_and_sweeps_over_gaps_are_those_of_the_lists() -> None:
+    several = 0
+    for seed in range(150):
+        trace = random_problem(seed, largest=8).trace
+        gaps = range(len(trace.gaps))
+        absent: set[int] = set()
+        for operation, over in enumerate(trace.gaps_over):
+            assert over == tuple(gap for gap in gaps if trace.gaps[gap].spans(operation))
+            absent.update(trace.gaps_entering[operation])
+            absent.difference_update(trace.gaps_leaving[operation])
+            assert absent == set(over)
+            assert trace.evictable_over[operation] == sum(map(trace.gap_size, over))
+            several += len(over) > 2
+        kept = zip(trace.demand, trace.evictable_over, strict=True)
+        assert trace.least_demand == tuple(demand - evictable for demand, evictable in kept)
+        assert [trace.gap_numbers[gap.tensor, gap.before, gap.after] for gap in trace.gaps] == list(
+            gaps
+        )
+    assert several > 300
+
+
+def test_long_traces_need_no_list_of_gaps_for_every_operation() -> None:
+    trace = long_problem(0).trace
+    assert len(trace) == 10_000
+    assert len(trace.gaps) > 5_000
+    assert trace.least_memory < trace.peak_memory
+    assert "gaps_over" not in vars(trace)
