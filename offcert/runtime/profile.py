@@ -13,9 +13,11 @@ from offcert.core.errors import InputError, OffcertError
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Units
 from offcert.runtime.hardware import hardware as find_hardware
-from offcert.runtime.measure import measure as measure_step
-from offcert.runtime.recording import record
-from offcert.runtime.workload import Workload, one_line, prepare
+from offcert.runtime.quiet import one_line
+from offcert.runtime.stages.measure import measure as measure_step
+from offcert.runtime.stages.prepare import prepare
+from offcert.runtime.stages.recording import record
+from offcert.runtime.workload import Workload
 from offcert.runtime.workload import input_shape as parse_shape
 
 _NS_PER_SECOND = 10**9

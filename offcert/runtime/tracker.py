@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 _ADOPTING = {torch.ops.aten.lift_fresh.default}
 
 Listener = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
+Announcer = Callable[[Any, tuple[Any, ...], dict[str, Any]], None]
 
 
 class StorageRecord:
@@ -63,6 +64,8 @@ class LiveBytes(TorchDispatchMode):
         Bytes alive.
     peak : int
         The most bytes alive at once since `start_peak`.
+    announcer, listener : callable, optional
+        Called before and after every operator that is counted.
     """
 
     def __init__(self) -> None:
@@ -70,6 +73,7 @@ class LiveBytes(TorchDispatchMode):
         self.now = -1
         self.live = 0
         self.peak = 0
+        self.announcer: Announcer | None = None
         self.listener: Listener | None = None
         self._counting = False
         # Keyed by the address of the storage, which is unique while the storage lives.
@@ -88,6 +92,8 @@ class LiveBytes(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self._counting:
             return func(*args, **kwargs)
+        if self.announcer is not None:
+            self.announcer(func, args, kwargs)
         if func not in _ADOPTING:
             for tensor in _tensors((args, kwargs)):
                 self._meet(tensor.untyped_storage())

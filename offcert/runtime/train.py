@@ -16,8 +16,8 @@ from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Plan
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
-from offcert.runtime.offload import Offload, StepReport, offload
-from offcert.runtime.staged import loss_function
+from offcert.runtime.stages.replay import Offload, StepReport, offload
+from offcert.runtime.stages.staged import loss_function
 from offcert.runtime.workload import Workload
 
 

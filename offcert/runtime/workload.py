@@ -12,12 +12,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from offcert.core.errors import InputError
 from offcert.runtime import zoo
-from offcert.runtime.linearise import Line, fake_copy, linearise, trace_module, vocabulary
-from offcert.runtime.staged import StagedModel, loss_function
+from offcert.runtime.losses import loss_function
+from offcert.runtime.quiet import one_line
 
 _DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -41,7 +40,7 @@ class Workload:
     dtype : str
         Of parameters and inputs.
     loss : str
-        See `offcert.runtime.staged.loss_function`.
+        See `offcert.runtime.losses.loss_function`.
     seed : int
         Of the initial weights.
 
@@ -168,49 +167,6 @@ class Batches:
         return inputs, torch.empty(self.output_shape[:-1], dtype=torch.int64)
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A workload's network, traced and linearised on fake tensors.
-
-    Attributes
-    ----------
-    fake : Line
-        The stages over a copy of the network that has no data.
-    traced : torch.fx.GraphModule
-        The traced network itself.
-    batches : Batches
-        What it is fed with.
-    mode : FakeTensorMode
-        The mode that the fake tensors belong to.
-    """
-
-    fake: Line
-    traced: torch.fx.GraphModule
-    batches: Batches
-    mode: FakeTensorMode
-
-    def staged(self) -> StagedModel:
-        """Return the real network in stages; it shares parameters and buffers with the module."""
-        return StagedModel(self.fake.bind(self.traced), self.batches.workload.loss)
-
-
-def prepare(model: nn.Module, workload: Workload) -> Prepared:
-    """Trace and linearise `model` for the inputs of `workload`.
-
-    Raises
-    ------
-    InputError
-        If the module cannot be traced or does not fit the input.
-    """
-    traced = trace_module(model)
-    tokens = vocabulary(traced)
-    mode = FakeTensorMode()
-    with mode:
-        example, _ = Batches(workload, tokens, ()).shapes()
-        line = linearise(fake_copy(traced), example, type(model).__name__)
-    return Prepared(line, traced, Batches(workload, tokens, line.output_shape), mode)
-
-
 def input_shape(shape: str | Sequence[int]) -> tuple[int, ...]:
     """Return a shape given as ``"32x3x224x224"`` or as a sequence.
 
@@ -227,12 +183,6 @@ def input_shape(shape: str | Sequence[int]) -> tuple[int, ...]:
     if not sizes or min(sizes) < 1 or math.prod(sizes) >= 2**61:
         raise InputError(f"input must look like 32x3x224x224, not {shape!r}")
     return sizes
-
-
-def one_line(error: BaseException) -> str:
-    """Return the kind of an error and the first line of what it says."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def load_model(spec: str, options: Mapping[str, Any] | None = None) -> nn.Module:

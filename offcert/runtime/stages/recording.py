@@ -15,11 +15,12 @@ from offcert.core.errors import OffcertError
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.runtime.cost import operator_cost
 from offcert.runtime.hardware import Hardware, roofline_ns
-from offcert.runtime.meter import Meter
-from offcert.runtime.saved import Entry, Key
-from offcert.runtime.staged import StagedModel
+from offcert.runtime.saved import Entry
+from offcert.runtime.stages.meter import Meter
+from offcert.runtime.stages.prepare import Prepared
+from offcert.runtime.stages.saved import Key
+from offcert.runtime.stages.staged import StagedModel
 from offcert.runtime.tracker import StorageRecord
-from offcert.runtime.workload import Prepared
 
 
 @dataclass

@@ -6,8 +6,8 @@ from runtime_helpers import evict_everything, serial_schedule
 
 from offcert.core.errors import InputError
 from offcert.core.plan import Plan
-from offcert.runtime.offload import Offload
 from offcert.runtime.profile import profile
+from offcert.runtime.stages.replay import Offload
 from offcert.runtime.train import train
 
 CASES = [("resnet18", "2x3x64x64"), ("gpt-tiny", "2x16"), ("alexnet", "2x3x64x64")]

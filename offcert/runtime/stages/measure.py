@@ -13,11 +13,11 @@ from fractions import Fraction
 import torch
 
 from offcert.core.trace import Trace
-from offcert.runtime.meter import Meter
-from offcert.runtime.recording import record
-from offcert.runtime.staged import StagedModel
+from offcert.runtime.stages.meter import Meter
+from offcert.runtime.stages.prepare import Prepared
+from offcert.runtime.stages.recording import record
+from offcert.runtime.stages.staged import StagedModel
 from offcert.runtime.store import HostStore
-from offcert.runtime.workload import Prepared
 
 _COPY_BYTES = 64 * 2**20
 

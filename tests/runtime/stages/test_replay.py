@@ -12,9 +12,9 @@ from torch.nn import functional
 
 from offcert.core.errors import InputError, PlanError
 from offcert.core.plan import Kind, Move, Plan
-from offcert.runtime.offload import offload
 from offcert.runtime.predict import predict
 from offcert.runtime.saved import InPlaceError
+from offcert.runtime.stages.replay import offload
 from offcert.runtime.train import train
 
 

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 import torch
 
 from offcert.core.errors import PlanError
-from offcert.runtime.saved import SavedTensors
-from offcert.runtime.staged import StagedModel
+from offcert.runtime.stages.saved import SavedTensors
+from offcert.runtime.stages.staged import StagedModel
 from offcert.runtime.tracker import LiveBytes
 
 

@@ -6,9 +6,9 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.core.plan import Kind
-from offcert.runtime import measure
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.profile import profile
+from offcert.runtime.stages import measure
 from offcert.runtime.store import HostStore
 from offcert.runtime.workload import Workload, load_model
 

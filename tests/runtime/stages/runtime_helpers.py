@@ -10,8 +10,9 @@ from offcert.core.plan import Kind, Move, Plan
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Units
 from offcert.core.schedule import Schedule, Transfer
-from offcert.runtime.recording import Recorder, Recording, record
-from offcert.runtime.workload import Workload, prepare
+from offcert.runtime.stages.prepare import prepare
+from offcert.runtime.stages.recording import Recorder, Recording, record
+from offcert.runtime.workload import Workload
 
 
 def problem_of(model: nn.Module, shape: tuple[int, ...], loss: str = "mean") -> Problem:

@@ -5,8 +5,9 @@ from runtime_helpers import real_recording
 
 from offcert.core.plan import Plan
 from offcert.runtime.predict import predict
-from offcert.runtime.recording import record
-from offcert.runtime.workload import Workload, prepare
+from offcert.runtime.stages.prepare import prepare
+from offcert.runtime.stages.recording import record
+from offcert.runtime.workload import Workload
 
 NETWORKS = {
     "resnet18": (2, 3, 64, 64),

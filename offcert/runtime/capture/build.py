@@ -1,0 +1,230 @@
+"""From a recording to a trace, for a clock."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from offcert.core.errors import InputError, OffcertError
+from offcert.core.trace import Operation, Tensor, Trace
+from offcert.runtime.capture.capture import Clock, Storage, number_places
+from offcert.runtime.capture.recorder import Life, Moment, Recorder
+from offcert.runtime.events import END, ENTER, INPUT, LEAVE, OPERATOR, OUTPUT, UNPACK, Event
+
+# Storages below this that are used together are one tensor: to decide about each alone gains
+# nothing, and networks have hundreds of statistics of a few hundred bytes.
+_SMALL = 2**16
+
+
+@dataclass(frozen=True)
+class Built:
+    """A trace, the events with which its operations begin, and what the forward pass saves."""
+
+    trace: Trace
+    ticks: tuple[Event, ...]
+    storages: tuple[Storage, ...]
+
+
+def build(recorder: Recorder, clock: Clock) -> Built:
+    """Return the trace of what was recorded, up to the end of the last backward pass.
+
+    Raises
+    ------
+    InputError
+        If nothing was recorded, or no backward pass went through the model.
+    OffcertError
+        If the trace does not reproduce the live bytes that were counted.
+    """
+    moments = recorder.moments
+    if not moments:
+        raise InputError("the step does not call the model where gradients are recorded")
+    ends = [index for index, moment in enumerate(moments) if moment.event.kind == END]
+    if not ends:
+        raise InputError("no backward pass goes through the model")
+    line = _Line(moments[: ends[-1] + 1], clock)
+    groups = _groups(recorder.lives, line)
+    tensors, tensor_of = _tensors(groups, line)
+    trace = Trace(_operations(tensors, line), tensors)
+    rows = (
+        (
+            line.operation(saved.moment),
+            saved.size,
+            saved.dtype,
+            saved.shape,
+            None if saved.life is None else tensor_of.get(id(saved.life)),
+        )
+        for saved in recorder.saved
+    )
+    ticks = tuple(line.moments[tick].event for tick in line.ticks)
+    return Built(trace, ticks, number_places(rows))
+
+
+class _Line:
+    """Moments in a row, cut into operations at the ticks of a clock."""
+
+    def __init__(self, moments: Sequence[Moment], clock: Clock) -> None:
+        self.moments = moments
+        self.clock = clock
+        self.ticks = _operator_ticks(moments) if clock is Clock.OPERATORS else _ticks(moments)
+        if not self.ticks:
+            raise InputError("the model computes nothing")
+        self.names = [self._name(index) for index in range(len(self.ticks))]
+
+    def __len__(self) -> int:
+        """Return the number of operations."""
+        return len(self.ticks)
+
+    def _name(self, operation: int) -> str:
+        if self.clock is Clock.OPERATORS:
+            moments = self.moments_of(operation)
+            return _operator_name(next(moment for moment in moments if moment.launches))
+        return _operation_name(self.moments[self.ticks[operation]])
+
+    def operation(self, moment: int) -> int:
+        """Return the operation that a moment belongs to; what comes too early goes to the first."""
+        return max(0, min(bisect_right(self.ticks, moment), len(self.ticks)) - 1)
+
+    def moments_of(self, operation: int) -> Sequence[Moment]:
+        """Return the moments of an operation."""
+        first = 0 if operation == 0 else self.ticks[operation]
+        last = operation + 1 == len(self.ticks)
+        return self.moments[first : len(self.moments) if last else self.ticks[operation + 1]]
+
+    def live_after(self, operation: int) -> int:
+        """Return the live bytes when the next operation begins, or the step ends."""
+        following = operation + 1
+        moment = self.ticks[following] if following < len(self.ticks) else len(self.moments) - 1
+        return self.moments[moment].live
+
+
+def _operator_ticks(moments: Sequence[Moment]) -> list[int]:
+    """Return the operators that do any work; one begins when autograd unpacks something for it."""
+    ticks: list[int] = []
+    begun: int | None = None
+    for index, moment in enumerate(moments):
+        if moment.event.kind == UNPACK and begun is None:
+            begun = index
+        elif moment.launches:
+            ticks.append(index if begun is None else begun)
+            begun = None
+    return ticks
+
+
+def _ticks(moments: Sequence[Moment]) -> list[int]:
+    """Return the events after which something is computed before the next event."""
+    ticks: list[int] = []
+    event = 0
+    for index, moment in enumerate(moments):
+        if moment.event.kind not in (OPERATOR, UNPACK):
+            event = index
+        elif moment.launches and (not ticks or ticks[-1] != event):
+            ticks.append(event)
+    return ticks
+
+
+def _operator_name(moment: Moment) -> str:
+    side = "B" if moment.backward else "F"
+    return f"{side}:{moment.module or 'model'}:{moment.event.path.split('.')[1]}"
+
+
+def _operation_name(moment: Moment) -> str:
+    event = moment.event
+    where = event.path or "model"
+    again = f" #{event.call + 1}" if event.call else ""
+    # Checkpointing runs modules again in the backward pass.
+    forward = "R" if moment.backward else "F"
+    side = forward if event.kind in (ENTER, LEAVE) else "B"
+    if event == Event(LEAVE, "", 0):
+        return "F:loss"
+    relation = {LEAVE: "after ", INPUT: "before ", OUTPUT: "", ENTER: "", END: "after "}
+    return f"{side}:{relation[event.kind]}{where}{again}"
+
+
+@dataclass
+class _Group:
+    """Storages that become one tensor."""
+
+    uses: tuple[int, ...]
+    evictable: bool
+    size: int = 0
+    lives: list[Life] = field(default_factory=list)
+
+
+def _groups(lives: Sequence[Life], line: _Line) -> list[_Group]:
+    groups: dict[tuple[object, ...], _Group] = {}
+    last = len(line.moments) - 1
+    for life in lives:
+        record = life.record
+        if record.size == 0 or record.born > last:
+            continue
+        born = line.operation(record.born)
+        died = line.operation(last if record.died is None else min(record.died, last))
+        if born == died:
+            continue
+        uses = _uses(life, born, died, line) if life.saved is not None else (born, died)
+        evictable = any(after - before > 1 for before, after in pairwise(uses))
+        evictable = evictable and life.saved is not None
+        if not evictable:
+            uses = (born, died)
+        alone = evictable and record.size >= _SMALL
+        key = (uses, evictable, id(life) if alone else None)
+        group = groups.setdefault(key, _Group(uses, evictable))
+        group.size += record.size
+        group.lives.append(life)
+    return sorted(groups.values(), key=lambda group: (group.uses[0], group.uses))
+
+
+def _uses(life: Life, born: int, died: int, line: _Line) -> tuple[int, ...]:
+    assert life.saved is not None
+    last = len(line.moments) - 1
+    uses = {born, died}
+    uses.update(line.operation(moment) for moment in life.touched if moment <= last)
+    # What autograd has not saved yet cannot leave.
+    uses.update(range(born, line.operation(life.saved) + 1))
+    for first, end in life.held:
+        uses.update(range(line.operation(first), line.operation(min(end, last)) + 1))
+    return tuple(sorted(use for use in uses if born <= use <= died))
+
+
+def _tensors(groups: Sequence[_Group], line: _Line) -> tuple[list[Tensor], dict[int, int]]:
+    """Return tensors, and the number of the tensor for the `id` of each evictable life."""
+    tensors = []
+    tensor_of: dict[int, int] = {}
+    seen: Counter[str] = Counter()
+    for index, group in enumerate(groups):
+        side, _, where = line.names[group.uses[0]].partition(":")
+        base = f"{'g' if side == 'B' else 'x'}:{where}"
+        seen[base] += 1
+        name = base if seen[base] == 1 else f"{base}.{seen[base]}"
+        tensors.append(Tensor(name, group.size, group.uses, group.evictable))
+        if group.evictable:
+            tensor_of.update({id(life): index for life in group.lives})
+    return tensors, tensor_of
+
+
+def _operations(tensors: Sequence[Tensor], line: _Line) -> list[Operation]:
+    count = len(line)
+    during, after = [0] * (count + 1), [0] * (count + 1)
+    for tensor in tensors:
+        first, final = tensor.uses[0], tensor.uses[-1]
+        during[first] += tensor.size
+        during[final + 1] -= tensor.size
+        after[first] += tensor.size
+        after[final] -= tensor.size
+    operations = []
+    held = left = 0
+    for index, name in enumerate(line.names):
+        held += during[index]
+        left += after[index]
+        counted = line.live_after(index)
+        # What the caller keeps outlives the step; no trace can say that.
+        if left != counted and index < count - 1:
+            raise OffcertError(f"{counted} bytes are alive after {name}, but the trace has {left}")
+        moments = line.moments_of(index)
+        peak = max(moment.peak for moment in moments)
+        duration = sum(moment.duration for moment in moments)
+        operations.append(Operation(name, duration, max(0, peak - held)))
+    return operations

@@ -1,0 +1,167 @@
+"""`Capture`: a training step as a trace, and what the runtime needs to follow a plan for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from offcert.core.errors import InputError
+from offcert.core.trace import Trace
+from offcert.runtime.events import Event
+from offcert.runtime.saved_storages import Place
+from offcert.runtime.signature import Signature
+
+
+class Clock(StrEnum):
+    """What an operation of a trace is.
+
+    ``modules``: what happens between two events at the boundaries of leaf modules, forward or
+    backward. ``operators``: one operator. ``stages``: what lies between two places where a single
+    value is live; for the papers' algorithms, not for training (`offcert.runtime.stages`).
+    """
+
+    MODULES = "modules"
+    OPERATORS = "operators"
+    STAGES = "stages"
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A storage that the model's forward pass saves.
+
+    Attributes
+    ----------
+    place : Place
+        By what it is recognised.
+    tensor : int or None
+        The evictable tensor of the trace that it is a part of.
+    """
+
+    place: Place
+    tensor: int | None
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A captured step.
+
+    Attributes
+    ----------
+    trace : Trace
+        What the device executes.
+    clock : Clock
+        What its operations are.
+    ticks : tuple of Event
+        For each operation, the event with which it begins.
+    storages : tuple of Storage
+        Everything that the model's forward pass saves, in order.
+    calls : tuple of Signature
+        Of every call of the model in the step.
+    backward_passes : int
+        How many of them go through the model in the step.
+    tensors : str
+        ``"fake"`` or ``"real"``: what the step was run on.
+    device : str
+        Whose operators were run; those of another kind of device may save other tensors.
+    uncounted : mapping of str to int
+        Bytes that the trace does not count: parameters, gradients, buffers, batch, optimiser.
+    """
+
+    trace: Trace
+    clock: Clock
+    ticks: tuple[Event, ...]
+    storages: tuple[Storage, ...]
+    calls: tuple[Signature, ...]
+    backward_passes: int
+    tensors: str
+    device: str
+    uncounted: Mapping[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the trace as a JSON value, for the ``source`` of a problem."""
+        return {
+            "ticks": [list(tick) for tick in self.ticks],
+            "saved": [
+                [s.place.operation, s.place.size, s.place.dtype, list(s.place.shape), s.tensor]
+                for s in self.storages
+            ],
+            "calls": list(self.calls),
+            "backward_passes": self.backward_passes,
+            "tensors": self.tensors,
+            "device": self.device,
+        }
+
+
+def read_capture(source: Mapping[str, Any] | None, trace: Trace) -> Capture:
+    """Return the capture that the ``source`` of a problem holds.
+
+    Raises
+    ------
+    InputError
+        If it holds none, or one that does not fit the trace.
+    """
+    if source is None or "capture" not in source:
+        clock = "nothing" if source is None else f"the clock {source.get('clock', 'stages')!r}"
+        raise InputError(
+            f"the problem was made with {clock}, which training cannot follow; profile the model "
+            "with the clock modules"
+        )
+    document = source["capture"]
+    try:
+        ticks = tuple(Event(str(k), str(p), int(c), int(i)) for k, p, c, i in document["ticks"])
+        storages = number_places(
+            (int(operation), int(size), str(dtype), tuple(map(int, shape)), tensor)
+            for operation, size, dtype, shape, tensor in document["saved"]
+        )
+        capture = Capture(
+            trace,
+            Clock(source["clock"]),
+            ticks,
+            storages,
+            tuple(document["calls"]),
+            int(document["backward_passes"]),
+            str(document["tensors"]),
+            str(document["device"]),
+            dict(source.get("uncounted", {})),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"source.capture is not what profiling writes: {error!r}") from error
+    _require_fit(capture)
+    return capture
+
+
+def _require_fit(capture: Capture) -> None:
+    if len(capture.ticks) != len(capture.trace):
+        raise InputError(
+            f"source.capture.ticks has {len(capture.ticks)} entries for {len(capture.trace)} "
+            "operations"
+        )
+    sizes: dict[int, int] = {}
+    for index, storage in enumerate(capture.storages):
+        tensor = storage.tensor
+        if tensor is None:
+            continue
+        if type(tensor) is not int or not 0 <= tensor < len(capture.trace.tensors):
+            raise InputError(f"source.capture.saved[{index}] names tensor {tensor!r}")
+        sizes[tensor] = sizes.get(tensor, 0) + storage.place.size
+    for tensor, size in sizes.items():
+        expected = capture.trace.tensors[tensor].size
+        if size != expected:
+            raise InputError(
+                f"source.capture.saved has {size} bytes for tensor {tensor}, whose size is "
+                f"{expected}"
+            )
+
+
+def number_places(rows: Any) -> tuple[Storage, ...]:
+    """Return storages from rows (operation, size, dtype, shape, tensor), numbering equal ones."""
+    counts: dict[tuple[Any, ...], int] = {}
+    storages = []
+    for operation, size, dtype, shape, tensor in rows:
+        kind = (operation, size, dtype, shape)
+        ordinal = counts.get(kind, 0)
+        counts[kind] = ordinal + 1
+        storages.append(Storage(Place(operation, size, dtype, shape, ordinal), tensor))
+    return tuple(storages)

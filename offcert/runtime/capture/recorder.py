@@ -1,0 +1,305 @@
+"""Records one training step, moment by moment.
+
+A moment is an event of the clock or a call of an operator. Whichever clock a trace is built for
+(`offcert.runtime.capture.build`), its operations are stretches of moments, so one recording serves
+all of them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from offcert.runtime.cost import operator_cost
+from offcert.runtime.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
+from offcert.runtime.hardware import Hardware, roofline_ns
+from offcert.runtime.hooks import Hooks
+from offcert.runtime.saved import Entry
+from offcert.runtime.saved_storages import SavedStorages, owned_storages
+from offcert.runtime.signature import Signature, signature
+from offcert.runtime.tracker import LiveBytes, StorageRecord
+
+
+@dataclass(slots=True)
+class Moment:
+    """An event or an operator, and what happened from there to the next moment.
+
+    Attributes
+    ----------
+    event : Event
+        What it is; operators are events too.
+    backward : bool
+        Whether a backward pass was under way.
+    live : int
+        Live bytes when it began.
+    peak : int
+        The most live bytes until the next moment.
+    launches : bool
+        Whether an operator did any work: views and allocations do not.
+    duration : int
+        Of that work, in ticks.
+    module : str
+        Path of the module that an operator was called in.
+    """
+
+    event: Event
+    backward: bool
+    live: int
+    module: str
+    peak: int = 0
+    launches: bool = False
+    duration: int = 0
+
+
+@dataclass(slots=True)
+class Life:
+    """What happened to one storage.
+
+    Attributes
+    ----------
+    record : StorageRecord
+        Its bytes, and the moments of its birth and death.
+    touched : set of int
+        Moments at which an operator or autograd needed it.
+    held : list of (int, int)
+        First and last moments of the stretches in which someone besides autograd held it.
+    saved : int or None
+        The moment at which autograd saved it first.
+    """
+
+    record: StorageRecord
+    touched: set[int] = field(default_factory=set)
+    held: list[tuple[int, int]] = field(default_factory=list)
+    saved: int | None = None
+
+
+@dataclass(slots=True)
+class Saved:
+    """A storage that the model's forward pass saved; `life` is None if it is not counted."""
+
+    moment: int
+    size: int
+    dtype: str
+    shape: tuple[int, ...]
+    life: Life | None
+
+
+class Recorder(Session):
+    """Records the step that begins with the next call of the root; enter `active` around it.
+
+    Parameters
+    ----------
+    hooks : Hooks
+        Attached while the recorder is active.
+    hardware : Hardware, optional
+        The roofline that gives operators their durations; all zero without one.
+
+    Attributes
+    ----------
+    moments : list of Moment
+        In order; the first is the call of the root.
+    lives : list of Life
+        Of all storages that were counted.
+    saved : list of Saved
+        In the order in which autograd saved them.
+    calls : list of Signature
+        Of every call of the root.
+    """
+
+    def __init__(self, hooks: Hooks, hardware: Hardware | None = None) -> None:
+        super().__init__(hooks)
+        self.tracker = LiveBytes()
+        self.moments: list[Moment] = []
+        self.lives: list[Life] = []
+        self.saved: list[Saved] = []
+        self.calls: list[Signature] = []
+        self._hardware = hardware
+        self._life_of: dict[StorageRecord, Life] = {}
+        self._storages = _Storages(self)
+        self._life_of_entry: weakref.WeakKeyDictionary[Entry, Life] = weakref.WeakKeyDictionary()
+        self._held_since: dict[weakref.ref[Entry], int] = {}
+        self._operators = 0
+        self._unpacked = 0
+        self._paths: list[str] = []
+        self._gradient_path = ""
+        self._in_backward = False
+        self._context: ExitStack | None = None
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Watch operators and the gradients of parameters."""
+        with ExitStack() as stack:
+            for parameter in self.hooks.root.parameters():
+                if parameter.requires_grad:
+                    hook = parameter.register_post_accumulate_grad_hook(self._exclude_gradient)
+                    stack.callback(hook.remove)
+            stack.callback(self._leave_hooks)
+            stack.enter_context(self.tracker)
+            yield
+
+    def _exclude_gradient(self, parameter: torch.Tensor) -> None:
+        if parameter.grad is not None:
+            self.tracker.exclude([parameter.grad])
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recorder | None:
+        """Begin the step, or go on with it at another call of the root."""
+        if not torch.is_grad_enabled():
+            return None
+        self.calls.append(signature(self.hooks.root, args, kwargs))
+        if not self.moments:
+            self._storages.owned = owned_storages(self.hooks.root)
+            self.tracker.start()
+            self.tracker.announcer = self._announce
+            self.tracker.listener = self._listen
+        self._context = ExitStack()
+        self._context.enter_context(self._storages.hooks())
+        return self
+
+    def left(self, session: Session, output: Any) -> None:
+        """Leave the saved-tensor hooks with the root."""
+        self._leave_hooks()
+
+    def _leave_hooks(self) -> None:
+        context, self._context = self._context, None
+        if context is not None:
+            context.close()
+
+    def tick(self, event: Event) -> None:
+        """Note an event as a moment."""
+        if event.kind in (INPUT, OUTPUT):
+            self._gradient_path = event.path
+        self._next(event)
+
+    def wants(self, event: Event) -> bool:
+        """Every gradient is of interest."""
+        return True
+
+    def begin_backward(self) -> None:
+        """From now on operators belong to the backward pass."""
+        self._in_backward = True
+
+    def end_backward(self) -> None:
+        """From now on they do not."""
+        self._in_backward = False
+
+    def enter(self, path: str, values: Any) -> None:
+        """Note that a module is called."""
+        self._paths.append(path)
+        super().enter(path, values)
+
+    def leave(self, path: str, output: Any) -> None:
+        """Note that it returns."""
+        super().leave(path, output)
+        if path in self._paths:
+            del self._paths[len(self._paths) - 1 - self._paths[::-1].index(path) :]
+
+    def _next(self, event: Event) -> None:
+        """Close the moment before and open one."""
+        if self.moments:
+            self.moments[-1].peak = self.tracker.peak
+        self.tracker.now = len(self.moments)
+        self.tracker.start_peak()
+        module = self._paths[-1] if self._paths else self._gradient_path
+        self.moments.append(Moment(event, self._in_backward, self.tracker.live, module))
+        self._look_who_holds()
+
+    def _announce(self, func: Any, args: Any, kwargs: Any) -> None:
+        self._next(Event(OPERATOR, str(func), self._operators))
+        self._operators += 1
+
+    def _listen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        for leaf in tree_leaves((args, kwargs, out)):
+            if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
+                self._touch(leaf)
+        flops, traffic = operator_cost(func, args, kwargs, out)
+        moment = self.moments[-1]
+        moment.launches = flops > 0 or traffic > 0
+        if self._hardware is not None:
+            moment.duration = roofline_ns(self._hardware, flops, traffic)
+
+    def _touch(self, tensor: torch.Tensor) -> Life | None:
+        record = self.tracker.record(tensor.untyped_storage())
+        if record is None:
+            return None
+        life = self._life_of.get(record)
+        if life is None:
+            life = self._life_of[record] = Life(record)
+            self.lives.append(life)
+        life.touched.add(self.tracker.now)
+        return life
+
+    def note_saved(self, entry: Entry, tensor: torch.Tensor) -> None:
+        """Note that autograd has saved a storage for the first time."""
+        life = self._touch(tensor)
+        if life is not None:
+            life.saved = self.tracker.now
+            self._life_of_entry[entry] = life
+            self._hold(entry)
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        shape = tuple(map(int, tensor.shape))
+        self.saved.append(Saved(self.tracker.now, entry.size, dtype, shape, life))
+
+    def note_unpacked(self, entry: Entry) -> None:
+        """Note that autograd asks for a storage: a moment of its own."""
+        self._next(Event(UNPACK, "", self._unpacked))
+        self._unpacked += 1
+        self.note_needed(entry)
+
+    def note_needed(self, entry: Entry) -> None:
+        """Note that autograd needs a storage, or has saved it again."""
+        life = self._life_of_entry.get(entry)
+        if life is not None:
+            life.touched.add(self.tracker.now)
+            self._hold(entry)
+
+    def _hold(self, entry: Entry) -> None:
+        self._held_since.setdefault(weakref.ref(entry), self.tracker.now)
+
+    def _look_who_holds(self) -> None:
+        """End the stretches of the storages that are not held any more."""
+        now = self.tracker.now
+        for reference, since in list(self._held_since.items()):
+            entry = reference()
+            if entry is None:
+                del self._held_since[reference]
+            elif not entry.held_elsewhere:
+                del self._held_since[reference]
+                self._life_of_entry[entry].held.append((since, now - 1))
+
+    def finish(self) -> None:
+        """End what is still open, once the step is over."""
+        if self.moments:
+            self.moments[-1].peak = max(self.moments[-1].peak, self.tracker.peak)
+        for reference, since in self._held_since.items():
+            entry = reference()
+            if entry is not None:
+                self._life_of_entry[entry].held.append((since, len(self.moments) - 1))
+        self._held_since.clear()
+        self.tracker.stop()
+
+
+class _Storages(SavedStorages):
+    """Saved storages that tell the recorder."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(set(), recorder.tracker)
+        self._recorder = recorder
+
+    def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:
+        entry = Entry(len(self._recorder.saved), storage.nbytes())
+        self._recorder.note_saved(entry, tensor)
+        return entry
+
+    def saved_again(self, entry: Entry) -> None:
+        self._recorder.note_needed(entry)
+
+    def unpack(self, handle: Any) -> torch.Tensor:
+        if handle.entry is not None:
+            self._recorder.note_unpacked(handle.entry)
+        return handle.restore()

@@ -1,0 +1,196 @@
+"""Runs one training step on fake tensors, or on real ones where that does not work."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from offcert.core.errors import InputError, OffcertError
+from offcert.runtime.capture.borrowed import borrowed, random_state_kept
+from offcert.runtime.capture.build import build
+from offcert.runtime.capture.capture import Capture, Clock
+from offcert.runtime.capture.fake import FakeTwins
+from offcert.runtime.capture.originals import Originals
+from offcert.runtime.capture.recorder import Recorder
+from offcert.runtime.hardware import Hardware
+from offcert.runtime.hooks import Hooks, unwrap
+from offcert.runtime.quiet import one_line, quiet
+from offcert.runtime.step import TrainingStep
+
+
+def capture(
+    step: TrainingStep,
+    *,
+    clock: Clock | str = Clock.MODULES,
+    hardware: Hardware | None = None,
+    tensors: str = "auto",
+) -> Capture:
+    """Capture one training step as a trace.
+
+    The step is the user's own code, run once: any inputs, outputs, losses, and whatever control
+    flow that one step takes. Parameters, buffers, gradients, attributes, hooks and the states of
+    random generators are as before when it returns.
+
+    Parameters
+    ----------
+    step : TrainingStep
+        A model and how to run a step of it.
+    clock : Clock or str
+        ``"modules"`` or ``"operators"``.
+    hardware : Hardware, optional
+        The roofline that gives operations their durations, in nanoseconds; zero without one.
+    tensors : str
+        ``"fake"``: run it on tensors without data, which takes neither memory nor a GPU.
+        ``"real"``: run it as it is. ``"auto"``: fake ones, and real ones if that fails, as it must
+        if the program looks at values.
+
+    Returns
+    -------
+    Capture
+        What was run on is in its ``tensors``.
+
+    Raises
+    ------
+    InputError
+        If the step fails, does not call the model, or runs no backward pass through it.
+    """
+    clock = Clock(clock)
+    if clock is Clock.STAGES:
+        raise InputError("stages are traced, not captured: use offcert.runtime.profile.profile")
+    if tensors not in ("auto", "fake", "real"):
+        raise InputError(f'tensors must be "auto", "fake" or "real", not {tensors!r}')
+    if tensors != "real":
+        try:
+            recorder, batch = _run_fake(step, hardware)
+            return _captured(step, recorder, clock, "fake", batch)
+        except Exception as error:
+            if tensors == "fake":
+                raise _told(step, error) from error
+    try:
+        recorder, batch = _run_real(step, hardware)
+        return _captured(step, recorder, clock, "real", batch)
+    except Exception as error:
+        raise _told(step, error) from error
+
+
+def _told(step: TrainingStep, error: Exception) -> OffcertError:
+    if isinstance(error, OffcertError):
+        return error
+    # Somebody else's program can fail in any way; it is the input that is bad then.
+    name = type(step.model).__name__
+    return InputError(f"a training step of {name} cannot be captured: {one_line(error)}")
+
+
+def _captured(
+    step: TrainingStep, recorder: Recorder, clock: Clock, tensors: str, batch: int
+) -> Capture:
+    built = build(recorder, clock)
+    root = recorder.hooks.root
+    device = next((p.device.type for p in root.parameters() if p.device.type != "meta"), "cpu")
+    return Capture(
+        built.trace,
+        clock,
+        built.ticks,
+        built.storages,
+        tuple(recorder.calls),
+        recorder.backward_passes,
+        tensors,
+        device,
+        uncounted_bytes(step, batch),
+    )
+
+
+def uncounted_bytes(step: TrainingStep, batch: int) -> Mapping[str, int]:
+    """Return the bytes that a trace of the step does not count, by what they are."""
+    parameters = list({id(p): p for p in step.model.parameters()}.values())
+    sizes = {
+        "parameters": sum(map(_bytes, parameters)),
+        "gradients": sum(_bytes(p) for p in parameters if p.requires_grad),
+        "buffers": sum(map(_bytes, step.model.buffers())),
+        "batch": batch,
+    }
+    if step.optimiser is not None:
+        leaves = tree_leaves([dict(state) for state in step.optimiser.state.values()])
+        state = sum(_bytes(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor))
+        sizes["optimiser"] = state
+    return sizes
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _batch_bytes(batch: Any) -> int:
+    tensors = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
+    storages = {t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}
+    return sum(storages.values())
+
+
+def _run_fake(step: TrainingStep, hardware: Hardware | None) -> tuple[Recorder, int]:
+    twins = FakeTwins()
+    with _as_it_was(step, twins.twin), quiet(), twins.mode:
+        batch = twins.batch(step)
+        return _record(step, batch, hardware), _batch_bytes(batch)
+
+
+def _run_real(step: TrainingStep, hardware: Hardware | None) -> tuple[Recorder, int]:
+    with _as_it_was(step, None):
+        batch = step.make_batch()
+        with Originals():
+            return _record(step, batch, hardware), _batch_bytes(batch)
+
+
+@contextmanager
+def _as_it_was(step: TrainingStep, replace: Any) -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.enter_context(random_state_kept())
+        stack.enter_context(borrowed(step.model, *_reached(step.run), replace=replace))
+        yield
+
+
+def _reached(function: Any) -> list[Any]:
+    """Return the modules and objects that a function refers to by itself."""
+    found = []
+    if isinstance(function, types.MethodType):
+        found.append(function.__self__)
+        function = function.__func__
+    if hasattr(function, "func"):
+        found += _reached(function.func)
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            content = cell.cell_contents
+        except ValueError:
+            continue
+        if isinstance(content, nn.Module):
+            found.append(content)
+    return found
+
+
+def _record(step: TrainingStep, batch: Any, hardware: Hardware | None) -> Recorder:
+    hooks = Hooks(unwrap(step.model), _Nobody())
+    recorder = Recorder(hooks, hardware)
+    hooks.steps = recorder
+    hooks.attach()
+    try:
+        with recorder.active():
+            step.execute(batch)
+    finally:
+        hooks.detach()
+    recorder.finish()
+    return recorder
+
+
+class _Nobody:
+    """Begins no steps."""
+
+    def begin(self, args: Any, kwargs: Any) -> None:
+        return None
+
+    def left(self, session: Any, output: Any) -> None:
+        pass

@@ -1,0 +1,162 @@
+"""The clock of a training step: events at the boundaries of modules, forward and backward.
+
+An event is identified by what can be found again in another step of the same program: its kind, the
+path of the module, which call of that module in the step, and which of the tensors.
+
+A `Session` is one step under way: it numbers the calls and asks for gradients to be watched. The
+hooks on the modules (`offcert.runtime.hooks`) find the session of their thread and tell it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+if TYPE_CHECKING:
+    from offcert.runtime.hooks import Hooks
+
+ENTER = "enter"  # the module is called
+LEAVE = "leave"  # it returns
+OUTPUT = "output"  # the gradient of one of its outputs is complete
+INPUT = "input"  # the gradient of one of its inputs is complete
+END = "end"  # the backward pass has ended
+UNPACK = "unpack"  # autograd asks for something that the forward pass has saved
+OPERATOR = "operator"  # an operator is called; only where a dispatch mode watches
+
+
+class Event(NamedTuple):
+    """Something that happens in a step.
+
+    Attributes
+    ----------
+    kind : str
+        One of the constants of this module.
+    path : str
+        Of the module, as in ``model.named_modules()``; of an operator, its name.
+    call : int
+        Which call of the module in this step; of an operator or an unpacking, how many came before
+        it; of an end, which backward pass it was.
+    part : int
+        Which of the call's tensors.
+    """
+
+    kind: str
+    path: str
+    call: int
+    part: int = 0
+
+
+def tensors_in(values: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors in nested tuples, lists, dictionaries and dataclasses, in order."""
+    if isinstance(values, torch.Tensor):
+        yield values
+    elif isinstance(values, list | tuple):
+        for value in values:
+            yield from tensors_in(value)
+    elif isinstance(values, Mapping):
+        for value in values.values():
+            yield from tensors_in(value)
+    elif is_dataclass(values) and not isinstance(values, type):
+        for item in fields(values):
+            yield from tensors_in(getattr(values, item.name, None))
+
+
+class Session:
+    """One step under way.
+
+    A subclass says what an event does (`tick`) and which gradients it wants to hear of (`wants`).
+    It must not hold tensors of the step: hooks in the autograd graph hold the session.
+
+    Parameters
+    ----------
+    hooks : Hooks
+        Which tell the session of its thread.
+    """
+
+    def __init__(self, hooks: Hooks) -> None:
+        self.hooks = hooks
+        self._calls: dict[str, int] = {}
+        self._open: dict[str, list[int]] = {}
+        self._task: int | None = None
+        self._ends = 0
+
+    @property
+    def backward_passes(self) -> int:
+        """How many backward passes through the step have ended."""
+        return self._ends
+
+    def tick(self, event: Event) -> None:
+        """Take note of an event."""
+        raise NotImplementedError
+
+    def wants(self, event: Event) -> bool:
+        """Whether `tick` should be called when that gradient is complete."""
+        raise NotImplementedError
+
+    def enter(self, path: str, values: Any) -> None:
+        """Note that a module is called with `values`."""
+        call = self._calls.get(path, 0)
+        self._calls[path] = call + 1
+        self._open.setdefault(path, []).append(call)
+        self.tick(Event(ENTER, path, call))
+        self._watch(INPUT, path, call, values)
+
+    def leave(self, path: str, output: Any) -> None:
+        """Note that a module returns `output`."""
+        calls = self._open.get(path)
+        if not calls:
+            return
+        call = calls.pop()
+        self.tick(Event(LEAVE, path, call))
+        self._watch(OUTPUT, path, call, output)
+
+    def _watch(self, kind: str, path: str, call: int, values: Any) -> None:
+        if not torch.is_grad_enabled():
+            return
+        for index, tensor in enumerate(tensors_in(values)):
+            # Leaves are left alone: a hook would stay on the caller's tensor.
+            if tensor.grad_fn is not None:
+                event = Event(kind, path, call, index)
+                if self.wants(event):
+                    tensor.register_hook(_GradientTick(self, event))
+
+    def gradient(self, event: Event) -> None:
+        """Note that a gradient is complete."""
+        if self._task is None:
+            self._task = torch._C._current_graph_task_id()
+            # Checkpointing calls modules again while the backward pass runs.
+            self.hooks.local.backward = self
+            self.begin_backward()
+            # That the backward pass has ended shows nowhere but in the engine.
+            torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
+        self.tick(event)
+
+    def begin_backward(self) -> None:
+        """Take note that a backward pass through the step has reached the model."""
+
+    def end_backward(self) -> None:
+        """Take note that it has ended."""
+
+    def _end_backward(self) -> None:
+        self._task = None
+        self.hooks.local.backward = None
+        event = Event(END, "", self._ends)
+        self._ends += 1
+        self.tick(event)
+        self.end_backward()
+
+
+class _GradientTick:
+    """A hook on a tensor that tells the session of its gradient."""
+
+    __slots__ = ("_event", "_session")
+
+    def __init__(self, session: Session, event: Event) -> None:
+        self._session = session
+        self._event = event
+
+    def __call__(self, gradient: torch.Tensor) -> None:
+        self._session.gradient(self._event)

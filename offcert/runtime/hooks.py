@@ -1,0 +1,207 @@
+"""Hooks on the modules of a user's model: they tell the step under way, and change nothing."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from offcert.core.errors import InputError
+from offcert.runtime.events import Session
+
+# Wrappers whose replicas or shards are other modules than those that would be hooked.
+_REFUSED = {
+    "DataParallel": "it copies the model at every step; use DistributedDataParallel",
+    "FullyShardedDataParallel": "its parameters are gathered and freed while the step runs",
+}
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """Return the module that a wrapper of PyTorch runs: the one of DDP or of `torch.compile`.
+
+    Raises
+    ------
+    InputError
+        If `model` is no module, or a wrapper under which plans cannot be followed.
+    """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"model must be an nn.Module, not {type(model).__name__}")
+    while True:
+        name = type(model).__name__
+        if name in _REFUSED:
+            raise InputError(f"{name} cannot be trained under a plan: {_REFUSED[name]}")
+        if isinstance(model, nn.parallel.DistributedDataParallel):
+            model = model.module
+        else:
+            return model
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether `torch.compile` made the module; what it runs inside cannot be watched."""
+    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def watched_modules(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield path and module of everything that can be hooked, the root first.
+
+    What `torch.compile` has compiled is one module, and so is a script module.
+    """
+    seen: set[int] = set()
+    stack: list[tuple[str, nn.Module]] = [("", root)]
+    while stack:
+        path, module = stack.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        yield path, module
+        if is_compiled(module) or isinstance(module, torch.jit.ScriptModule):
+            continue
+        children = [(f"{path}.{n}" if path else n, m) for n, m in module.named_children()]
+        stack += reversed([c for c in children if not isinstance(c[1], torch.jit.ScriptModule)])
+
+
+class Steps(Protocol):
+    """Who decides when a step begins: told when the root is called and returns."""
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
+        """Return the session of the step that a call of the root begins or goes on with."""
+
+    def left(self, session: Session, output: Any) -> None:
+        """The call of the root has returned, or raised: then `output` is None."""
+
+
+class Hooks:
+    """Hooks on a model; `attach` and `detach` them in pairs.
+
+    Parameters
+    ----------
+    root : nn.Module
+        A call of it begins a step.
+    steps : Steps
+        Is asked for the session.
+    """
+
+    def __init__(self, root: nn.Module, steps: Steps) -> None:
+        self.root = root
+        self.steps = steps
+        self.local = _Local()
+        self._handles: list[Any] = []
+
+    def attach(self, wanted: Callable[[str], bool] = lambda path: True) -> None:
+        """Hook the root and the modules whose path is wanted."""
+        for path, module in watched_modules(self.root):
+            if path and not wanted(path):
+                continue
+            hook = _RootHook(self, path, module) if not path else _ModuleHook(self, path, module)
+            self._handles += [
+                module.register_forward_pre_hook(hook.enter, with_kwargs=True),
+                module.register_forward_hook(hook.leave, always_call=True),
+            ]
+
+    def detach(self) -> None:
+        """Remove every hook."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self.local = _Local()
+
+
+class _Local(threading.local):
+    """The sessions of a thread: of the forward pass that runs in it, and of the backward pass."""
+
+    def __init__(self) -> None:
+        self.forward: Session | None = None
+        self.backward: Session | None = None
+        self.depth = 0
+        # What is left when the forward pass is.
+        self.saving: ExitStack | None = None
+
+
+class _Method:
+    """A hook that a copy of the model does not inherit: the copy is not the model of the plan."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self.function = function
+
+    def __call__(self, *arguments: Any) -> None:
+        if not torch.compiler.is_compiling():
+            self.function(*arguments)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Method:
+        return _Method(_ignore)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Method, (_ignore,)
+
+
+def _ignore(*arguments: Any) -> None:
+    """Do nothing."""
+
+
+class _ModuleHook:
+    """The two hooks of one module."""
+
+    def __init__(self, hooks: Hooks, path: str, module: nn.Module) -> None:
+        self.hooks = hooks
+        self.path = path
+        self.module = module
+        self.enter = _Method(self._enter)
+        self.leave = _Method(self._leave)
+
+    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        local = self.hooks.local
+        session = local.forward or local.backward
+        if session is not None:
+            session.enter(self.path, (args, kwargs) if kwargs else args)
+
+    def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        local = self.hooks.local
+        session = local.forward or local.backward
+        if session is not None:
+            session.leave(self.path, output)
+
+
+class _RootHook(_ModuleHook):
+    """The hooks of the model itself, which begin a step."""
+
+    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        local = self.hooks.local
+        if local.depth and not _calls_itself(module):
+            # An interrupt ended an earlier call without a word.
+            local.depth = 0
+        local.depth += 1
+        if local.depth == 1:
+            local.forward = self.hooks.steps.begin(args, kwargs)
+        super()._enter(module, args, kwargs)
+
+    def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        local = self.hooks.local
+        if local.depth == 0:
+            return
+        super()._leave(module, args, output)
+        local.depth -= 1
+        if local.depth == 0:
+            session, local.forward = local.forward, None
+            if session is not None:
+                self.hooks.steps.left(session, output)
+
+
+def _calls_itself(module: nn.Module) -> bool:
+    """Whether a call of the module is being made inside of another one."""
+    calls = 0
+    frame = sys._getframe()
+    while frame is not None and calls < 2:
+        if frame.f_code is _CALL and frame.f_locals.get("self") is module:
+            calls += 1
+        frame = frame.f_back  # type: ignore[assignment]
+    return calls > 1
+
+
+_CALL = nn.Module._call_impl.__code__

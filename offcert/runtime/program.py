@@ -1,0 +1,112 @@
+"""`Program`: a plan as the runtime follows it, operation by operation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offcert.core.errors import PlanError
+from offcert.core.fluid_schedule import FluidSchedule
+from offcert.core.plan import Plan
+from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule
+from offcert.core.trace import Trace
+from offcert.runtime.capture import Capture, read_capture
+from offcert.runtime.events import Event
+from offcert.runtime.predict import Prediction, predict
+from offcert.runtime.saved_storages import Place
+
+
+@dataclass(frozen=True)
+class Program:
+    """What leaves and comes back when, and how to recognise it.
+
+    Attributes
+    ----------
+    name : str
+        Of the problem.
+    trace : Trace
+        What is executed.
+    capture : Capture
+        Where the trace comes from.
+    prediction : Prediction
+        What the plan says about every operation.
+    limit : int
+        Bytes of memory that the plan was made for.
+    operation_of : dict
+        The operation that an event begins.
+    places : dict
+        Everything that the captured forward pass saved, with the tensor it is a part of, or None.
+    parts : dict
+        For each tensor that the plan moves, the storages that it consists of.
+    offsets : dict
+        Where each storage that moves lies on the host.
+    host_bytes : int
+        How much room that takes.
+    """
+
+    name: str
+    trace: Trace
+    capture: Capture
+    prediction: Prediction
+    limit: int
+    operation_of: dict[Event, int]
+    places: dict[Place, int | None]
+    parts: dict[int, tuple[Place, ...]]
+    offsets: dict[Place, int]
+    host_bytes: int
+
+    @property
+    def moves_nothing(self) -> bool:
+        """Whether the plan leaves everything where it is."""
+        return not self.parts
+
+
+def program(problem: Problem, plan: Plan | Schedule | FluidSchedule) -> Program:
+    """Return the program of a plan for a captured problem.
+
+    Raises
+    ------
+    InputError
+        If the problem was not captured with a clock that training can follow, or the plan is a
+        schedule that moves tensors in pieces.
+    PlanError
+        If the plan does not make sense, or exceeds the problem's memory.
+    """
+    trace = problem.trace
+    capture = read_capture(problem.source, trace)
+    prediction = predict(trace, plan)
+    require_memory(problem, prediction)
+    moved = {tensor for tensors in prediction.releases for tensor in tensors}
+    parts: dict[int, tuple[Place, ...]] = dict.fromkeys(sorted(moved), ())
+    for storage in capture.storages:
+        if storage.tensor in parts:
+            parts[storage.tensor] += (storage.place,)
+    offsets: dict[Place, int] = {}
+    total = 0
+    for places in parts.values():
+        for place in places:
+            offsets[place] = total
+            total += place.size
+    return Program(
+        problem.name,
+        trace,
+        capture,
+        prediction,
+        problem.platform.memory,
+        {event: operation for operation, event in enumerate(capture.ticks)},
+        {storage.place: storage.tensor for storage in capture.storages},
+        parts,
+        offsets,
+        total,
+    )
+
+
+def require_memory(problem: Problem, prediction: Prediction) -> None:
+    """Raise a `PlanError` if a plan needs more memory than the problem allows."""
+    limit = problem.platform.memory
+    for operation, peak in zip(problem.trace.operations, prediction.peaks, strict=True):
+        if peak > limit:
+            raise PlanError(
+                f"the plan needs {peak} bytes during {operation.name}, {peak - limit} more than "
+                f"the limit of {limit}"
+            )

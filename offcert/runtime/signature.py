@@ -1,0 +1,77 @@
+"""What a call of the model depends on: a step that is called otherwise is another step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_flatten
+
+# A JSON value: lists of strings, numbers and lists.
+Signature = list[Any]
+
+
+def signature(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
+    """Return the signature of a call, as a JSON value.
+
+    It has the shapes, data types and kinds of devices of the inputs, the other arguments as far as
+    they are plain values, the state of autocast, and which modules train and which parameters
+    are trained.
+    """
+    leaves, _ = tree_flatten((args, dict(sorted(kwargs.items()))))
+    devices = sorted({leaf.device.type for leaf in leaves if isinstance(leaf, torch.Tensor)})
+    autocast = [
+        [device, str(torch.get_autocast_dtype(device)).removeprefix("torch.")]
+        for device in devices
+        if device != "meta" and torch.is_autocast_enabled(device)
+    ]
+    training = [module.training for module in model.modules()]
+    trained = [parameter.requires_grad for parameter in model.parameters()]
+    return [list(map(_describe, leaves)), autocast, _runs(training), _runs(trained)]
+
+
+def _describe(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        dtype = str(leaf.dtype).removeprefix("torch.")
+        return [dtype, list(map(int, leaf.shape)), leaf.device.type, leaf.requires_grad]
+    if leaf is None or isinstance(leaf, bool | int | str):
+        return repr(leaf)
+    # Floats may be annealed, objects have addresses: what they change shows in what is saved.
+    return type(leaf).__name__
+
+
+def _runs(flags: list[bool]) -> list[int]:
+    """Return the lengths of the runs of equal flags, false first."""
+    lengths = [0]
+    value = False
+    for flag in flags:
+        if flag is not value:
+            lengths.append(0)
+            value = flag
+        lengths[-1] += 1
+    return lengths
+
+
+def difference(expected: Signature, found: Signature) -> str | None:
+    """Return in what a call differs from the one that was captured, or None."""
+    if expected == found:
+        return None
+    names = ("inputs", "autocast", "modules in training mode", "trained parameters")
+    for name, before, now in zip(names, expected, found, strict=True):
+        if before == now:
+            continue
+        if name != "inputs" or len(before) != len(now):
+            return f"its {name} are {_show(now)} instead of {_show(before)}"
+        index = next(
+            i for i, pair in enumerate(zip(before, now, strict=True)) if pair[0] != pair[1]
+        )
+        return f"input {index} is {_show(now[index])} instead of {_show(before[index])}"
+    return "it is called otherwise"
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, list) and len(value) == 4 and isinstance(value[1], list):
+        return f"{'x'.join(map(str, value[1])) or 'scalar'} {value[0]} on {value[2]}"
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,351 @@
+"""Trains a network while its saved tensors leave the device and come back as a plan says."""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from offcert.core.errors import InputError, PlanError
+from offcert.core.fluid_schedule import FluidSchedule
+from offcert.core.plan import Plan
+from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule
+from offcert.core.trace import Trace
+from offcert.runtime.predict import Prediction, predict
+from offcert.runtime.saved import Entry
+from offcert.runtime.stages.meter import Meter
+from offcert.runtime.stages.prepare import prepare
+from offcert.runtime.stages.recording import record
+from offcert.runtime.stages.saved import Key
+from offcert.runtime.stages.staged import StagedModel
+from offcert.runtime.store import HostStore
+from offcert.runtime.workload import Batches, Workload
+
+
+@dataclass(frozen=True)
+class Unfreed:
+    """Bytes that a plan wanted to free, but that someone besides autograd still holds.
+
+    Attributes
+    ----------
+    tensor : str
+        The trace's tensor that the storage belongs to.
+    operation : str
+        The operation before which it should have left.
+    size : int
+        Bytes; they stay on the device, and nothing is moved.
+    """
+
+    tensor: str
+    operation: str
+    size: int
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What one planned training step did to device memory.
+
+    Attributes
+    ----------
+    at_begin, at_end : tuple of int
+        Live bytes when each operation began (after its transfers) and ended.
+    peaks : tuple of int
+        The most live bytes while each operation ran.
+    prediction : Prediction
+        What the plan says about the same quantities.
+    unfreed : tuple of Unfreed
+        What could not leave.
+    offloaded_bytes, prefetched_bytes : int
+        What was copied.
+    """
+
+    at_begin: tuple[int, ...]
+    at_end: tuple[int, ...]
+    peaks: tuple[int, ...]
+    prediction: Prediction
+    unfreed: tuple[Unfreed, ...]
+    offloaded_bytes: int
+    prefetched_bytes: int
+
+    @property
+    def peak(self) -> int:
+        """The most live bytes at any time."""
+        return max(self.peaks, default=0)
+
+    @property
+    def follows_prediction(self) -> bool:
+        """Whether live bytes are as predicted at every event and no peak is above its bound."""
+        return (
+            self.at_begin == self.prediction.at_begin
+            and self.at_end == self.prediction.at_end
+            and all(
+                peak <= bound for peak, bound in zip(self.peaks, self.prediction.peaks, strict=True)
+            )
+        )
+
+
+def offload(
+    model: nn.Module,
+    plan: Plan | Schedule | FluidSchedule,
+    problem: Problem,
+    *,
+    directory: str | None = None,
+) -> Offload:
+    """Prepare to train `model` under a plan.
+
+    The result is a context manager, to be entered around one training step or around many::
+
+        with offload(model, schedule, problem) as step:
+            for inputs, labels in batches:
+                loss = step(inputs, labels)
+                loss.backward()
+                optimiser.step()
+                optimiser.zero_grad()
+
+    ``step`` copies the batch to the device (on the CPU: into storage of its own), runs the
+    network and the problem's loss and returns the loss; ``loss.backward()`` does the rest.
+    Losses, gradients, parameters and buffers are bitwise those of plain training.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The problem's network, on the CPU, in training mode.
+    plan : Plan or Schedule
+        When tensors leave and come back. On the CPU, transfers happen between operations: before an
+        operation starts, first everything leaves that the plan wants gone by then, then everything
+        comes back whose memory the plan has taken by then.
+    problem : Problem
+        What the plan was made for; its source tells input and loss.
+    directory : str, optional
+        Where the temporary file with the offloaded bytes is made.
+
+    Raises
+    ------
+    InputError
+        If the network is not the problem's: its trace on fake tensors differs; or if the plan is a
+        schedule that moves tensors in pieces.
+    PlanError
+        If the plan does not make sense, or exceeds the problem's memory.
+    """
+    prediction = predict(problem.trace, plan)
+    _require_memory(problem, prediction)
+    for parameter in model.parameters():
+        if parameter.device.type != "cpu":
+            raise InputError(f"the model must be on the CPU, not on {parameter.device}")
+    workload = Workload.from_source(problem.source)
+    prepared = prepare(model, workload)
+    recording = record(prepared)
+    _require_same(problem.trace, recording.trace)
+    meter = _Transfers(prepared.staged(), problem.trace, prediction, recording.storages, directory)
+    return Offload(meter, prepared.batches)
+
+
+class Offload(AbstractContextManager["Offload"]):
+    """A network that trains under a plan; see `offload`. It can be entered again and again.
+
+    Attributes
+    ----------
+    batches : Batches
+        Draws random batches of the shape that the problem was made for.
+    """
+
+    def __init__(self, meter: _Transfers, batches: Batches) -> None:
+        self._meter = meter
+        self.batches = batches
+        self._active: AbstractContextManager[None] | None = None
+
+    def __enter__(self) -> Offload:
+        """Start to watch operators."""
+        if self._active is not None:
+            raise InputError("this offload context has been entered already")
+        self._active = self._meter.active()
+        self._active.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop to watch operators."""
+        active, self._active = self._active, None
+        if active is not None:
+            active.__exit__(kind, error, traceback)
+
+    def __call__(self, inputs: torch.Tensor, labels: torch.Tensor | None = None) -> torch.Tensor:
+        """Run the forward operations on a batch and return the loss.
+
+        Raises
+        ------
+        InputError
+            If the context has not been entered or the batch is not of the problem's shape and type.
+        """
+        if self._active is None:
+            raise InputError("use offload as a context: with offload(...) as step")
+        _require_batch(self.batches, inputs, labels)
+        return self._meter.step(inputs, labels)
+
+    @property
+    def report(self) -> StepReport:
+        """What the latest step has done so far; complete after its backward pass."""
+        return self._meter.report()
+
+
+class _Transfers(Meter):
+    """A meter that moves tensors before operations begin."""
+
+    def __init__(
+        self,
+        staged: StagedModel,
+        trace: Trace,
+        prediction: Prediction,
+        storages: dict[int, dict[Key, int]],
+        directory: str | None,
+    ) -> None:
+        super().__init__(staged)
+        self._trace = trace
+        self._prediction = prediction
+        self._storages = storages
+        self._directory = directory
+        self._store: HostStore | None = None
+        self._offsets: dict[Key, int] = {}
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._unfreed: list[Unfreed] = []
+        self._on_host: set[Key] = set()
+        self._offloaded_bytes = 0
+        self._prefetched_bytes = 0
+
+    def report(self) -> StepReport:
+        """Return what the latest step has done so far."""
+        return StepReport(
+            tuple(self.at_begin),
+            tuple(self.at_end),
+            tuple(self.peaks),
+            self._prediction,
+            tuple(self._unfreed),
+            self._offloaded_bytes,
+            self._prefetched_bytes,
+        )
+
+    def transfer(self, operation: int) -> None:
+        """Release and claim what the plan says."""
+        for tensor in self._prediction.releases[operation]:
+            for key in self._storages[tensor]:
+                self._release(self._entry(key, tensor), tensor, operation)
+        for tensor in self._prediction.claims[operation]:
+            for key in self._storages[tensor]:
+                self._claim(self._entry(key, tensor))
+
+    def _entry(self, key: Key, tensor: int) -> Entry:
+        entry = self.saved.get(key)
+        if entry is None or entry.size != self._storages[tensor][key]:
+            raise PlanError(
+                f"storage {key[1]} of operation {key[0]}, a part of "
+                f"{self._trace.tensors[tensor].name}, is not what it was when the network was "
+                "profiled"
+            )
+        return entry
+
+    def _release(self, entry: Entry, tensor: int, operation: int) -> None:
+        reference = None
+        if not entry.held_elsewhere:
+            if entry.key not in self._on_host:
+                self._copy(entry, to_host=True)
+                self._on_host.add(entry.key)
+            reference = weakref.ref(entry.device_storage())
+            entry.drop()
+        if reference is None or reference() is not None:
+            self._unfreed.append(
+                Unfreed(
+                    self._trace.tensors[tensor].name,
+                    self._trace.operations[operation].name,
+                    entry.size,
+                )
+            )
+
+    def _claim(self, entry: Entry) -> None:
+        if not entry.away:
+            return
+        # Counted, because the tracker sees the operator.
+        entry.put(torch.empty(entry.size, dtype=torch.uint8).untyped_storage())
+        self._copy(entry, to_host=False)
+
+    def _copy(self, entry: Entry, *, to_host: bool) -> None:
+        with self.tracker.paused():
+            host = self._host(entry)
+            device = torch.empty(0, dtype=torch.uint8).set_(entry.device_storage())
+            if to_host:
+                host.copy_(device)
+                self._offloaded_bytes += entry.size
+            else:
+                device.copy_(host)
+                self._prefetched_bytes += entry.size
+
+    def _host(self, entry: Entry) -> torch.Tensor:
+        if self._store is None:
+            self._store = self._lay_out()
+        return self._store.view(self._offsets[entry.key], entry.size)
+
+    def _lay_out(self) -> HostStore:
+        """Give every storage that leaves a place of its own on the host."""
+        total = 0
+        for tensor in sorted({t for tensors in self._prediction.releases for t in tensors}):
+            for key, size in self._storages[tensor].items():
+                self._offsets[key] = total
+                total += size
+        return HostStore(total, self._directory)
+
+
+def _require_batch(batches: Batches, inputs: torch.Tensor, labels: torch.Tensor | None) -> None:
+    with FakeTensorMode():
+        expected = batches.shapes()
+    for name, tensor, like in zip(("input", "labels"), (inputs, labels), expected, strict=True):
+        if (tensor is None) is not (like is None):
+            loss = batches.workload.loss
+            raise InputError(f'the loss "{loss}" {"takes no" if like is None else "needs"} labels')
+        if tensor is None or like is None:
+            continue
+        if tensor.shape != like.shape or tensor.dtype != like.dtype:
+            raise InputError(
+                f"the {name} must be of shape {list(like.shape)} and {like.dtype}, as in the "
+                f"problem, not {list(tensor.shape)} and {tensor.dtype}"
+            )
+
+
+def _require_memory(problem: Problem, prediction: Prediction) -> None:
+    limit = problem.platform.memory
+    for operation, peak in zip(problem.trace.operations, prediction.peaks, strict=True):
+        if peak > limit:
+            raise PlanError(
+                f"the plan needs {peak} bytes during {operation.name}, {peak - limit} more than "
+                f"the limit of {limit}"
+            )
+
+
+def _require_same(planned: Trace, found: Trace) -> None:
+    """Raise if the network at hand is not the one that was planned; times may differ."""
+    if len(planned) != len(found):
+        raise InputError(
+            f"the network has {len(found)} operations, but the problem has {len(planned)}"
+        )
+    if len(planned.tensors) != len(found.tensors):
+        raise InputError(
+            f"the network has {len(found.tensors)} tensors, but the problem has "
+            f"{len(planned.tensors)}"
+        )
+    for expected, tensor in zip(planned.tensors, found.tensors, strict=True):
+        if expected != tensor:
+            raise InputError(
+                f"tensor {tensor.name} of the network has {tensor.size} bytes and uses "
+                f"{list(tensor.uses)}, but the problem says {expected.name}, {expected.size} bytes "
+                f"and {list(expected.uses)}"
+            )
