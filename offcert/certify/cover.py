@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
 
 # Subset sums are told apart up to this many units; part of the bounds' definition.
 FINEST = 1 << 24
 # Multiplied by an odd number of 32 bits, neighbouring sizes come to lie far apart.
 _MIXING, _WORD = 0x9E3779B1, 0xFFFFFFFF
+# Of how many of the sizes the pairs are looked at, and of how many all sums.
+_PAIRED, _SMALLEST = 64, 24
+
+Sizes = NDArray[np.int64]
 
 
 def cheapest_cover(sizes: list[int], need: int) -> int:
@@ -23,42 +30,158 @@ def cheapest_cover(sizes: list[int], need: int) -> int:
     return 0 if need == 0 else _cover(tuple(sorted(sizes)), need)
 
 
-# Every bound of a certificate asks for the same covers, a long trace for thousands of them.
-@lru_cache(maxsize=1 << 14)
+# Those who examine the two sides of a cut ask for the same covers again and again.
+@lru_cache(maxsize=1 << 12)
 def _cover(sizes: tuple[int, ...], need: int) -> int:
-    total, divisor = sum(sizes), math.gcd(*sizes)
-    coarse = total > FINEST * divisor
-    unit = -(-total // FINEST) if coarse else divisor
-    slack = len(sizes) * (unit - 1) if coarse else 0
-    least_units = max(0, -(-(need - slack) // unit))
-    if _exchange([size // unit for size in sizes], least_units):
-        return max(need, least_units * unit)
-    sums = 1  # bit k: some subset makes k units
-    for units, copies in Counter(size // unit for size in sizes).items():
+    covers = Covers(sizes)
+    covers.present[:] = True
+    return covers.cheapest(need)
+
+
+class Covers:
+    """The covers of a set that changes, among sizes that are known: each as `cheapest_cover`.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Positive, their sum below 2**61.
+    finest : int, optional
+        Up to how many units sums are told apart; by default ``FINEST``.
+
+    Attributes
+    ----------
+    place : list of int
+        Where in `present` each of the sizes stands.
+    present : bool array
+        Which of them the set has; none at first, to be set by who asks.
+    """
+
+    def __init__(self, sizes: Sequence[int], finest: int | None = None) -> None:
+        self.finest = FINEST if finest is None else finest
+        # Small and large come mixed, whatever order the sizes have.
+        keys = [(size * _MIXING & _WORD, size, index) for index, size in enumerate(sizes)]
+        order = [index for *_, index in sorted(keys)]
+        self.place = [0] * len(sizes)
+        for place, index in enumerate(order):
+            self.place[index] = place
+        self.present = np.zeros(len(sizes), dtype=np.bool_)
+        self._sizes = np.array([sizes[index] for index in order], dtype=np.int64)
+        self._sums: tuple[bytes, int] = (b"", 1)
+
+    def cheapest(self, need: int) -> int:
+        """Return the least sum of a subset that is at least `need`, as `cheapest_cover` does."""
+        if need == 0:
+            return 0
+        sizes = self._sizes[self.present]
+        total = int(sizes.sum())
+        divisor = int(np.gcd.reduce(sizes))
+        coarse = total > self.finest * divisor
+        unit = -(-total // self.finest) if coarse else divisor
+        slack = len(sizes) * (unit - 1) if coarse else 0
+        least = max(0, -(-(need - slack) // unit))
+        units = sizes // unit
+        # Anything from there up to the need itself would cost no more than the need.
+        if not _reached(units, least, max(least, need // unit)):
+            least = self._least_sum(units, least)
+        return max(need, least * unit)
+
+    def _least_sum(self, units: Sizes, amount: int) -> int:
+        """Return the least sum of a subset that is at least `amount`."""
+        total = int(units.sum())
+        if 2 * amount > total:
+            # What the subset leaves out has the greatest sum of at most the rest.
+            sums = self._all_sums(units) & ((1 << (total - amount + 1)) - 1)
+            return total - (sums.bit_length() - 1)
+        sums = self._all_sums(units) >> amount
+        return amount + (sums & -sums).bit_length() - 1
+
+    def _all_sums(self, units: Sizes) -> int:
+        """Return all sums of subsets up to half of the total and one size more, as bits."""
+        key = units.tobytes()
+        if self._sums[0] != key:
+            self._sums = key, _sums(Counter(units.tolist()))
+        return self._sums[1]
+
+
+def _sums(counted: Counter[int]) -> int:
+    """Return which sums subsets have, up to half of the total and the largest size: bit k for k."""
+    # Without its last member, whatever is just enough would not be: more is never asked for.
+    width = counted.total() and sum(counted.elements()) // 2 + max(counted) + 1
+    window = (1 << width) - 1
+    sums, reach = 1, 0
+    for units, copies in counted.items():
         batch = 1
-        while copies:
+        while copies and units:
             # Any number of equal sizes is a sum of batches of 1, 2, 4, … and a rest.
             batch = min(batch, copies)
             sums |= sums << (units * batch)
+            reach += units * batch
+            if reach > width:
+                sums &= window
             copies -= batch
             batch *= 2
-    while not sums >> least_units & 1:
-        rest = sums >> least_units
-        least_units += (rest ^ (rest - 1)).bit_length() - 1
-    return max(need, least_units * unit)
+    return sums
 
 
-def _exchange(units: list[int], amount: int) -> bool:
-    """Name a subset that makes `amount` exactly; False if this simple way finds none.
+def _reached(units: Sizes, least: int, most: int) -> bool:
+    """Find a subset whose sum is in a range; False if simple ways find none.
 
-    Whatever fits is taken, in an order that mixes large and small; then one that was taken is
-    exchanged for one that is larger by just what is missing.
+    Whatever fits is taken, in the order given; then some that were taken are exchanged for some
+    that were not, one for one or two for two; then the smallest make up what the others leave.
     """
-    taken: set[int] = set()
-    left: set[int] = set()
-    missing = amount
-    for size in sorted(units, key=lambda size: (size * _MIXING & _WORD, size)):
-        chosen = size <= missing
-        (taken if chosen else left).add(size)
-        missing -= size if chosen else 0
-    return missing == 0 or any(size + missing in left for size in taken)
+    missing, taken, left = _take(units, most)
+    if most - missing >= least:
+        return True
+    lacking = missing - (most - least), missing
+    gone, kept = np.unique(taken), np.unique(left)
+    return (
+        _exchanged(gone, kept, *lacking)
+        or _exchanged(_pairs(gone), _pairs(kept), *lacking)
+        or _filled(units, least, most)
+    )
+
+
+def _take(units: Sizes, amount: int) -> tuple[int, Sizes, Sizes]:
+    """Take whatever fits; return what is missing then, what was taken and what was left."""
+    rest, taken, left = units, [units[:0]], [units[:0]]
+    while len(rest):
+        sums = np.cumsum(rest)
+        fit = int(np.searchsorted(sums, amount, side="right"))
+        if fit:
+            amount -= int(sums[fit - 1])
+            taken.append(rest[:fit])
+        rest = rest[fit:]
+        left.append(rest[rest > amount])
+        rest = rest[rest <= amount]
+    return amount, np.concatenate(taken), np.concatenate(left)
+
+
+def _pairs(sizes: Sizes) -> Sizes:
+    some = sizes[:: max(1, len(sizes) // _PAIRED)]
+    first, second = np.triu_indices(len(some), 1)
+    return np.unique(some[first] + some[second])
+
+
+def _exchanged(gone: Sizes, kept: Sizes, least: int, most: int) -> bool:
+    """Whether one of `kept` is larger than one of `gone` by `least` to `most`; both increase."""
+    if not len(kept):
+        return False
+    found = np.searchsorted(kept, gone + least)
+    inside = found < len(kept)
+    return bool(np.any(kept[found[inside]] <= gone[inside] + most))
+
+
+def _filled(units: Sizes, least: int, most: int) -> bool:
+    """Whether the smallest make a sum in the range, with what is taken of the others before."""
+    if len(units) <= _SMALLEST:
+        return False
+    order = np.argsort(units, kind="stable")
+    smallest = units[order[:_SMALLEST]]
+    half = int(smallest.sum()) // 2
+    missing, *_ = _take(units[np.sort(order[_SMALLEST:])], max(0, most - half))
+    missing += most - max(0, most - half)
+    sums = 1
+    for size in smallest.tolist():
+        sums |= sums << size
+    inside = sums & ((1 << (missing + 1)) - 1)
+    return inside.bit_length() - 1 >= missing - (most - least)

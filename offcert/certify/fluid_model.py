@@ -47,6 +47,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 
 from offcert.certify.fluid_document import Weights
 from offcert.core.plan import Kind
@@ -136,10 +137,11 @@ class FluidModel:
                     key = (index, before, after)
                     self.intervals[key] = Interval(tensor.uses[0], before, after, tensor.size)
                     self.tensors.setdefault(index, []).append(key)
-        self.removable = [0] * len(self.durations)
+        change = [0] * (len(self.durations) + 1)
         for interval in self.intervals.values():
-            for operation in range(interval.before + 1, interval.after):
-                self.removable[operation] += interval.size
+            change[interval.before + 1] += interval.size
+            change[interval.after] -= interval.size
+        self.removable = list(accumulate(change[:-1]))
 
     def price(self, weights: Weights) -> Priced | int:
         """Return what weights prove, or the operation before which waiting has a negative price."""

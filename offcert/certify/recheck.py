@@ -1,18 +1,26 @@
 """Re-computation of proved bounds, in rationals, sharing no code with what found them.
 
 Everything is derived again from the definition of the problem: what an operation needs, which
-tensors may be absent meanwhile, and how fast a link can move them. Clarity counts here, not speed.
+tensors may be absent meanwhile, and how fast a link can move them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from offcert.certify.cover import cheapest_cover
+from offcert.certify.absence import (
+    Absence,
+    absences,
+    large_tensors,
+    least_memory,
+    needs,
+    whole_tensors,
+)
 from offcert.certify.fluid_proof import examine
 from offcert.certify.heads_check import ends_fault, heads_fault
+from offcert.certify.link_work import LinkWork
 from offcert.certify.matched_check import matched_fault
 from offcert.certify.outward_check import outward_fault
 from offcert.certify.pivot_check import pivot_fault
@@ -23,7 +31,6 @@ from offcert.core.plan import Kind
 from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound
-from offcert.core.trace import Tensor
 
 # Bounds whose proof is a search, which may take long.
 SEARCHED = ("pivot", "pivot-outward", "atomic-heads", "matched-heads", "outward")
@@ -51,6 +58,8 @@ def recheck(bound: Bound, problem: Problem) -> str | None:
         return _recheck_matched(bound, problem)
     if bound.method == "outward":
         return _recheck_outward(bound, problem)
+    if bound.method == "fractional-large-tensors":
+        return _recheck_large(bound, problem)
     value = recompute(bound.method, problem)
     if value is None:
         return f"no proof is known for a bound of this kind with {problem.transfers} transfers"
@@ -112,8 +121,28 @@ def _recheck_fluid(bound: Bound, problem: Problem) -> str | None:
         return "no proof of this kind is known with fractional transfers"
     if least_memory(problem)[0] > problem.platform.memory:
         return "no schedule exists, so there is no bound"
-    needs = _whole_tensors(problem) if whole else _needs(problem)
-    return examine(proof, bound.value, problem, needs, branching=branching)
+    amounts = whole_tensors(problem) if whole else needs(problem)
+    return examine(proof, bound.value, problem, amounts, branching=branching)
+
+
+def _recheck_large(bound: Bound, problem: Problem) -> str | None:
+    fields = Fields(dict(bound.details), "details")
+    try:
+        smallest = fields.integer("smallest", 1)
+        fields.finish()
+    except InputError as error:
+        return str(error)
+    if problem.transfers is not Transfers.ATOMIC:
+        return f"no proof is known for a bound of this kind with {problem.transfers} transfers"
+    if least_memory(problem)[0] > problem.platform.memory:
+        return "no schedule exists, so there is no bound"
+    amounts = large_tensors(problem, smallest)
+    if amounts is None:
+        return f"tensors of at least {smallest} bytes have too many sums to be told apart"
+    value = _fluid(problem, amounts)
+    if value != bound.value:
+        return f"the document says {bound.value}, but the computation gives {value}"
+    return None
 
 
 def _recheck_heads(bound: Bound, problem: Problem) -> str | None:
@@ -195,10 +224,10 @@ def recompute(method: str, problem: Problem) -> int | None:
         if method != "prop3-subset-sum" or not whole:
             return None
     known: dict[str, Callable[[Problem], int]] = {
-        "prop3": lambda p: _prop3(p, _needs(p)),
-        "prop3-subset-sum": lambda p: _prop3(p, _whole_tensors(p)),
-        "fractional": lambda p: _fluid(p, _needs(p)),
-        "fractional-subset-sum": lambda p: _fluid(p, _whole_tensors(p)),
+        "prop3": lambda p: _prop3(p, needs(p)),
+        "prop3-subset-sum": lambda p: _prop3(p, whole_tensors(p)),
+        "fractional": lambda p: _fluid(p, needs(p)),
+        "fractional-subset-sum": lambda p: _fluid(p, whole_tensors(p)),
     }
     if method not in known:
         return None
@@ -207,105 +236,60 @@ def recompute(method: str, problem: Problem) -> int | None:
     return known[method](problem)
 
 
-def least_memory(problem: Problem) -> tuple[int, int]:
-    """Return the least memory with which anything can run, and the operation that decides it.
-
-    The operation is -1 if what is resident at the start decides.
-    """
-    trace = problem.trace
-    decisive = -1
-    least = sum(tensor.size for tensor in trace.tensors if tensor.uses[0] < 0)
-    for index, operation in enumerate(trace.operations):
-        held = operation.workspace
-        for tensor in trace.tensors:
-            if tensor.uses[0] <= index <= tensor.uses[-1] and not _may_be_absent(tensor, index):
-                held += tensor.size
-        if held > least:
-            least, decisive = held, index
-    return least, decisive
-
-
-def _may_be_absent(tensor: Tensor, operation: int) -> bool:
-    uses = tensor.uses
-    inside = uses[0] < operation < uses[-1] and operation not in uses
-    return inside and tensor.evictable and tensor.size > 0
-
-
-def _absentees(problem: Problem, operation: int) -> list[tuple[int, int, int]]:
-    """Return (size, writer, next use) of each tensor that may be absent during `operation`."""
-    return [
-        (tensor.size, tensor.uses[0], min(use for use in tensor.uses if use > operation))
-        for tensor in problem.trace.tensors
-        if _may_be_absent(tensor, operation)
-    ]
-
-
-def _needs(problem: Problem) -> list[int]:
-    """Return the bytes that must be absent during each operation."""
-    needs = []
-    for index, operation in enumerate(problem.trace.operations):
-        held = operation.workspace + sum(
-            tensor.size
-            for tensor in problem.trace.tensors
-            if tensor.uses[0] <= index <= tensor.uses[-1]
-        )
-        needs.append(max(held - problem.platform.memory, 0))
-    return needs
-
-
-def _whole_tensors(problem: Problem) -> list[int]:
-    """Return the needs, raised to what whole tensors can make up."""
-    return [
-        cheapest_cover([size for size, _, _ in _absentees(problem, index)], need)
-        for index, need in enumerate(_needs(problem))
-    ]
-
-
-def _prop3(problem: Problem, needs: list[int]) -> int:
-    amount = Fraction(max(needs))
+def _prop3(problem: Problem, amounts: Sequence[int]) -> int:
+    amount = Fraction(max(amounts))
     leaving = amount / problem.platform.rate(Kind.OFFLOAD)
     returning = amount / problem.platform.rate(Kind.PREFETCH)
     return max(sum(problem.trace.durations), math.ceil(leaving + returning))
 
 
-def _fluid(problem: Problem, needs: list[int]) -> int:
+def _fluid(problem: Problem, amounts: Sequence[int]) -> int:
     """Return the longest of (earliest start + least rest) over the operations."""
-    durations = problem.trace.durations
     to_host = problem.platform.rate(Kind.OFFLOAD)
     to_device = problem.platform.rate(Kind.PREFETCH)
-    count = len(durations)
-    absentees = [_absentees(problem, index) if needs[index] else [] for index in range(count)]
     # In ticks times the numerator of a rate, all times of its direction are whole.
-    ends = {-1: 0}
-    starts = []
-    for index in range(count):
-        ready = [(ends[writer], size) for size, writer, _ in absentees[index]]
-        starts.append(max(ends[index - 1], _moved_by(ready, needs[index], to_host.denominator)))
-        ends[index] = starts[index] + durations[index] * to_host.numerator
-    rests = {count: 0}
-    for index in reversed(range(count)):
-        ready = [(rests[due], size) for size, _, due in absentees[index]]
-        rests[index] = durations[index] * to_device.numerator + max(
-            rests[index + 1], _moved_by(ready, needs[index], to_device.denominator)
-        )
+    starts = _starts(problem, amounts, to_host)
+    rests = _rests(problem, amounts, to_device)
     return max(
-        math.ceil(
-            Fraction(starts[index], to_host.numerator) + Fraction(rests[index], to_device.numerator)
-        )
-        for index in range(count)
+        math.ceil(Fraction(start, to_host.numerator) + Fraction(rest, to_device.numerator))
+        for start, rest in zip(starts, rests, strict=True)
     )
 
 
-def _moved_by(ready: list[tuple[int, int]], need: int, per_byte: int) -> int:
-    """Return the first time at which `need` bytes can have passed the link."""
-    # The link is last idle just before some tensor appears; from then on it works without a pause.
-    # Trying every such moment and taking the latest finish needs no simulation.
-    if need == 0:
-        return 0
-    finish, before = 0, 0
-    for time, size in sorted(ready):
-        if before < need:
-            # Of several that appear at once, the first says most.
-            finish = max(finish, time + (need - before) * per_byte)
-        before += size
-    return finish
+def _starts(problem: Problem, amounts: Sequence[int], rate: Fraction) -> list[int]:
+    """Return when each operation can start at the earliest, in ticks times the numerator."""
+    known = sorted(absences(problem.trace), key=lambda each: each.writer)
+    link = LinkWork(len(known), rate.denominator)
+    changes = _changes(problem, known)
+    ends = {-1: 0}
+    starts = []
+    for index, duration in enumerate(problem.trace.durations):
+        for place, enters in changes[index]:
+            link.put(place, ends[known[place].writer], known[place].size if enters else 0)
+        starts.append(max(ends[index - 1], link.finish(amounts[index])))
+        ends[index] = starts[index] + duration * rate.numerator
+    return starts
+
+
+def _rests(problem: Problem, amounts: Sequence[int], rate: Fraction) -> list[int]:
+    """Return the least time from each start to the end of the step, in ticks times the numerator."""
+    known = sorted(absences(problem.trace), key=lambda each: -each.after)
+    link = LinkWork(len(known), rate.denominator)
+    changes = _changes(problem, known)
+    rests = [0] * (len(amounts) + 1)
+    for index in reversed(range(len(amounts))):
+        # Backwards, what an operation's successor has closed comes in and what it opened goes.
+        for place, entered in changes[index + 1]:
+            link.put(place, rests[known[place].after], 0 if entered else known[place].size)
+        work = problem.trace.durations[index] * rate.numerator
+        rests[index] = work + max(rests[index + 1], link.finish(amounts[index]))
+    return rests[:-1]
+
+
+def _changes(problem: Problem, known: Sequence[Absence]) -> list[list[tuple[int, bool]]]:
+    """Return which tensors may be absent from each operation on (true), and which no longer."""
+    changes: list[list[tuple[int, bool]]] = [[] for _ in range(len(problem.trace) + 1)]
+    for place, each in enumerate(known):
+        changes[each.before + 1].append((place, True))
+        changes[each.after].append((place, False))
+    return changes

@@ -90,7 +90,7 @@ def _place_from_json(item: Fields, trace: Trace) -> tuple[Kind, int]:
     tensor = item.integer("tensor", 0)
     ends = item.integers("gap")
     key = (tensor, *ends)
-    number = trace.gap_numbers.get(key)  # type: ignore[call-overload]
+    number = trace.gap_numbers.get(key)
     if number is None:
         raise InputError(
             f"{item.path('gap')} must be a gap of tensor {tensor} in the problem, not {list(ends)}"

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from offcert.certify.absence import least_memory
 from offcert.certify.attestation import witness
 from offcert.certify.certificate import Certificate, certificate_from_json
-from offcert.certify.recheck import SEARCHED, least_memory, recheck
+from offcert.certify.recheck import SEARCHED, recheck
 from offcert.core.check import check
 from offcert.core.check_fluid import check_fluid
 from offcert.core.documents import canonical_digest, read_json

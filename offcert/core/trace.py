@@ -218,7 +218,7 @@ class Trace:
         return self.gap_sizes[gap]
 
     @cached_property
-    def gap_numbers(self) -> Mapping[tuple[int, int, int], int]:
+    def gap_numbers(self) -> Mapping[tuple[int, ...], int]:
         """The number of each gap, by its tensor and the uses before and after it."""
         return {(gap.tensor, gap.before, gap.after): number for number, gap in enumerate(self.gaps)}
 
