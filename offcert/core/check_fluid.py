@@ -11,13 +11,17 @@ each idle time is a closed interval with its own set of tensors.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
 from offcert.core.check import operation_faults
 from offcert.core.fluid_schedule import FluidSchedule, Piece
 from offcert.core.plan import Kind
+from offcert.core.presence import after, during, held_at_stations
 from offcert.core.problem import Problem, Transfers
+from offcert.core.segments import Grid, Rational, Segment, absent_at
 
 
 def check_fluid(problem: Problem, schedule: FluidSchedule) -> list[str]:
@@ -36,6 +40,37 @@ def check_fluid(problem: Problem, schedule: FluidSchedule) -> list[str]:
         One sentence a violation; empty if the schedule is valid.
     """
     return _FluidChecker(problem, schedule).run()
+
+
+def _speeds(pieces: list[Piece]) -> Iterator[tuple[Fraction, Fraction, Fraction]]:
+    """Yield the stretches of time in which pieces move something: start, end, bytes per tick."""
+    changes = []
+    for piece in pieces:
+        rate = piece.size / (piece.end - piece.start)
+        changes += [(piece.start, rate), (piece.end, -rate)]
+    changes.sort()
+    rate = Fraction(0)
+    for (start, change), (end, _) in pairwise(changes):
+        rate += change
+        if rate and start < end:
+            yield start, end, rate
+
+
+def _moved(pieces: list[Piece], times: Sequence[Fraction]) -> Iterator[Fraction]:
+    """Yield the bytes that pieces have moved by each of some times, in order of time."""
+    speeds = list(_speeds(pieces))
+    number = 0
+    moved = Fraction(0)
+    for time in times:
+        while number < len(speeds) and speeds[number][1] <= time:
+            start, end, rate = speeds[number]
+            moved += rate * (end - start)
+            number += 1
+        part = Fraction(0)
+        if number < len(speeds) and speeds[number][0] < time:
+            start, _, rate = speeds[number]
+            part = rate * (time - start)
+        yield moved + part
 
 
 class _FluidChecker:
@@ -126,10 +161,12 @@ class _FluidChecker:
                     )
 
     def _check_offloads(self) -> None:
+        first: dict[int, int] = {}
+        for gap in sorted(self.returning):
+            first.setdefault(self.trace.gaps[gap].tensor, gap)
         for tensor, pieces in self.leaving.items():
             written = self._end(self.trace.tensors[tensor].uses[0])
             dead = self._end(self.trace.tensors[tensor].uses[-1])
-            evicted = [gap for gap in self.returning if self.trace.gaps[gap].tensor == tensor]
             for piece in pieces:
                 if piece.start < written:
                     self.faults.append(
@@ -139,7 +176,7 @@ class _FluidChecker:
                     self.faults.append(
                         f"{self._label(piece)} ends after its tensor is gone at {dead}"
                     )
-                if piece.gap != min(evicted, default=None):
+                if piece.gap != first.get(tensor):
                     self.faults.append(
                         f"{self._label(piece)} does not name its tensor's first evicted gap"
                     )
@@ -159,8 +196,10 @@ class _FluidChecker:
             tensor = self.trace.gaps[gap].tensor
             self._check_amount(pieces, "prefetched", self.trace.tensors[tensor].size)
             copies = self.leaving.get(tensor, [])
-            for time in sorted({end for p in copies + pieces for end in (p.start, p.end)}):
-                left, back = self._moved(copies, time), self._moved(pieces, time)
+            times = sorted({end for p in copies + pieces for end in (p.start, p.end)})
+            for time, left, back in zip(
+                times, _moved(copies, times), _moved(pieces, times), strict=True
+            ):
                 if back > left:
                     self.faults.append(
                         f"{back} of {self.trace.tensors[tensor].name} have come back at {time}, "
@@ -176,68 +215,68 @@ class _FluidChecker:
             self.faults.append(f"{total} of the {size} of {name} are {verb}")
 
     def _check_memory(self) -> None:
+        """Report the fullest moment of each operation and idle time in which memory overflows."""
+        segments = [segment for gap in self.returning for segment in self._segments(gap)]
         times = {end for piece in self.schedule.pieces for end in (piece.start, piece.end)}
-        ended = Fraction(0)
-        for index, operation in enumerate(self.trace.operations):
-            start, end = (
-                Fraction(row[index]) for row in (self.schedule.starts, self.schedule.ends)
-            )
-            self._check_stretch(f"before operation {index}", index, 0, ended, start, times)
-            place = f"during operation {index} ({operation.name})"
-            self._check_stretch(place, index, 1, start, end, times)
-            ended = end
-
-    def _check_stretch(
-        self,
-        place: str,
-        operation: int,
-        running: int,
-        begin: Fraction,
-        end: Fraction,
-        times: set[Fraction],
-    ) -> None:
-        """Report the fullest moment in which the memory overflows, of one operation or idle time.
-
-        ``running`` is 1 while `operation` runs and 0 in the idle time before it.
-        """
-        held = sum(
-            tensor.size
-            for tensor in self.trace.tensors
-            if tensor.uses[0] < operation + running and operation <= tensor.uses[-1]
-        )
-        held += running * self.trace.operations[operation].workspace
-        evicted = [
-            gap
-            for gap in self.returning
-            if self.trace.gaps[gap].before < operation
-            and operation <= self.trace.gaps[gap].after - running
-        ]
+        inside_segments = {end for segment in segments for end in (segment.start, segment.end)}
+        clock = Grid(times | inside_segments)
+        stretches = self._stretches(clock, sorted(map(clock.number, times)))
+        places = [(station, time) for station, moments in stretches for time in moments]
+        absent = iter(absent_at(segments, places, clock))
+        held = held_at_stations(self.trace)
         limit = self.problem.platform.memory
-        moments = {begin, end} | {time for time in times if begin < time < end}
-        full, when = max(
-            (held - sum((self._absent(gap, time) for gap in evicted), Fraction(0)), time)
-            for time in moments
-        )
-        if full > limit:
-            self.faults.append(
-                f"memory {place} at {when} holds {full}, {full - limit} over the limit of {limit}"
+        for station, moments in stretches:
+            most, when = max((held[station] - next(absent), time) for time in moments)
+            if most > limit:
+                full = Fraction(most)
+                self.faults.append(
+                    f"memory {self._place(station)} at {clock.value(when)} holds {full}, "
+                    f"{full - limit} over the limit of {limit}"
+                )
+
+    def _stretches(
+        self, clock: Grid, times: Sequence[Rational]
+    ) -> list[tuple[int, list[Rational]]]:
+        """Return the moments to look at in each idle time and operation, as the clock has them."""
+        stretches = []
+        ended = clock.number(Fraction(0))
+        for index in range(len(self.trace.operations)):
+            start, end = (
+                clock.number(Fraction(row[index]))
+                for row in (self.schedule.starts, self.schedule.ends)
             )
+            for station, first, last in (
+                (after(index - 1), ended, start),
+                (during(index), start, end),
+            ):
+                inside = times[bisect_right(times, first) : bisect_left(times, last)]
+                stretches.append((station, [first, *inside, last]))
+            ended = end
+        return stretches
 
-    def _absent(self, gap: int, time: Fraction) -> Fraction:
-        copies = self.leaving.get(self.trace.gaps[gap].tensor, [])
-        pieces = self.returning[gap]
-        evicted = sum((piece.size for piece in pieces), Fraction(0))
-        return min(self._moved(copies, time), evicted) - self._moved(pieces, time)
+    def _place(self, station: int) -> str:
+        index = station // 2
+        if station == during(index):
+            return f"during operation {index} ({self.trace.operations[index].name})"
+        return f"before operation {index}"
 
-    def _moved(self, pieces: list[Piece], time: Fraction) -> Fraction:
-        """Return the bytes that `pieces` have moved by `time`."""
-        total = Fraction(0)
+    def _segments(self, number: int) -> Iterator[Segment]:
+        """Yield when how many bytes go off the device in a gap, or with a minus, return to it.
+
+        What is off is what has been copied, up to the bytes that return, less those that have.
+        """
+        gap = self.trace.gaps[number]
+        pieces = self.returning[number]
+        rest = sum((piece.size for piece in pieces), Fraction(0))
+        for start, end, rate in _speeds(self.leaving.get(gap.tensor, [])):
+            amount = rate * (end - start)
+            if amount >= rest:
+                yield Segment(gap, start, start + rest / rate, rest)
+                break
+            rest -= amount
+            yield Segment(gap, start, end, amount)
         for piece in pieces:
-            if time >= piece.end:
-                total += piece.size
-            elif time > piece.start:
-                total += piece.size * (time - piece.start) / (piece.end - piece.start)
-        return total
+            yield Segment(gap, piece.start, piece.end, -piece.size)
 
     def _end(self, operation: int) -> int:
         return 0 if operation < 0 else self.schedule.ends[operation]
