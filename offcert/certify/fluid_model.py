@@ -47,7 +47,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, repeat
 
 from offcert.certify.fluid_document import Weights
 from offcert.core.plan import Kind
@@ -150,10 +150,8 @@ class FluidModel:
         # sums[kind][o]: what the rows of operation o and of all later ones weigh.
         sums = []
         for row in rows:
-            total = [0] * (count + 1)
-            for operation in range(count - 1, -1, -1):
-                total[operation] = total[operation + 1] + row.get(operation, 0)
-            sums.append(total)
+            backwards = accumulate(map(row.get, range(count - 1, -1, -1), repeat(0)), initial=0)
+            sums.append(list(backwards)[::-1])
         available, due, opened, end, start = sums
         ticks = units = 0
         for o, duration in enumerate(self.durations):

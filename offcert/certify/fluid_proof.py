@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offcert.certify.fluid_document import Node, read
-from offcert.certify.fluid_model import FluidModel, Priced
+from offcert.certify.fluid_document import Node, Weights, read
+from offcert.certify.fluid_model import FluidModel
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem
 
@@ -36,19 +36,7 @@ def examine(
     """
     try:
         weights, nodes = read(text, len(problem.trace))
-        model = FluidModel(problem, needs)
-        priced = []
-        for index, item in enumerate(weights):
-            prices = model.price(item)
-            if isinstance(prices, int):
-                raise InputError(
-                    f"proof.multipliers[{index}] gives waiting before operation {prices} a "
-                    "negative price"
-                )
-            priced.append(prices)
-        if not branching and len(nodes) != 1:
-            raise InputError(f"proof.tree must be one leaf, not {len(nodes)} nodes")
-        found = _Walk(model, priced).least(nodes)
+        found = _least(FluidModel(problem, needs), weights, nodes, branching)
     except InputError as error:
         return str(error)
     if found != value:
@@ -56,26 +44,67 @@ def examine(
     return None
 
 
-class _Walk:
-    """A walk through a tree, from case to case, that keeps what is decided."""
+def _least(
+    model: FluidModel, weights: Sequence[Weights], nodes: Sequence[Node], branching: bool
+) -> int:
+    """Return the least bound of all leaves.
 
-    def __init__(self, model: FluidModel, priced: Sequence[Priced]) -> None:
+    Raises
+    ------
+    InputError
+        If multipliers are of no use, or the tree is not what it can be.
+    """
+    walk = _Walk(model, len(weights))
+    fault: InputError | None = None
+    try:
+        if not branching and len(nodes) != 1:
+            raise InputError(f"proof.tree must be one leaf, not {len(nodes)} nodes")
+        walk.through(nodes)
+    except InputError as error:
+        # What is wrong with multipliers is said first.
+        fault = error
+    bounds = []
+    # Of long traces with many leaves the prices of all multipliers would fill the memory.
+    for index, item in enumerate(weights):
+        prices = model.price(item)
+        if isinstance(prices, int):
+            raise InputError(
+                f"proof.multipliers[{index}] gives waiting before operation {prices} a "
+                "negative price"
+            )
+        if fault is None:
+            bounds += [model.bound(prices, decided) for decided in walk.leaves[index]]
+    if fault is not None:
+        raise fault
+    if not bounds:
+        raise InputError("proof.tree says that no schedule exists, but one does")
+    return min(bounds)
+
+
+class _Walk:
+    """A walk through a tree, from case to case, that keeps what is decided.
+
+    Attributes
+    ----------
+    leaves : list of list of mapping
+        For each of the multipliers, its leaves: for each tensor, the gaps decided there.
+    """
+
+    def __init__(self, model: FluidModel, multipliers: int) -> None:
         self.model = model
-        self.priced = priced
+        self.leaves: list[list[dict[int, dict[Key, bool]]]] = [[] for _ in range(multipliers)]
         # The gaps decided on the way to the present node, outermost first.
         self.path: list[Key] = []
         self.evicted: dict[Key, bool] = {}
 
-    def least(self, nodes: Sequence[Node]) -> int:
-        """Return the least bound of all leaves, if they cover every case exactly once.
+    def through(self, nodes: Sequence[Node]) -> None:
+        """Visit all leaves, if they cover every case exactly once.
 
         Raises
         ------
         InputError
-            If they do not, a node is not what it can be, or multipliers are of no use.
+            If they do not, or a node is not what it can be.
         """
-        bounds = []
-        used: set[int] = set()
         open_cases = True
         for index, node in enumerate(nodes):
             place = f"proof.tree[{index}]"
@@ -85,20 +114,16 @@ class _Walk:
                 self._branch(node, place)
                 continue
             if isinstance(node, int):
-                bounds.append(self._bound(node, place))
-                used.add(node)
+                self._take_leaf(node, place)
             else:
                 self._require_crowded(node[0], place)
             open_cases = self._advance()
         if open_cases:
             where = f": gap {list(self.path[-1])} is not done with" if self.path else ""
             raise InputError(f"proof.tree lacks a node at its end{where}")
-        idle = set(range(len(self.priced))) - used
-        if idle:
-            raise InputError(f"proof.multipliers[{min(idle)}] is used by no leaf")
-        if not bounds:
-            raise InputError("proof.tree says that no schedule exists, but one does")
-        return min(bounds)
+        idle = next((index for index, leaves in enumerate(self.leaves) if not leaves), None)
+        if idle is not None:
+            raise InputError(f"proof.multipliers[{idle}] is used by no leaf")
 
     def _branch(self, node: Node, place: str) -> None:
         assert isinstance(node, tuple)
@@ -110,15 +135,15 @@ class _Walk:
         self.path.append(key)
         self.evicted[key] = False
 
-    def _bound(self, number: int, place: str) -> int:
-        if number >= len(self.priced):
+    def _take_leaf(self, number: int, place: str) -> None:
+        if number >= len(self.leaves):
             raise InputError(
-                f"{place} must be below the number of multipliers, {len(self.priced)}, not {number}"
+                f"{place} must be below the number of multipliers, {len(self.leaves)}, not {number}"
             )
         decided: dict[int, dict[Key, bool]] = {}
         for key, evicted in self.evicted.items():
             decided.setdefault(key[0], {})[key] = evicted
-        return self.model.bound(self.priced[number], decided)
+        self.leaves[number].append(decided)
 
     def _require_crowded(self, operation: int, place: str) -> None:
         kept = [key for key, evicted in self.evicted.items() if not evicted]
