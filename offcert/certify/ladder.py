@@ -17,6 +17,7 @@ from offcert.certify.descents import (
     descend_set_search,
 )
 from offcert.certify.effort import Effort
+from offcert.certify.long_traces import is_long
 from offcert.certify.search import Progress, Search, keeper
 from offcert.certify.searched_steps import (
     MANY_GAPS,
@@ -154,6 +155,20 @@ _DISTINCT_SIZES = (
     _Rung(climb_fluid, 0.1),
     _Rung(climb_pivot, 0.3, atomic_only=True),
 )
+# On long traces a good schedule is soon found and the fractional bound nearly met. What searches
+# over labels, or has a variable for each tensor and operation, does not end there: it would take
+# the time and gigabytes for nothing.
+_LONG_TRACES = (
+    _Rung(descend_sequential, 1.0, always=True),
+    _Rung(climb_combinatorial, 1.0, always=True),
+    _Rung(descend_greedy, 1.0),
+    _Rung(descend_set_search, 0.1, at_most=3.0),
+    _Rung(descend_order_search, 0.2, at_most=5.0),
+    _Rung(descend_set_search, 0.3),
+    _Rung(descend_order_search, 0.6),
+    # Where tensors are read in both halves of the step there are no ordered schedules to anneal.
+    _Rung(descend_local_search, 1.0),
+)
 _LAST = (
     _Rung(climb_stage, 0.3, atomic_only=True),
     _Rung(climb_interval, 1.0, atomic_only=True),
@@ -162,6 +177,8 @@ _LAST = (
 
 def _ladder(problem: Problem) -> tuple[_Rung, ...]:
     """Return the rungs in the order that suits the problem."""
+    if is_long(problem):
+        return _LONG_TRACES
     sizes = [problem.trace.gap_size(gap) for gap in range(len(problem.trace.gaps))]
     repeated = 4 * len(set(sizes)) <= 3 * len(sizes)
     if not repeated:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
+from offcert.certify.long_traces import is_long
 from offcert.certify.search import Search
 from offcert.core.errors import NoPlanError
 from offcert.core.problem import Transfers
 from offcert.core.result import Bound, Evidence
+from offcert.formulations.large_tensors import large_tensors_bound, sizes_worth_counting
 from offcert.formulations.relaxations import (
     fractional_bound,
     prop3_bound,
@@ -37,8 +39,13 @@ def climb_combinatorial(search: Search, effort: Effort, late_too: bool = False) 
     """Add the bounds that need no solver: Prop. 3 and the fractional optimum, rounded if valid.
 
     Rounding takes a second on long chains; once the time is over that is done only for `late_too`.
+    It would take a minute where there are thousands of operations: there, only large tensors count
+    as wholes.
     """
     search.begin("combinatorial bounds")
+    if is_long(search.problem):
+        _climb_large(search)
+        return
     for rounding in (False, True):
         # What is cheap is said however little time there is.
         if rounding and search.late and not late_too:
@@ -47,6 +54,17 @@ def climb_combinatorial(search: Search, effort: Effort, late_too: bool = False) 
             search.add(prop3_bound(search.problem, rounding))
         if not rounding or search.problem.transfers is Transfers.ATOMIC:
             search.add(fractional_bound(search.problem, rounding))
+
+
+def _climb_large(search: Search) -> None:
+    """Add the fractional optimum, and with large tensors as wholes while there is time."""
+    search.add(prop3_bound(search.problem))
+    search.add(fractional_bound(search.problem))
+    if search.problem.transfers is Transfers.ATOMIC:
+        for smallest in sizes_worth_counting(search.problem):
+            if search.late:
+                return
+            search.add(large_tensors_bound(search.problem, smallest))
 
 
 def climb_fluid(search: Search, effort: Effort) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -16,6 +16,8 @@ from functools import lru_cache
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence, Infeasibility
+from offcert.core.trace import Trace
+from offcert.formulations.availability import Availability
 
 # Subset sums are told apart up to this many units; part of the bounds' definition.
 FINEST = 1 << 24
@@ -57,15 +59,16 @@ def infeasibility(problem: Problem) -> Infeasibility | None:
         worst = Infeasibility(
             -1, "the start", trace.resident_at_start, trace.resident_at_start - memory
         )
-    for index, operation in enumerate(trace.operations):
-        absent = sum(trace.gap_size(gap) for gap in trace.gaps_over[index])
-        needed = trace.demand[index] - absent
+    for index, needed in enumerate(trace.least_demand):
         if needed - memory > worst.lacking:
-            worst = Infeasibility(index, operation.name, needed, needed - memory)
+            name = trace.operations[index].name
+            worst = Infeasibility(index, name, needed, needed - memory)
     return worst if worst.lacking > 0 else None
 
 
-def required_absent(problem: Problem, subset_sum: bool = False) -> list[int]:
+def required_absent(
+    problem: Problem, subset_sum: bool = False, operations: Collection[int] | None = None
+) -> list[int]:
     """Return, for each operation, the bytes that must be absent while it runs.
 
     Parameters
@@ -75,6 +78,8 @@ def required_absent(problem: Problem, subset_sum: bool = False) -> list[int]:
     subset_sum : bool
         Round up to a sum of sizes of tensors that may be absent then. Valid for atomic transfers,
         where a tensor is absent as a whole or not at all (NOTES, §1).
+    operations : collection of int, optional
+        Round at these only; by default at all.
 
     Returns
     -------
@@ -83,12 +88,18 @@ def required_absent(problem: Problem, subset_sum: bool = False) -> list[int]:
     """
     trace = problem.trace
     need = [max(0, demand - problem.platform.memory) for demand in trace.demand]
-    if not subset_sum:
-        return need
-    return [
-        least_subset_sum(tuple(sorted(trace.gap_size(gap) for gap in spanning)), amount)
-        for amount, spanning in zip(need, trace.gaps_over, strict=True)
-    ]
+    if subset_sum:
+        for operation in range(len(trace)) if operations is None else operations:
+            if need[operation]:
+                sizes = sizes_over(trace, operation)
+                need[operation] = least_subset_sum(sizes, need[operation])
+    return need
+
+
+def sizes_over(trace: Trace, operation: int) -> tuple[int, ...]:
+    """Return the sizes of the tensors that may be absent during an operation, increasing."""
+    gaps = zip(trace.gaps, trace.gap_sizes, strict=True)
+    return tuple(sorted(size for gap, size in gaps if gap.spans(operation)))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -191,53 +202,40 @@ def heads_and_tails(problem: Problem, required: Sequence[int]) -> HeadsAndTails:
     trace = problem.trace
     out, back = (problem.platform.rate(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
     count = len(trace)
-    gaps = trace.gaps
+    gaps, sizes = trace.gaps, trace.gap_sizes
+    entering, leaving = trace.gaps_entering, trace.gaps_leaving
     writers = [trace.tensors[gap.tensor].uses[0] for gap in gaps]
     # In parts of a tick that make every time whole: a byte takes `rate.denominator` of them.
     heads = [0] * count
     ends = [0] * (count + 1)  # the last entry is that of what is resident at the start
+    link = Availability(sorted(range(len(gaps)), key=writers.__getitem__), out.denominator)
     for operation in range(count):
+        for gap in leaving[operation]:
+            link.take_away(gap)
+        for gap in entering[operation]:
+            link.put(gap, ends[writers[gap]], sizes[gap])
         earliest = ends[operation - 1]
         if required[operation]:
-            spanning = sorted(trace.gaps_over[operation], key=writers.__getitem__)
-            ready = ((ends[writers[gap]], trace.gap_size(gap)) for gap in spanning)
-            earliest = max(earliest, _time_to_move(ready, required[operation], out.denominator))
+            earliest = max(earliest, link.time_to_move(required[operation]))
         heads[operation] = earliest
         ends[operation] = earliest + trace.durations[operation] * out.numerator
     tails = [0] * (count + 1)
+    link = Availability(
+        sorted(range(len(gaps)), key=lambda gap: -gaps[gap].after), back.denominator
+    )
     for operation in reversed(range(count)):
+        for gap in leaving[operation + 1] if operation + 1 < count else ():
+            link.put(gap, tails[operation + 1], sizes[gap])
+        for gap in entering[operation + 1] if operation + 1 < count else ():
+            link.take_away(gap)
         rest = tails[operation + 1]
         if required[operation]:
-            spanning = sorted(trace.gaps_over[operation], key=lambda gap: -gaps[gap].after)
-            ready = ((tails[gaps[gap].after], trace.gap_size(gap)) for gap in spanning)
-            rest = max(rest, _time_to_move(ready, required[operation], back.denominator))
+            rest = max(rest, link.time_to_move(required[operation]))
         tails[operation] = rest + trace.durations[operation] * back.numerator
     return HeadsAndTails(
         tuple(Fraction(head, out.numerator) for head in heads),
         tuple(Fraction(tail, back.numerator) for tail in tails[:-1]),
     )
-
-
-def _time_to_move(available: Iterable[tuple[int, int]], amount: int, unit: int) -> int:
-    """Return when a link has moved `amount` bytes of data that becomes available over time.
-
-    Parameters
-    ----------
-    available : iterable of (int, int)
-        When, and how many bytes; in the order of time.
-    amount : int
-        Bytes, at most all of them.
-    unit : int
-        Time that a byte takes.
-    """
-    free = 0
-    for ready, size in available:
-        part = min(size, amount)
-        free = max(free, ready) + part * unit
-        amount -= part
-        if amount == 0:
-            break
-    return free
 
 
 def whole_tensors_count(problem: Problem) -> bool:

@@ -6,7 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
+
+# Operations and gaps of a trace up to which a round has its full length.
+_SHORT = 1000
 
 
 class Annealer(Protocol):
@@ -22,6 +26,16 @@ class Annealer(Protocol):
 
     def schedule(self) -> Schedule:
         """Return the best schedule."""
+
+
+def length_of_round(problem: Problem, steps: int) -> int:
+    """Return how many steps a round has, of as many on short traces.
+
+    A step takes time in proportion to the trace, and only between rounds a search looks at the
+    clock.
+    """
+    size = len(problem.trace) + len(problem.trace.gaps)
+    return steps if size <= _SHORT else max(1, steps * _SHORT // size)
 
 
 def coolings(

@@ -78,16 +78,24 @@ def _combinations(
 ) -> list[tuple[int, tuple[int, ...]]]:
     """Return up to `most` tensors as sorted sums and classes; fewer tensors if there are many."""
     found: list[tuple[int, tuple[int, ...]]] = []
+    numbers = _numbers([amounts[c] for c in usable], most)
     for count in range(most + 1):
-        more = [
+        if count > 1 and len(found) + numbers[count] > _MOST_COMBINATIONS:
+            break
+        found += (
             (sum(sizes[c] for c in chosen), chosen)
             for chosen in combinations_with_replacement(usable, count)
             if all(chosen.count(c) <= amounts[c] for c in chosen)
-        ]
-        if count > 1 and len(found) + len(more) > _MOST_COMBINATIONS:
-            break
-        found += more
+        )
     return sorted(found)
+
+
+def _numbers(amounts: Sequence[int], most: int) -> list[int]:
+    """Return how many combinations of 0, 1, … tensors there are if so many of each class are."""
+    numbers = [1] + [0] * most
+    for amount in amounts:
+        numbers = [sum(numbers[max(0, k - amount) : k + 1]) for k in range(most + 1)]
+    return numbers
 
 
 def _pairs(own: Integers, sums: Integers, tolerance: int) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
+
 from offcert.core.errors import MethodError
 from offcert.core.plan import Plan
 from offcert.core.problem import Problem
@@ -30,9 +33,28 @@ def greedy_gaps(problem: Problem) -> list[int]:
     while moved < excess and count < len(order):
         moved += trace.gap_size(order[count])
         count += 1
+    # Where some operation still does not fit there is no schedule, and none is looked for.
+    count = max(count, _least_that_fits(problem, order))
     while count < len(order) and ordered_makespan(problem, order[:count]) is None:
         count += 1
     return order[:count]
+
+
+def _least_that_fits(problem: Problem, order: Sequence[int]) -> int:
+    """Return how many gaps have to be absent for every operation to fit, at most all."""
+    trace, memory = problem.trace, problem.platform.memory
+
+    def fits(count: int) -> bool:
+        chosen = set(order[:count])
+        absent = 0
+        for operation, demand in enumerate(trace.demand):
+            absent += sum(trace.gap_size(g) for g in trace.gaps_entering[operation] if g in chosen)
+            absent -= sum(trace.gap_size(g) for g in trace.gaps_leaving[operation] if g in chosen)
+            if demand - absent > memory:
+                return False
+        return True
+
+    return bisect_left(range(len(order)), True, key=fits)
 
 
 def greedy(problem: Problem) -> Plan:

@@ -35,7 +35,7 @@ def least_cover_plan(problem: Problem) -> Plan:
     decisive = max(range(len(trace)), key=need.__getitem__)
     if not need[decisive]:
         return Plan()
-    gaps = trace.gaps_over[decisive]
+    gaps = [number for number, gap in enumerate(trace.gaps) if gap.spans(decisive)]
     cover = least_cover([trace.gap_size(gap) for gap in gaps], need[decisive])
     return ordered_plan(problem, [gaps[index] for index in cover])
 

@@ -14,6 +14,7 @@ from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import Simulator
 from offcert.heuristics.annealing import Annealer
+from offcert.heuristics.cooling import length_of_round
 from offcert.heuristics.restricted import no_limits, random_limits, restricted_plan
 from offcert.heuristics.sequential import sequential
 
@@ -84,6 +85,7 @@ def local_search(
         return schedule.plan(problem.trace)
     annealer = Annealer(simulator, schedule.plan(problem.trace), seed)
     steps = min(_LONGEST_ROUND, _STEPS_A_GAP * len(problem.trace.gaps))
+    steps = length_of_round(problem, steps)
     random = np.random.default_rng(seed)
     restarts = fruitless = 0
     try:

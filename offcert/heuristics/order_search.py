@@ -18,14 +18,14 @@ from offcert.core.errors import MethodError
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
-from offcert.heuristics.cooling import coolings
+from offcert.heuristics.cooling import coolings, length_of_round
 from offcert.heuristics.exchanges import exchanges
 from offcert.heuristics.order_moves import Classes, State, anneal
 from offcert.heuristics.ordered import OrderedArrays, ordered_orders, ordered_schedule
 from offcert.heuristics.ordered_kernel import INFEASIBLE
 from offcert.heuristics.set_search import classes_of_equal_size
 
-_ROUNDS = (50, 20_000)
+_ROUNDS, _STEPS = 50, 20_000
 _HOT = (0.0003, 0.001, 0.0001, 0.003)
 _FACTOR = 1e-3
 
@@ -166,7 +166,7 @@ def order_search(
     on_improvement(annealer.schedule())
     coolings(
         annealer,
-        rounds=_ROUNDS,
+        rounds=(_ROUNDS, length_of_round(problem, _STEPS)),
         hot=_HOT,
         factor=_FACTOR,
         deadline=deadline,

@@ -217,8 +217,10 @@ def _obstacle(problem: Problem, evicted: Iterable[int]) -> str:
     """Say why no ordered schedule evicts these gaps."""
     trace, memory = problem.trace, problem.platform.memory
     chosen = set(evicted)
+    freed = 0
     for o, operation in enumerate(trace.operations):
-        freed = sum(trace.gap_size(gap) for gap in trace.gaps_over[o] if gap in chosen)
+        freed += sum(trace.gap_size(gap) for gap in trace.gaps_entering[o] if gap in chosen)
+        freed -= sum(trace.gap_size(gap) for gap in trace.gaps_leaving[o] if gap in chosen)
         if trace.demand[o] - freed > memory:
             return (
                 f"operation {operation.name} needs {trace.demand[o] - memory} bytes off the "

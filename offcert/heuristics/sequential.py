@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+
 from offcert.core.errors import MethodError
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.problem import Problem
@@ -23,14 +25,19 @@ def sequential(problem: Problem) -> Plan:
     moves: list[Move] = []
     gone: set[int] = set()
     copied: set[int] = set()
+    absent = 0
+    # What may leave, the one needed furthest in the future first.
+    candidates: list[tuple[int, int]] = []
     for operation in range(len(trace)):
-        need = trace.demand[operation] - problem.platform.memory
-        need -= sum(trace.gap_size(gap) for gap in gone if trace.gaps[gap].spans(operation))
-        candidates = [gap for gap in trace.gaps_over[operation] if gap not in gone]
-        for gap in sorted(candidates, key=lambda gap: trace.gaps[gap].after, reverse=True):
-            if need <= 0:
-                break
+        back = [gap for gap in trace.gaps_leaving[operation] if gap in gone]
+        absent -= sum(map(trace.gap_size, back))
+        for gap in trace.gaps_entering[operation]:
+            heappush(candidates, (-trace.gaps[gap].after, gap))
+        need = trace.demand[operation] - problem.platform.memory - absent
+        while need > 0 and candidates and -candidates[0][0] > operation:
+            _, gap = heappop(candidates)
             need -= trace.gap_size(gap)
+            absent += trace.gap_size(gap)
             gone.add(gap)
             if trace.gaps[gap].tensor not in copied:
                 copied.add(trace.gaps[gap].tensor)
@@ -38,7 +45,5 @@ def sequential(problem: Problem) -> Plan:
         if need > 0:
             name = trace.operations[operation].name
             raise MethodError(f"operation {operation} ({name}) lacks {need} bytes in every plan")
-        for gap in sorted(gap for gap in gone if trace.gaps[gap].after == operation):
-            moves.append(Move(Kind.PREFETCH, gap, operation))
-            gone.discard(gap)
+        moves += (Move(Kind.PREFETCH, gap, operation) for gap in back)
     return Plan(moves)

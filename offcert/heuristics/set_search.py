@@ -20,13 +20,13 @@ from offcert.core.compiled import compiled, inlined
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
-from offcert.heuristics.cooling import coolings
+from offcert.heuristics.cooling import coolings, length_of_round
 from offcert.heuristics.ordered import OrderedArrays, ordered_orders, ordered_schedule
 from offcert.heuristics.ordered_kernel import INFEASIBLE, evaluate_ordered
 
 Integers = NDArray[np.int64]
 
-_ROUNDS = (10, 10_000)
+_ROUNDS, _STEPS = 10, 10_000
 _HOT = (0.01, 0.01, 0.001)
 _FACTOR = 1e-4
 
@@ -145,7 +145,7 @@ def set_search(
         return
     coolings(
         SetAnnealer(problem, seed),
-        rounds=_ROUNDS,
+        rounds=(_ROUNDS, length_of_round(problem, _STEPS)),
         hot=_HOT,
         factor=_FACTOR,
         deadline=deadline,

@@ -1,7 +1,11 @@
 """Exchanges of tensors for others of nearly the same sum."""
 
-from itertools import product
+import random
+from itertools import combinations_with_replacement, product
 
+import pytest
+
+from offcert.heuristics import exchanges as exchanges_module
 from offcert.heuristics.exchanges import FEW, MANY, Exchanges, exchanges
 
 
@@ -60,3 +64,13 @@ def test_many_sizes_give_a_table_that_ends() -> None:
 def test_one_size_has_nothing_to_exchange() -> None:
     assert len(exchanges([7], [4]).differences) == 0
     assert len(exchanges([], []).differences) == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_combinations_are_counted_without_being_made(seed: int) -> None:
+    rng = random.Random(seed)
+    amounts = [rng.randint(1, 4) for _ in range(rng.randint(1, 8))]
+    numbers = exchanges_module._numbers(amounts, 3)
+    for count, number in enumerate(numbers):
+        chosen = combinations_with_replacement(range(len(amounts)), count)
+        assert number == sum(all(c.count(i) <= amounts[i] for i in c) for c in chosen)

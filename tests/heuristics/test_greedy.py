@@ -2,8 +2,10 @@
 
 import random
 from fractions import Fraction
+from itertools import accumulate
 
 import pytest
+from long_traces import long_problem
 from random_instances import cnn_chain, mixed_problem, spiky_chain, trace_with_internals
 
 from offcert.core.chain import Chain
@@ -15,6 +17,7 @@ from offcert.core.problem import Problem
 from offcert.core.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.greedy import greedy, greedy_gaps
+from offcert.heuristics.ordered import ordered_makespan, ordered_orders
 
 
 def test_it_takes_the_fewest_first_activations_that_cover_the_excess():
@@ -47,6 +50,27 @@ def test_it_adds_activations_where_the_first_ones_do_not_span_the_peak():
     problem = Problem("p", trace, Platform(15, Fraction(2)))
     assert greedy_gaps(problem) == [0, 1]
     assert check(problem, simulate(problem, greedy(problem))) == []
+
+
+def test_passing_over_what_cannot_fit_changes_no_choice():
+    """Against adding activations one by one from the papers' number on."""
+    added = 0
+    for seed in range(200):
+        problem = long_problem(seed, 20, 8, nested=False)
+        try:
+            chosen = greedy_gaps(problem)
+        except MethodError:
+            continue
+        order, _ = ordered_orders(problem, range(len(problem.trace.gaps)))
+        excess = problem.trace.peak_memory - problem.platform.memory
+        sums = accumulate((problem.trace.gap_size(gap) for gap in order), initial=0)
+        papers = next((k for k, moved in enumerate(sums) if moved >= excess), len(order))
+        count = papers
+        while count < len(order) and ordered_makespan(problem, order[:count]) is None:
+            count += 1
+        assert chosen == order[:count]
+        added += count > papers
+    assert added > 5
 
 
 def test_nothing_leaves_if_the_peak_fits():

@@ -1,0 +1,105 @@
+"""The ladder on long traces: what runs, when it looks at the clock, and what it then knows."""
+
+import time
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+from long_traces import long_problem
+
+from offcert.certify import ladder
+from offcert.certify.ladder import certify
+from offcert.certify.long_traces import MOST_GAPS, MOST_OPERATIONS, is_long
+from offcert.certify.search import Progress
+from offcert.certify.verify import verify
+from offcert.core.check import check
+from offcert.core.platform import Link
+from offcert.core.problem import Problem
+from offcert.core.result import Evidence
+from offcert.instances.library import default_library
+
+
+class Clock:
+    """Time that only passes when somebody looks at it, always by as much."""
+
+    def __init__(self, step: float) -> None:
+        self.step = step
+        self.now = 0.0
+        self.looks = 0
+
+    def monotonic(self) -> float:
+        self.looks += 1
+        self.now += self.step
+        return self.now
+
+
+@pytest.fixture
+def at_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Clock]:
+    def begin(step: float) -> Clock:
+        clock = Clock(step)
+        monkeypatch.setattr(time, "monotonic", clock.monotonic)
+        return clock
+
+    return begin
+
+
+def steps_of(problem: Problem, **options: float) -> list[str]:
+    steps: list[str] = []
+
+    def note(progress: Progress) -> None:
+        if progress.step not in steps:
+            steps.append(progress.step)
+
+    certify(problem, workers=1, progress=note, **options)
+    return steps
+
+
+def test_nothing_in_the_library_is_long() -> None:
+    families = list(default_library().families())
+    assert len(families) > 100
+    assert not any(is_long(family.problem) for family in families)
+    assert is_long(long_problem(0, MOST_OPERATIONS + 2, 50))
+    assert is_long(long_problem(0, 300, MOST_GAPS + 1))
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_without_any_time_there_is_a_schedule_and_a_proved_bound(nested: bool) -> None:
+    problem = long_problem(4, 2_000, 800, nested=nested)
+    certificate = certify(problem, time_limit=0.0, workers=1)
+    result = certificate.result
+    assert result.schedule is not None
+    assert check(problem, result.schedule) == []
+    assert result.lower_bound >= problem.trace.compute_time
+    assert all(bound.evidence is Evidence.PROVED for bound in result.bounds)
+    assert steps_of(problem, time_limit=0.0) == ["sequential", "combinatorial bounds"]
+
+
+@pytest.mark.parametrize("link", Link)
+def test_a_few_seconds_leave_next_to_nothing_open(link: Link) -> None:
+    problem = long_problem(4, 1_000, 400, link=link)
+    certificate = certify(problem, time_limit=20.0, target_gap=0.001, workers=1)
+    assert certificate.result.gap <= Fraction(1, 1000)
+    assert certificate.result.schedule is not None
+    assert check(problem, certificate.result.schedule) == []
+    assert verify(certificate.to_json()).faults == []
+
+
+def test_no_rung_goes_on_long_after_its_time(at_clock: Callable[[float], Clock]) -> None:
+    """However many rungs there are, each looks at the clock, and ends when its time is over."""
+    problem = long_problem(4, 1_000, 400, memory=Fraction(1, 10))
+    certify(problem, time_limit=1.0, workers=1)  # compiles
+    for seconds in (5.0, 25.0):
+        clock = at_clock(1.0)
+        result = certify(problem, time_limit=seconds, workers=1).result
+        # What is left over is a look or two for each rung.
+        assert seconds <= result.runtime <= seconds + 2.0 * len(ladder._LONG_TRACES)
+        assert clock.looks > seconds
+
+
+def test_a_round_on_a_long_trace_takes_no_longer_than_on_a_short_one() -> None:
+    from offcert.heuristics.cooling import length_of_round
+
+    short, long = long_problem(0, 300, 100), long_problem(0, 3_000, 1_000)
+    assert length_of_round(short, 10_000) == 10_000
+    size = len(long.trace) + len(long.trace.gaps)
+    assert 0 < length_of_round(long, 10_000) * size <= 10_000 * 1_000
