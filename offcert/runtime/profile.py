@@ -1,118 +1,236 @@
-"""From a network to a problem."""
+"""From a network, or a training step of one's own, to a problem."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
+from offcert.core.device_memory import memory_beside
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Units
+from offcert.runtime.capture import Clock, capture
+from offcert.runtime.capture.run import uncounted_bytes
+from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware import hardware as find_hardware
+from offcert.runtime.measurement import Measurement, measured, modelled
+from offcert.runtime.optimisers import named_state_bytes, require_optimiser, state_bytes
 from offcert.runtime.quiet import one_line
-from offcert.runtime.stages.measure import measure as measure_step
-from offcert.runtime.stages.prepare import prepare
-from offcert.runtime.stages.recording import record
-from offcert.runtime.workload import Workload
+from offcert.runtime.stages.profile import profile_stages
+from offcert.runtime.standard_step import device_of, standard_step, without_data
+from offcert.runtime.step import TrainingStep
+from offcert.runtime.timing import timed_trace
+from offcert.runtime.workload import DEFAULT_DTYPE, DEFAULT_LOSS, Workload
 from offcert.runtime.workload import input_shape as parse_shape
-
-_NS_PER_SECOND = 10**9
 
 
 def profile(
-    model: str | nn.Module,
-    input_shape: str | Sequence[int],
+    model: str | nn.Module | TrainingStep,
+    input_shape: str | Sequence[int] | None = None,
     *,
+    clock: str = "modules",
     hardware: str | None = None,
     measure: bool = False,
-    loss: str = "cross-entropy",
+    loss: str = DEFAULT_LOSS,
     options: Mapping[str, Any] | None = None,
-    dtype: str = "float32",
+    dtype: str = DEFAULT_DTYPE,
     seed: int = 0,
     name: str | None = None,
     memory: int | None = None,
+    device_memory: int | None = None,
+    optimiser: str | None = None,
 ) -> Problem:
-    """Turn one training step of a network into a problem, in nanoseconds and bytes.
+    """Turn one training step into a problem, in nanoseconds and bytes.
 
-    Bytes come from running the step on fake tensors, so they need no memory; durations come from a
-    stated hardware model or from measuring the device at hand, never from a mixture.
+    Bytes come from running the step once: on fake tensors, so that it needs no memory, or on real
+    ones where the program looks at values (the source says which). Durations come from a stated
+    hardware model or from measuring the device at hand, never from a mixture. A module of the
+    caller's is as before when this returns, and its weights are not copied.
 
     Parameters
     ----------
-    model : str or nn.Module
-        A name of the zoo, ``"package.module:callable"``, or a module in training mode that takes
-        one tensor and returns one.
-    input_shape : str or sequence of int
-        For example ``"32x3x224x224"``, batch size first. A network whose input goes into an
-        `nn.Embedding` is fed with token numbers, any other with floats.
+    model : str, nn.Module or TrainingStep
+        A name of the zoo; ``"package.module:callable"`` for what returns a module or a
+        `TrainingStep`; a module that takes one tensor and returns one; or any step.
+    input_shape : str or sequence of int, optional
+        For example ``"32x3x224x224"``, batch size first. A network that gives its input to an
+        `nn.Embedding` is fed with token numbers, any other with floats. A step has a batch.
+    clock : str
+        What an operation of the trace is: ``"modules"`` (what happens between two events at the
+        boundaries of leaf modules), ``"operators"``, or ``"stages"`` (what lies between two places
+        where a single value is live; for the papers' algorithms).
     hardware : str, optional
         Name of a hardware model (`offcert.runtime.hardware.HARDWARE`): a roofline.
     measure : bool
-        Measure durations and bandwidth on the first CUDA device or, without one, on the CPU, whose
-        "link" is the copy to a memory-mapped file.
+        Measure durations and bandwidth: of a model that is named, on the first CUDA device or,
+        without one, on the CPU, whose "link" is the copy to a memory-mapped file; of one that is
+        given, where it is.
     loss : str
-        ``"cross-entropy"`` over the last dimension of the output, or its ``"mean"``.
+        ``"cross-entropy"`` over the last dimension of the output, or its ``"mean"``. Not for steps.
     options : mapping, optional
         Keyword arguments for what `model` names.
     dtype : str
-        Of parameters and floating-point inputs.
+        Of parameters and floating-point inputs. Not for steps.
     seed : int
         Of the initial weights.
     name : str, optional
         Name of the problem; by default network and input shape.
     memory : int, optional
-        The limit in bytes; by default the device's, but at least the least that is feasible.
+        The limit in bytes, without what the trace does not count (``source["uncounted"]``). By
+        default what that leaves of the device's memory, but at least the least that is feasible.
+    device_memory : int, optional
+        The limit in bytes with parameters, gradients, buffers, batch and optimiser state.
+    optimiser : str, optional
+        Whose state is to be counted: ``"sgd"``, ``"momentum"``, ``"adam"`` or ``"adamw"``; by
+        default the optimiser of the step, if it has one.
 
     Returns
     -------
     Problem
-        Its ``source`` has what ``train`` needs to rebuild the network.
+        Its ``source`` has what training by a plan needs.
 
     Raises
     ------
     InputError
-        If the network is unknown, cannot be traced or does not fit the input, or if not exactly
-        one of `hardware` and `measure` is given.
+        If the network is unknown, fails or does not fit the input, if not exactly one of `hardware`
+        and `measure` is given, or if nothing is left of the device's memory.
     """
-    if (hardware is None) is not measure:
-        raise InputError("exactly one of hardware and measure must be given")
+    chosen = _clock(clock)
+    _require_one_choice(chosen, hardware, measure, memory, device_memory)
     # Looked up first: a wrong name should not have to wait for the network.
     model_of_device = None if hardware is None else find_hardware(hardware)
-    shape = parse_shape(input_shape)
+    if optimiser is not None:
+        require_optimiser(optimiser)
+    shape = None if input_shape is None else parse_shape(input_shape)
     spec = model if isinstance(model, str) else None
     workload = Workload(spec, shape, options or {}, dtype, loss, seed)
-    label = f"{spec or type(model).__name__} {'x'.join(map(str, shape))}"
+    label = _label(model, shape)
     try:
-        module = workload.build(shapes_only=not measure) if isinstance(model, str) else model
-        prepared = prepare(module, workload)
-        if measure:
-            measured = measure_step(prepared)
-            trace, capacity = measured.trace, measured.memory
-            bandwidth, back = measured.bandwidth, measured.prefetch_bandwidth
-            device = measured.device
-        else:
-            assert model_of_device is not None
-            trace = record(prepared, model_of_device).trace
-            capacity = model_of_device.memory
-            bandwidth = back = Fraction(model_of_device.link_bandwidth, _NS_PER_SECOND)
-            device = model_of_device.name
+        made = workload.load(shapes_only=not measure) if isinstance(model, str) else model
+        make = _stages if chosen is Clock.STAGES else _captured
+        found, source, uncounted = make(made, workload, chosen, model_of_device)
+        uncounted = _with_optimiser(uncounted, made, optimiser)
     except OffcertError:
         raise
     except Exception as error:
         # Somebody else's network can fail in any way; it is the input that is bad then.
         raise InputError(f"{label} cannot be profiled: {one_line(error)}") from error
-    if memory is None:
-        memory = max(capacity, trace.least_memory)
-    if name is None:
-        name = label
-    source = workload.source() | {
-        "hardware": device,
+    # Problems of stages are what they always were, unless more is asked for.
+    if chosen is not Clock.STAGES or device_memory is not None or optimiser is not None:
+        source["uncounted"] = uncounted
+    if device_memory is not None:
+        memory = memory_beside(device_memory, uncounted)
+    elif memory is None:
+        left = found.memory - sum(source.get("uncounted", {}).values())
+        memory = max(left, found.trace.least_memory)
+    source |= {
+        "hardware": found.device,
         "measured": measure,
         "torch": torch.__version__.partition("+")[0],
     }
-    platform = Platform(memory, bandwidth, prefetch_bandwidth=back)
-    return Problem(name, trace, platform, units=Units("ns", "B"), source=source)
+    platform = Platform(memory, found.bandwidth, prefetch_bandwidth=found.prefetch_bandwidth)
+    return Problem(name or label, found.trace, platform, units=Units("ns", "B"), source=source)
+
+
+def _require_one_choice(
+    clock: Clock,
+    hardware: str | None,
+    measure: bool,
+    memory: int | None,
+    device_memory: int | None,
+) -> None:
+    if (hardware is None) is not measure:
+        raise InputError("exactly one of hardware and measure must be given")
+    if memory is not None and device_memory is not None:
+        raise InputError("only one of memory and device memory can be given")
+    if measure and clock is Clock.OPERATORS:
+        raise InputError(
+            "single operators cannot be measured: what watches them takes longer than many of "
+            "them do; use the clock modules, or a hardware model"
+        )
+
+
+def _clock(name: str) -> Clock:
+    try:
+        return Clock(name)
+    except ValueError:
+        known = ", ".join(Clock)
+        raise InputError(f"clock must be one of {known}, not {name!r}") from None
+
+
+def _label(model: str | nn.Module | TrainingStep, shape: tuple[int, ...] | None) -> str:
+    if isinstance(model, TrainingStep):
+        model = model.model
+    label = model if isinstance(model, str) else type(model).__name__
+    return label if shape is None else f"{label} {'x'.join(map(str, shape))}"
+
+
+def _require_no_workload(workload: Workload) -> None:
+    """Raise an `InputError` if something is asked for that a step decides itself."""
+    asked = {
+        "input": workload.input is not None,
+        "loss": workload.loss != DEFAULT_LOSS,
+        "dtype": workload.dtype != DEFAULT_DTYPE,
+    }
+    for name, given in asked.items():
+        if given:
+            raise InputError(f"{name} cannot be given with a TrainingStep, which brings its own")
+
+
+# A trace with durations, what is recorded of its origin, and the bytes that it does not count.
+Made = tuple[Measurement, dict[str, Any], Mapping[str, int]]
+
+
+def _stages(
+    made: nn.Module | TrainingStep, workload: Workload, clock: Clock, hardware: Hardware | None
+) -> Made:
+    if isinstance(made, TrainingStep):
+        raise InputError(
+            f"the clock {clock} takes a network with one input, not a TrainingStep; use modules"
+        )
+    found = profile_stages(made, workload, hardware)
+    # The batch is a part of the trace.
+    uncounted = uncounted_bytes(TrainingStep(made, lambda model, batch: None), 0)
+    return found, workload.source(), uncounted
+
+
+def _captured(
+    made: nn.Module | TrainingStep, workload: Workload, clock: Clock, hardware: Hardware | None
+) -> Made:
+    step = _step(made, workload, measure=hardware is None)
+    tensors = "fake" if without_data(step.model) else "auto"
+    captured = capture(step, clock=clock, hardware=hardware, tensors=tensors)
+    if hardware is None:
+        found = measured(timed_trace(step, captured), device_of(step.model))
+    else:
+        found = modelled(captured.trace, hardware)
+    source = dict(step.source or workload.source())
+    source |= {"clock": str(captured.clock), "capture": captured.to_json()}
+    return found, source, captured.uncounted
+
+
+def _step(made: nn.Module | TrainingStep, workload: Workload, *, measure: bool) -> TrainingStep:
+    if isinstance(made, TrainingStep):
+        _require_no_workload(workload)
+        return made if workload.model is None else replace(made, source=workload.source())
+    if measure and workload.model is not None and torch.cuda.is_available():
+        made = made.to("cuda")
+    return standard_step(made, workload)
+
+
+def _with_optimiser(
+    uncounted: Mapping[str, int], made: nn.Module | TrainingStep, name: str | None
+) -> dict[str, int]:
+    """Return the bytes with those of the optimiser's state, as far as they are known."""
+    sizes = {kind: size for kind, size in uncounted.items() if kind != "optimiser"}
+    step = made if isinstance(made, TrainingStep) else None
+    state: int | None = None
+    if name is not None:
+        state = named_state_bytes(name, made.model if isinstance(made, TrainingStep) else made)
+    elif step is not None and step.optimiser is not None:
+        state = state_bytes(step.optimiser)
+    return sizes if state is None else sizes | {"optimiser": state}

@@ -57,8 +57,8 @@ class TrainingStep:
         """Return the batch, calling what makes it if it is a callable."""
         return self.batch() if callable(self.batch) else self.batch
 
-    def execute(self, batch: Any) -> None:
-        """Run the forward and the backward pass.
+    def execute(self, batch: Any) -> torch.Tensor | None:
+        """Run the forward and the backward pass; return the loss, if `run` does.
 
         Raises
         ------
@@ -67,7 +67,7 @@ class TrainingStep:
         """
         loss = self.run(self.model, batch)
         if loss is None:
-            return
+            return None
         if not isinstance(loss, torch.Tensor):
             raise InputError(
                 f"step.run must return the loss or None, not {type(loss).__name__}: return "
@@ -76,3 +76,4 @@ class TrainingStep:
         if not loss.requires_grad:
             raise InputError("no parameter of the model requires a gradient")
         loss.backward()
+        return loss.detach()

@@ -17,8 +17,12 @@ from offcert.core.errors import InputError
 from offcert.runtime import zoo
 from offcert.runtime.losses import loss_function
 from offcert.runtime.quiet import one_line
+from offcert.runtime.step import TrainingStep
 
 _DTYPES = ("float32", "float64", "bfloat16", "float16")
+
+DEFAULT_LOSS = "cross-entropy"
+DEFAULT_DTYPE = "float32"
 
 # Fields of a problem's source that have defaults, and their kinds.
 _OPTIONAL: dict[str, Any] = {"options": dict, "dtype": str, "loss": str, "seed": int}
@@ -33,8 +37,9 @@ class Workload:
     model : str or None
         A name of the zoo, ``"package.module:callable"``, or None for a module that only the caller
         has.
-    input : tuple of int
-        Shape of the input, batch size first.
+    input : tuple of int or None
+        Shape of the input, batch size first; None if `model` names a `TrainingStep`, which brings
+        its own batch, types and loss.
     options : mapping
         Keyword arguments of the callable or the zoo's builder.
     dtype : str
@@ -51,10 +56,10 @@ class Workload:
     """
 
     model: str | None
-    input: tuple[int, ...]
+    input: tuple[int, ...] | None
     options: Mapping[str, Any] = field(default_factory=dict)
-    dtype: str = "float32"
-    loss: str = "cross-entropy"
+    dtype: str = DEFAULT_DTYPE
+    loss: str = DEFAULT_LOSS
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -77,27 +82,43 @@ class Workload:
             if name not in source:
                 raise InputError(f"source.{name} is missing")
         optional = {n: source[n] for n in _OPTIONAL if n in source}
-        kinds: dict[str, Any] = {"model": (str, type(None)), "input": list, **_OPTIONAL}
+        either = {"model": (str, type(None)), "input": (list, type(None))}
+        kinds: dict[str, Any] = either | _OPTIONAL
         for name, kind in kinds.items():
             value = source.get(name)
             if name in source and (not isinstance(value, kind) or isinstance(value, bool)):
                 raise InputError(f"source.{name} must not be {value!r}")
-        if not all(type(size) is int for size in source["input"]):
-            raise InputError(f"source.input must be a list of integers, not {source['input']!r}")
+        shape = source["input"]
+        if shape is not None and not all(type(size) is int for size in shape):
+            raise InputError(f"source.input must be a list of integers, not {shape!r}")
         if not 0 <= optional.get("seed", 0) < 2**63:
             raise InputError(f"source.seed must be from 0 to below 2**63, not {source['seed']}")
-        return cls(source["model"], input_shape(source["input"]), **optional)
+        return cls(source["model"], None if shape is None else input_shape(shape), **optional)
 
     def source(self) -> dict[str, Any]:
         """Return the part of a problem's ``source`` that describes the workload."""
-        return {
-            "model": self.model,
-            "options": dict(self.options),
+        common = {"model": self.model, "options": dict(self.options)}
+        if self.input is None:
+            return common | {"input": None, "seed": self.seed}
+        return common | {
             "input": list(self.input),
             "dtype": self.dtype,
             "loss": self.loss,
             "seed": self.seed,
         }
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the input.
+
+        Raises
+        ------
+        InputError
+            If there is none.
+        """
+        if self.input is None:
+            raise InputError(f"input is missing, the shape of what {self.model or 'it'} takes")
+        return self.input
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -106,24 +127,46 @@ class Workload:
         assert isinstance(dtype, torch.dtype)
         return dtype
 
-    def build(self, *, shapes_only: bool = False) -> nn.Module:
-        """Build the network with seeded weights, in training mode.
+    @property
+    def in_zoo(self) -> bool:
+        """Whether the network is one of the zoo."""
+        return self.model in zoo.names()
+
+    def load(self, *, shapes_only: bool = False) -> nn.Module | TrainingStep:
+        """Build what the model's name stands for, with seeded weights.
 
         Parameters
         ----------
         shapes_only : bool
             Networks of the zoo then take no memory and have no weights.
+
+        Returns
+        -------
+        nn.Module or TrainingStep
+            A module is in training mode and has the workload's data type; a step is as it was made.
         """
         if self.model is None:
             raise InputError("source.model is null: pass the module itself")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            if shapes_only and self.model in zoo.names():
+            if shapes_only and self.in_zoo:
                 with torch.device("meta"):
-                    model = load_model(self.model, self.options)
+                    made = load(self.model, self.options)
             else:
-                model = load_model(self.model, self.options)
-        return model.to(self.torch_dtype).train()
+                made = load(self.model, self.options)
+        if isinstance(made, TrainingStep):
+            return made
+        return made.to(self.torch_dtype).train()
+
+    def build(self, *, shapes_only: bool = False) -> nn.Module:
+        """Build the network; parameters as for `load`.
+
+        Raises
+        ------
+        InputError
+            If the model's name stands for a `TrainingStep`.
+        """
+        return _require_module(self.model, self.load(shapes_only=shapes_only))
 
 
 @dataclass(frozen=True)
@@ -154,14 +197,14 @@ class Batches:
 
     def _inputs(self, generator: torch.Generator) -> torch.Tensor:
         if self.tokens is not None:
-            return torch.randint(self.tokens, self.workload.input, generator=generator)
-        floats = torch.randn(self.workload.input, generator=generator)
+            return torch.randint(self.tokens, self.workload.shape, generator=generator)
+        floats = torch.randn(self.workload.shape, generator=generator)
         return floats.to(self.workload.torch_dtype)
 
     def shapes(self) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return a batch without data; call it under `FakeTensorMode`."""
         dtype = self.workload.torch_dtype if self.tokens is None else torch.int64
-        inputs = torch.empty(self.workload.input, dtype=dtype)
+        inputs = torch.empty(self.workload.shape, dtype=dtype)
         if self.workload.loss != "cross-entropy":
             return inputs, None
         return inputs, torch.empty(self.output_shape[:-1], dtype=torch.int64)
@@ -193,17 +236,29 @@ def load_model(spec: str, options: Mapping[str, Any] | None = None) -> nn.Module
     InputError
         If there is no such network, the callable fails, or what it returns is no module.
     """
+    return _require_module(spec, load(spec, options))
+
+
+def load(spec: str, options: Mapping[str, Any] | None = None) -> nn.Module | TrainingStep:
+    """Build a network or a `TrainingStep` from its name, as `load_model` does a network."""
     options = dict(options or {})
     if ":" not in spec:
         return zoo.build(spec, **options)
     function = _import(spec)
     try:
-        model = function(**options)
+        made = function(**options)
     except (Exception, SystemExit) as error:
         raise InputError(f"model {spec} failed: {one_line(error)}") from error
-    if not isinstance(model, nn.Module):
-        raise InputError(f"model {spec} must return an nn.Module, not {type(model).__name__}")
-    return model
+    if not isinstance(made, nn.Module | TrainingStep):
+        kind = type(made).__name__
+        raise InputError(f"model {spec} must return an nn.Module or a TrainingStep, not {kind}")
+    return made
+
+
+def _require_module(spec: str | None, made: nn.Module | TrainingStep) -> nn.Module:
+    if isinstance(made, TrainingStep):
+        raise InputError(f"model {spec} must return an nn.Module here, not a TrainingStep")
+    return made
 
 
 def _import(spec: str) -> Callable[..., Any]:

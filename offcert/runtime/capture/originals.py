@@ -25,6 +25,10 @@ class Originals(TorchDispatchMode):
     def __exit__(self, *reason: Any) -> None:
         """Undo the changes."""
         super().__exit__(*reason)
+        self.restore()
+
+    def restore(self) -> None:
+        """Undo the changes once more, after the same has been run again without this mode."""
         with torch.no_grad():
             for original, copy in self._copies.values():
                 with torch.autograd._unsafe_preserve_version_counter(original):

@@ -150,18 +150,18 @@ def _run_real(step: TrainingStep, hardware: Hardware | None) -> tuple[Recorder, 
 def _as_it_was(step: TrainingStep, replace: Any) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(random_state_kept())
-        stack.enter_context(borrowed(step.model, *_reached(step.run), replace=replace))
+        stack.enter_context(borrowed(step.model, *reached(step.run), replace=replace))
         yield
 
 
-def _reached(function: Any) -> list[Any]:
+def reached(function: Any) -> list[Any]:
     """Return the modules and objects that a function refers to by itself."""
     found = []
     if isinstance(function, types.MethodType):
         found.append(function.__self__)
         function = function.__func__
     if hasattr(function, "func"):
-        found += _reached(function.func)
+        found += reached(function.func)
     for cell in getattr(function, "__closure__", None) or ():
         try:
             content = cell.cell_contents
@@ -173,7 +173,7 @@ def _reached(function: Any) -> list[Any]:
 
 
 def _record(step: TrainingStep, batch: Any, hardware: Hardware | None) -> Recorder:
-    hooks = Hooks(unwrap(step.model), _Nobody())
+    hooks = Hooks(unwrap(step.model), Nobody())
     recorder = Recorder(hooks, hardware)
     hooks.steps = recorder
     hooks.attach()
@@ -186,11 +186,11 @@ def _record(step: TrainingStep, batch: Any, hardware: Hardware | None) -> Record
     return recorder
 
 
-class _Nobody:
+class Nobody:
     """Begins no steps."""
 
     def begin(self, args: Any, kwargs: Any) -> None:
-        return None
+        """Watch nothing."""
 
     def left(self, session: Any, output: Any) -> None:
-        pass
+        """Watch nothing."""

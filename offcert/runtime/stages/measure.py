@@ -3,85 +3,42 @@
 from __future__ import annotations
 
 import copy
-import os
 import statistics
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import replace
 
 import torch
 
 from offcert.core.trace import Trace
+from offcert.runtime.measurement import Measurement, measured
 from offcert.runtime.stages.meter import Meter
 from offcert.runtime.stages.prepare import Prepared
 from offcert.runtime.stages.recording import record
 from offcert.runtime.stages.staged import StagedModel
-from offcert.runtime.store import HostStore
-
-_COPY_BYTES = 64 * 2**20
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What a device was measured to do.
-
-    Attributes
-    ----------
-    trace : Trace
-        Durations are medians in nanoseconds. Workspaces are the allocator's on CUDA; on the CPU,
-        which does not tell, they are those of the fake tensors.
-    bandwidth, prefetch_bandwidth : Fraction
-        Bytes per nanosecond from the device to the host, and back.
-    memory : int
-        Bytes of the device.
-    device : str
-        Its name.
-    """
-
-    trace: Trace
-    bandwidth: Fraction
-    prefetch_bandwidth: Fraction
-    memory: int
-    device: str
+from offcert.runtime.stopwatch import Mark, mark, nanoseconds
 
 
 class _Stopwatch:
-    """Observes one step: nanoseconds per operation, on the CPU's clock or on the stream's."""
+    """Observes one step: nanoseconds per operation."""
 
     def __init__(self, device: torch.device) -> None:
-        self._cuda = device.type == "cuda"
-        self._marks: list[tuple[int | torch.cuda.Event, int | torch.cuda.Event]] = []
-        self._begun: int | torch.cuda.Event = 0
-
-    def _mark(self) -> int | torch.cuda.Event:
-        if not self._cuda:
-            return time.perf_counter_ns()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
+        self._device = device
+        self._marks: list[tuple[Mark, Mark]] = []
+        self._begun: Mark = 0
 
     def begin(self, operation: int) -> None:
-        self._begun = self._mark()
+        self._begun = mark(self._device)
 
     def end(self, operation: int) -> None:
-        self._marks.append((self._begun, self._mark()))
+        self._marks.append((self._begun, mark(self._device)))
 
     def hand_over(self, tensor: torch.Tensor) -> None:
         pass
 
     def durations(self) -> list[int]:
-        if self._cuda:
+        if self._device.type == "cuda":
             torch.cuda.synchronize()
-        return [_nanoseconds(begun, ended) for begun, ended in self._marks]
-
-
-def _nanoseconds(begun: int | torch.cuda.Event, ended: int | torch.cuda.Event) -> int:
-    if isinstance(begun, int) and isinstance(ended, int):
-        return ended - begun
-    assert isinstance(begun, torch.cuda.Event)
-    assert isinstance(ended, torch.cuda.Event)
-    return round(begun.elapsed_time(ended) * 1e6)
+        return [nanoseconds(begun, ended) for begun, ended in self._marks]
 
 
 class _AllocatorMeter(Meter):
@@ -109,6 +66,12 @@ def measure(prepared: Prepared, repetitions: int = 5) -> Measurement:
         A network that has data; a copy of it is run.
     repetitions : int
         Steps to take the median of, after one to warm up.
+
+    Returns
+    -------
+    Measurement
+        Durations are medians. Workspaces are the allocator's on CUDA; on the CPU, which does not
+        tell, they are those of the fake tensors.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     root = copy.deepcopy(prepared.traced).to(device)
@@ -127,10 +90,7 @@ def measure(prepared: Prepared, repetitions: int = 5) -> Measurement:
     workspaces = [operation.workspace for operation in trace.operations]
     if device.type == "cuda":
         workspaces = _allocator_workspaces(staged, batch, trace)
-        memory, name = torch.cuda.mem_get_info()[1], torch.cuda.get_device_name()
-    else:
-        memory, name = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "cpu"
-    return Measurement(_with(trace, durations, workspaces), *_bandwidths(device), memory, name)
+    return measured(_with(trace, durations, workspaces), device)
 
 
 def _with(trace: Trace, durations: Sequence[int], workspaces: Sequence[int]) -> Trace:
@@ -153,23 +113,3 @@ def _allocator_workspaces(
         max(0, peak - (demand - operation.workspace))
         for peak, demand, operation in zip(meter.peaks, trace.demand, trace.operations, strict=True)
     ]
-
-
-def _bandwidths(device: torch.device, repetitions: int = 5) -> tuple[Fraction, Fraction]:
-    """Return bytes per nanosecond to the host and to the device, as the runtime copies."""
-    on_device = torch.zeros(_COPY_BYTES, dtype=torch.uint8, device=device)
-    on_host = HostStore(_COPY_BYTES, pinned=device.type == "cuda").view(0, _COPY_BYTES)
-    out = _copy_time(on_device, on_host, repetitions)
-    back = _copy_time(on_host, on_device, repetitions)
-    return Fraction(_COPY_BYTES, out), Fraction(_COPY_BYTES, back)
-
-
-def _copy_time(source: torch.Tensor, target: torch.Tensor, repetitions: int) -> int:
-    times = []
-    for _ in range(repetitions + 1):
-        begun = time.perf_counter_ns()
-        target.copy_(source)
-        if source.is_cuda or target.is_cuda:
-            torch.cuda.synchronize()
-        times.append(time.perf_counter_ns() - begun)
-    return max(1, round(statistics.median(times[1:])))

@@ -1,0 +1,48 @@
+"""`Measurement`: a trace with durations, and the device that they are of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import torch
+
+from offcert.core.trace import Trace
+from offcert.runtime.bandwidth import bandwidths, memory_and_name
+from offcert.runtime.hardware import Hardware
+
+_NS_PER_SECOND = 10**9
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a device was measured, or is stated, to do.
+
+    Attributes
+    ----------
+    trace : Trace
+        Durations are nanoseconds.
+    bandwidth, prefetch_bandwidth : Fraction
+        Bytes per nanosecond from the device to the host, and back.
+    memory : int
+        Bytes of the device.
+    device : str
+        Its name.
+    """
+
+    trace: Trace
+    bandwidth: Fraction
+    prefetch_bandwidth: Fraction
+    memory: int
+    device: str
+
+
+def modelled(trace: Trace, hardware: Hardware) -> Measurement:
+    """Return what a stated model of an accelerator says; it gave the trace its durations."""
+    rate = Fraction(hardware.link_bandwidth, _NS_PER_SECOND)
+    return Measurement(trace, rate, rate, hardware.memory, hardware.name)
+
+
+def measured(trace: Trace, device: torch.device) -> Measurement:
+    """Return what the device at hand says, with which the trace was timed."""
+    return Measurement(trace, *bandwidths(device), *memory_and_name(device))
