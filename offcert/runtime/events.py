@@ -37,8 +37,8 @@ class Event(NamedTuple):
     path : str
         Of the module, as in ``model.named_modules()``; of an operator, its name.
     call : int
-        Which call of the module in this step; of an operator or an unpacking, how many came before
-        it; of an end, which backward pass it was.
+        Which call of the module or operator in this step; of an unpacking, how many came before it;
+        of an end, which backward pass it was.
     part : int
         Which of the call's tensors.
     """

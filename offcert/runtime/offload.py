@@ -248,7 +248,7 @@ class Offload(AbstractContextManager["Offload"]):
             run = self._begin_step(call)
         if run is not None:
             self._thread = threading.get_ident()
-            if not run.program.moves_nothing:
+            if run.hooks_saved:
                 self._enter_hooks(run)
         return run
 

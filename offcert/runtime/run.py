@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 
 from offcert.core.errors import PlanError
-from offcert.runtime.events import END, OPERATOR, UNPACK, Event, Session
+from offcert.runtime.events import END, OPERATOR, OUTPUT, UNPACK, Event, Session
 from offcert.runtime.hooks import Hooks
 from offcert.runtime.program import Program
 from offcert.runtime.reports import StepReport, Unforeseen, Unfreed
@@ -62,7 +63,7 @@ class StepRun(Session):
         self._counter = counter
         self._strict = strict
         self._by_operators = program.capture.ticks[0].kind in (OPERATOR, UNPACK)
-        self._counts = {OPERATOR: 0, UNPACK: 0}
+        self._counts: dict[str, int] = {}
         self._calls_made = 0
         self._ordinals: dict[tuple[Any, ...], int] = {}
         self._entries: weakref.WeakValueDictionary[Place, Entry] = weakref.WeakValueDictionary()
@@ -83,6 +84,11 @@ class StepRun(Session):
             return False
         self._calls_made += 1
         return True
+
+    @property
+    def hooks_saved(self) -> bool:
+        """Whether the step must hear of what autograd saves: to move it, or for the clock."""
+        return self._by_operators or not self.program.moves_nothing
 
     @property
     def uses_store(self) -> bool:
@@ -109,8 +115,8 @@ class StepRun(Session):
     # The clock.
 
     def wants(self, event: Event) -> bool:
-        """Whether the event begins an operation."""
-        return event in self.program.operation_of
+        """Whether the event begins an operation, or tells that the backward pass has begun."""
+        return event in self.program.operation_of or (event.kind == OUTPUT and not event.path)
 
     def tick(self, event: Event) -> None:
         """Begin the operation that begins with the event, if one does."""
@@ -125,8 +131,8 @@ class StepRun(Session):
     def count(self, kind: str, name: str = "") -> None:
         """Tick at an operator or an unpacking, if the clock is one of operators."""
         if self._by_operators:
-            number = self._counts[kind]
-            self._counts[kind] = number + 1
+            number = self._counts.get(name, 0)
+            self._counts[name] = number + 1
             self.tick(Event(kind, name, number))
 
     def deviate(self, what: str) -> None:
@@ -217,18 +223,26 @@ class StepRun(Session):
         self._fetch(entry)
 
     def _fetch(self, entry: Entry) -> None:
-        # Counted, because the counter sees the operator.
-        entry.put(torch.empty(entry.size, dtype=torch.uint8).untyped_storage())
+        with self._uncounted():
+            device = torch.empty(entry.size, dtype=torch.uint8)
+        if self._counter is not None:
+            # A tick at an operator comes from within the counter, which then sees no operators.
+            self._counter.adopt(device)
+        entry.put(device.untyped_storage())
         self._copy(entry, to_host=False)
 
     def _copy(self, entry: Entry, *, to_host: bool) -> None:
         assert self.store is not None
         host = self.store.view(self.program.offsets[entry.key], entry.size)
-        if self._counter is not None:
-            with self._counter.paused():
-                _copy(host, entry, to_host)
-        else:
-            _copy(host, entry, to_host)
+        with self._uncounted():
+            device = torch.empty(0, dtype=torch.uint8).set_(entry.device_storage())
+            if to_host:
+                host.copy_(device)
+            else:
+                device.copy_(host)
+
+    def _uncounted(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._counter is None else self._counter.paused()
 
     # What the forward pass saves.
 
@@ -245,14 +259,6 @@ class StepRun(Session):
         if place not in self.program.places:
             self._unforeseen.append(Unforeseen(self._name(max(self.now, 0)), size, dtype, shape))
         return entry
-
-
-def _copy(host: torch.Tensor, entry: Entry, to_host: bool) -> None:
-    device = torch.empty(0, dtype=torch.uint8).set_(entry.device_storage())
-    if to_host:
-        host.copy_(device)
-    else:
-        device.copy_(host)
 
 
 class _Storages(SavedStorages):

@@ -8,6 +8,7 @@ all of them.
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -124,7 +125,7 @@ class Recorder(Session):
         self._storages = _Storages(self)
         self._life_of_entry: weakref.WeakKeyDictionary[Entry, Life] = weakref.WeakKeyDictionary()
         self._held_since: dict[weakref.ref[Entry], int] = {}
-        self._operators = 0
+        self._operators: Counter[str] = Counter()
         self._unpacked = 0
         self._paths: list[str] = []
         self._gradient_path = ""
@@ -210,10 +211,14 @@ class Recorder(Session):
         self._look_who_holds()
 
     def _announce(self, func: Any, args: Any, kwargs: Any) -> None:
-        self._next(Event(OPERATOR, str(func), self._operators))
-        self._operators += 1
+        if not _is_query(func):
+            name = str(func)
+            self._next(Event(OPERATOR, name, self._operators[name]))
+            self._operators[name] += 1
 
     def _listen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        if _is_query(func):
+            return
         for leaf in tree_leaves((args, kwargs, out)):
             if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
                 self._touch(leaf)
@@ -282,6 +287,11 @@ class Recorder(Session):
                 self._life_of_entry[entry].held.append((since, len(self.moments) - 1))
         self._held_since.clear()
         self.tracker.stop()
+
+
+def _is_query(func: Any) -> bool:
+    """Whether an operator only asks a fake tensor for its device; real tensors never do."""
+    return bool(func.namespace == "prim")
 
 
 class _Storages(SavedStorages):
