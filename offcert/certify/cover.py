@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 FINEST = 1 << 24
 # Multiplied by an odd number of 32 bits, neighbouring sizes come to lie far apart.
 _MIXING, _WORD = 0x9E3779B1, 0xFFFFFFFF
-# Of how many of the sizes the pairs are looked at, and of how many all sums.
-_PAIRED, _SMALLEST = 64, 24
+# Of how many of the sizes the pairs are looked at; of how many all sums, and up to how many units.
+_PAIRED = 64
+# Of how many sizes all sums are listed one by one.
+_LISTED = 14
+_FEWEST, _MOST, _FAR = 24, 64, 1 << 20
 
 Sizes = NDArray[np.int64]
 
@@ -87,6 +90,11 @@ class Covers:
 
     def _least_sum(self, units: Sizes, amount: int) -> int:
         """Return the least sum of a subset that is at least `amount`."""
+        if len(units) <= _LISTED:
+            listed = units[:0].sum(keepdims=True)
+            for size in units:
+                listed = np.concatenate((listed, listed + size))
+            return int(listed[listed >= amount].min())
         total = int(units.sum())
         if 2 * amount > total:
             # What the subset leaves out has the greatest sum of at most the rest.
@@ -172,16 +180,19 @@ def _exchanged(gone: Sizes, kept: Sizes, least: int, most: int) -> bool:
 
 
 def _filled(units: Sizes, least: int, most: int) -> bool:
-    """Whether the smallest make a sum in the range, with what is taken of the others before."""
-    if len(units) <= _SMALLEST:
+    """Whether some small ones make a sum in the range, with what is taken of the others before."""
+    if len(units) <= _FEWEST:
         return False
-    order = np.argsort(units, kind="stable")
-    smallest = units[order[:_SMALLEST]]
-    half = int(smallest.sum()) // 2
-    missing, *_ = _take(units[np.sort(order[_SMALLEST:])], max(0, most - half))
-    missing += most - max(0, most - half)
+    distinct, first = np.unique(units, return_index=True)
+    # Enough of them for sums without holes, and so far up that the others come near.
+    count = max(_FEWEST, int(np.searchsorted(np.cumsum(distinct), _FAR)))
+    few = np.sort(first[: min(count, _MOST)])
+    half = int(units[few].sum()) // 2
+    before = max(0, most - half)
+    missing, *_ = _take(np.sort(np.delete(units, few))[::-1], before)
+    missing += most - before
     sums = 1
-    for size in smallest.tolist():
+    for size in units[few].tolist():
         sums |= sums << size
     inside = sums & ((1 << (missing + 1)) - 1)
     return inside.bit_length() - 1 >= missing - (most - least)

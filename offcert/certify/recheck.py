@@ -272,7 +272,7 @@ def _starts(problem: Problem, amounts: Sequence[int], rate: Fraction) -> list[in
 
 
 def _rests(problem: Problem, amounts: Sequence[int], rate: Fraction) -> list[int]:
-    """Return the least time from each start to the end of the step, in ticks times the numerator."""
+    """Return the least time from each start to the end, in ticks times the numerator."""
     known = sorted(absences(problem.trace), key=lambda each: -each.after)
     link = LinkWork(len(known), rate.denominator)
     changes = _changes(problem, known)

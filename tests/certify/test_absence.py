@@ -4,7 +4,7 @@ import random
 from itertools import combinations
 
 import pytest
-from long_traces import long_problem
+from long_problems import long_problem
 from random_instances import mixed_problem
 
 from offcert.certify import absence, recheck

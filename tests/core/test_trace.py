@@ -1,5 +1,5 @@
 import pytest
-from long_traces import long_problem
+from long_problems import long_problem
 from random_instances import random_problem
 
 from offcert.core.chain import Chain
