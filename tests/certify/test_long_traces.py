@@ -5,7 +5,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from long_traces import long_problem
+from long_problems import long_problem
 
 from offcert.certify import ladder
 from offcert.certify.ladder import certify

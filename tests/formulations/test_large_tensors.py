@@ -5,7 +5,7 @@ from fractions import Fraction
 from itertools import combinations
 
 import pytest
-from long_traces import long_problem
+from long_problems import long_problem
 from oracle import brute_force
 from random_instances import mixed_problem
 

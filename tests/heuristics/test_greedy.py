@@ -5,7 +5,7 @@ from fractions import Fraction
 from itertools import accumulate
 
 import pytest
-from long_traces import long_problem
+from long_problems import long_problem
 from random_instances import cnn_chain, mixed_problem, spiky_chain, trace_with_internals
 
 from offcert.core.chain import Chain

@@ -1,7 +1,7 @@
 """The plan that always works: against looking at every gap before every operation."""
 
 import pytest
-from long_traces import long_problem
+from long_problems import long_problem
 from random_instances import mixed_problem
 
 from offcert.core.check import check
