@@ -14,7 +14,7 @@ from offcert.runtime.hooks import Hooks
 from offcert.runtime.program import Program
 from offcert.runtime.reports import StepReport, Unforeseen, Unfreed
 from offcert.runtime.saved import Entry, Handle
-from offcert.runtime.saved_storages import Place, SavedStorages
+from offcert.runtime.saved_storages import Owned, Place, SavedStorages
 from offcert.runtime.signature import Signature
 from offcert.runtime.store import HostStore
 from offcert.runtime.tracker import LiveBytes
@@ -36,8 +36,8 @@ class StepRun(Session):
         What to follow.
     store : HostStore or None
         Where offloaded bytes go; None for a plan that moves nothing.
-    owned : set of int
-        Addresses of the model's own storages.
+    owned : dict
+        The model's own storages.
     counter : LiveBytes, optional
         Counts live bytes.
     strict : bool
@@ -49,7 +49,7 @@ class StepRun(Session):
         hooks: Hooks,
         program: Program,
         store: HostStore | None,
-        owned: set[int],
+        owned: Owned,
         counter: LiveBytes | None = None,
         strict: bool = False,
     ) -> None:
@@ -264,7 +264,7 @@ class StepRun(Session):
 class _Storages(SavedStorages):
     """Saved storages that tell their step."""
 
-    def __init__(self, run: StepRun, owned: set[int], counter: LiveBytes | None) -> None:
+    def __init__(self, run: StepRun, owned: Owned, counter: LiveBytes | None) -> None:
         super().__init__(owned, counter)
         # The graph holds the handles' hooks, and they hold the step; the step must not hold them.
         self._run = run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from dataclasses import dataclass
 from typing import Any
@@ -25,10 +26,12 @@ class _View:
     stride: tuple[int, ...]
     offset: int
 
-    def over(self, storage: torch.UntypedStorage) -> torch.Tensor:
-        """Return this view of `storage`."""
-        empty = torch.empty(0, dtype=self.dtype, device=storage.device)
-        return empty.set_(storage, self.offset, self.size, self.stride)
+    def of(self, data: torch.Tensor) -> torch.Tensor:
+        """Return this view of bytes; it shares their version."""
+        whole = data.numel() // self.dtype.itemsize * self.dtype.itemsize
+        with torch.no_grad():
+            typed = data[:whole].view(self.dtype)
+            return typed.as_strided(self.size, self.stride, self.offset)
 
 
 class Handle:
@@ -47,21 +50,28 @@ class Handle:
         Whether the tensor had been changed in place when it left the device.
     """
 
-    __slots__ = ("__weakref__", "entry", "stale", "tensor", "version", "view")
+    __slots__ = ("__weakref__", "entry", "shape", "stale", "tensor", "version", "view")
 
     def __init__(self, tensor: torch.Tensor, entry: Entry | None) -> None:
         self.entry = entry
         self.tensor: torch.Tensor | None = tensor.detach()
-        self.version = tensor._version
+        # Of the detached one: subclasses that wrap tensors do not share their versions.
+        self.version = self.tensor._version
         self.stale = False
-        self.view = _View(
-            tensor.dtype, tuple(tensor.size()), tensor.stride(), int(tensor.storage_offset())
-        )
+        self.shape = tensor.shape
+        self.view = None
+        if entry is not None:
+            offset = int(tensor.storage_offset())
+            self.view = _View(tensor.dtype, tuple(tensor.size()), tensor.stride(), offset)
 
     @property
     def changed(self) -> bool:
         """Whether the tensor was changed in place after it had been saved."""
-        return self.stale or (self.tensor is not None and self.tensor._version != self.version)
+        if self.stale:
+            return True
+        if self.tensor is not None:
+            return self.tensor._version != self.version
+        return self.entry is not None and self.entry.changed
 
     def restore(self) -> torch.Tensor:
         """Return the saved tensor.
@@ -74,7 +84,7 @@ class Handle:
             If it is not on the device.
         """
         if self.changed:
-            shape = "x".join(map(str, self.view.size)) or "scalar"
+            shape = "x".join(map(str, self.shape)) or "scalar"
             raise InPlaceError(
                 f"a tensor of shape {shape} saved for the backward pass was changed in place "
                 "afterwards; its gradient would be wrong"
@@ -82,12 +92,13 @@ class Handle:
         if self.tensor is not None:
             return self.tensor
         assert self.entry is not None
-        if self.entry.storage is None:
+        assert self.view is not None
+        if self.entry.data is None:
             raise PlanError(
                 f"a storage of {self.entry.size} bytes, saved as {self.entry.key}, is needed, but "
                 "the plan has not brought it back"
             )
-        return self.view.over(self.entry.storage)
+        return self.view.of(self.entry.data)
 
 
 class Entry:
@@ -99,16 +110,18 @@ class Entry:
         By what it is recognised in another step.
     size : int
         Bytes.
-    storage : torch.UntypedStorage or None
-        The storage it came back in; None while the original is on the device, or nothing is.
+    data : torch.Tensor or None
+        All bytes of the storage it came back in; None while the original is on the device, or
+        nothing is. Whatever is restored is a view of it, so that its version tells of changes.
     """
 
-    __slots__ = ("__weakref__", "_handles", "key", "size", "storage")
+    __slots__ = ("__weakref__", "_handles", "_version", "data", "key", "size")
 
     def __init__(self, key: Any, size: int) -> None:
         self.key = key
         self.size = size
-        self.storage: torch.UntypedStorage | None = None
+        self.data: torch.Tensor | None = None
+        self._version = 0
         self._handles: weakref.WeakSet[Handle] = weakref.WeakSet()
 
     def add(self, handle: Handle) -> None:
@@ -118,12 +131,17 @@ class Entry:
     @property
     def away(self) -> bool:
         """Whether nothing of it is on the device."""
-        return self.storage is None and all(handle.tensor is None for handle in self._handles)
+        return self.data is None and all(handle.tensor is None for handle in self._handles)
+
+    @property
+    def changed(self) -> bool:
+        """Whether it was changed in place after it had come back."""
+        return self.data is not None and self.data._version != self._version
 
     def device_storage(self) -> torch.UntypedStorage:
         """Return the storage on the device; call it only if there is one."""
-        if self.storage is not None:
-            return self.storage
+        if self.data is not None:
+            return self.data.untyped_storage()
         return next(h.tensor for h in self._handles if h.tensor is not None).untyped_storage()
 
     @property
@@ -133,20 +151,35 @@ class Entry:
             return False
         storage = self.device_storage()
         ours = sum(handle.tensor is not None for handle in self._handles)
-        # The storage's own Python object counts as one user.
+        ours += self.data is not None
+        # The storage's own Python object counts as one user; someone may have that alone.
         ours += 1
-        return torch._C._storage_Use_Count(storage._cdata) > ours
+        users = torch._C._storage_Use_Count(storage._cdata)
+        return users > ours or sys.getrefcount(storage) > _REFERENCES
 
     def drop(self) -> None:
         """Drop every reference to the storage on the device."""
         for handle in self._handles:
             handle.stale = handle.changed
             handle.tensor = None
-        self.storage = None
+        self.data = None
 
     def put(self, storage: torch.UntypedStorage) -> None:
         """Take `storage` as the one on the device from now on."""
-        self.storage = storage
+        self.data = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+        self._version = self.data._version
+
+
+def _references() -> int:
+    storage = torch.empty(1).untyped_storage()
+    tensor = torch.empty(0).set_(storage)
+    del storage
+    storage = tensor.untyped_storage()
+    return sys.getrefcount(storage)
+
+
+# References to a storage's Python object that only a variable holds: PyTorch may have some itself.
+_REFERENCES = _references()
 
 
 def is_plain(tensor: torch.Tensor) -> bool:

@@ -37,16 +37,22 @@ class Place(NamedTuple):
     ordinal: int
 
 
-def owned_storages(model: nn.Module) -> set[int]:
-    """Return the addresses of the storages that a model holds: they are never moved."""
-    addresses: set[int] = set()
+# The storages that are left alone, by address. Weakly: a buffer may be replaced while the model
+# runs, and then its address may be used again.
+Owned = dict[int, weakref.ref[torch.UntypedStorage]]
+
+
+def owned_storages(model: nn.Module) -> Owned:
+    """Return the storages that a model holds: they are never moved."""
+    owned: Owned = {}
     for tensor in _belongings(model):
         try:
-            addresses.add(tensor.untyped_storage()._cdata)
+            storage = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
             # Sparse tensors and some subclasses have no storage; they are not moved either.
             continue
-    return addresses
+        owned[storage._cdata] = weakref.ref(storage)
+    return owned
 
 
 def _belongings(model: nn.Module) -> Iterator[torch.Tensor]:
@@ -72,13 +78,13 @@ class SavedStorages:
 
     Parameters
     ----------
-    owned : set of int
-        Addresses of storages that are left alone; it may be set again for every step.
+    owned : dict
+        Storages that are left alone (`owned_storages`); it may be set again for every step.
     tracker : LiveBytes, optional
         If one counts operators, it must not count ours.
     """
 
-    def __init__(self, owned: set[int], tracker: LiveBytes | None = None) -> None:
+    def __init__(self, owned: Owned, tracker: LiveBytes | None = None) -> None:
         self.owned = owned
         self._tracker = tracker
         self._by_address: weakref.WeakValueDictionary[int, Entry] = weakref.WeakValueDictionary()
@@ -96,7 +102,10 @@ class SavedStorages:
 
     def unpack(self, handle: Handle) -> torch.Tensor:
         """Return what autograd had saved."""
-        return handle.restore()
+        if self._tracker is None:
+            return handle.restore()
+        with self._tracker.paused():
+            return handle.restore()
 
     def _pack(self, tensor: torch.Tensor) -> Handle:
         entry = self._entry(tensor)
@@ -112,9 +121,14 @@ class SavedStorages:
     def _entry(self, tensor: torch.Tensor) -> Entry | None:
         if not is_plain(tensor):
             return None
-        storage = tensor.untyped_storage()
+        try:
+            storage = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            # Zero tensors and those of function transforms have none.
+            return None
         address = storage._cdata
-        if address in self.owned:
+        owned = self.owned.get(address)
+        if owned is not None and owned() is storage:
             return None
         entry = self._by_address.get(address)
         # An address may be used again once the storage of an offloaded entry has died.

@@ -53,6 +53,10 @@ def _runs(flags: list[bool]) -> list[int]:
     return lengths
 
 
+# Signatures hold runs of flags for these, false first.
+_COUNTED = {"modules in training mode": "modules", "trained parameters": "parameters"}
+
+
 def difference(expected: Signature, found: Signature) -> str | None:
     """Return in what a call differs from the one that was captured, or None."""
     if expected == found:
@@ -61,8 +65,15 @@ def difference(expected: Signature, found: Signature) -> str | None:
     for name, before, now in zip(names, expected, found, strict=True):
         if before == now:
             continue
-        if name != "inputs" or len(before) != len(now):
-            return f"its {name} are {_show(now)} instead of {_show(before)}"
+        if name == "inputs" and len(before) != len(now):
+            return f"it has {len(now)} inputs instead of {len(before)}"
+        if name in _COUNTED and sum(before) != sum(now):
+            kind = _COUNTED[name]
+            return f"the model has {sum(now)} {kind} instead of {sum(before)}"
+        if name in _COUNTED:
+            return f"it has {sum(now[1::2])} {name} instead of {sum(before[1::2])}"
+        if name != "inputs":
+            return f"its {name} is {_show(now)} instead of {_show(before)}"
         index = next(
             i for i, pair in enumerate(zip(before, now, strict=True)) if pair[0] != pair[1]
         )

@@ -72,12 +72,15 @@ class Life:
         First and last moments of the stretches in which someone besides autograd held it.
     saved : int or None
         The moment at which autograd saved it first.
+    entry : weakref to Entry, or None
+        What autograd holds since then.
     """
 
     record: StorageRecord
     touched: set[int] = field(default_factory=set)
     held: list[tuple[int, int]] = field(default_factory=list)
     saved: int | None = None
+    entry: weakref.ref[Entry] | None = None
 
 
 @dataclass(slots=True)
@@ -124,7 +127,7 @@ class Recorder(Session):
         self._life_of: dict[StorageRecord, Life] = {}
         self._storages = _Storages(self)
         self._life_of_entry: weakref.WeakKeyDictionary[Entry, Life] = weakref.WeakKeyDictionary()
-        self._held_since: dict[weakref.ref[Entry], int] = {}
+        self._held_since: dict[int, tuple[Life, int]] = {}
         self._operators: Counter[str] = Counter()
         self._unpacked = 0
         self._paths: list[str] = []
@@ -237,6 +240,9 @@ class Recorder(Session):
             life = self._life_of[record] = Life(record)
             self.lives.append(life)
         life.touched.add(self.tracker.now)
+        if life.entry is not None:
+            # The operator's result may be a view that someone keeps.
+            self._hold(life)
         return life
 
     def note_saved(self, entry: Entry, tensor: torch.Tensor) -> None:
@@ -244,8 +250,9 @@ class Recorder(Session):
         life = self._touch(tensor)
         if life is not None:
             life.saved = self.tracker.now
+            life.entry = weakref.ref(entry)
             self._life_of_entry[entry] = life
-            self._hold(entry)
+            self._hold(life)
         dtype = str(tensor.dtype).removeprefix("torch.")
         shape = tuple(map(int, tensor.shape))
         self.saved.append(Saved(self.tracker.now, entry.size, dtype, shape, life))
@@ -261,30 +268,28 @@ class Recorder(Session):
         life = self._life_of_entry.get(entry)
         if life is not None:
             life.touched.add(self.tracker.now)
-            self._hold(entry)
+            self._hold(life)
 
-    def _hold(self, entry: Entry) -> None:
-        self._held_since.setdefault(weakref.ref(entry), self.tracker.now)
+    def _hold(self, life: Life) -> None:
+        self._held_since.setdefault(id(life), (life, self.tracker.now))
 
     def _look_who_holds(self) -> None:
-        """End the stretches of the storages that are not held any more."""
-        now = self.tracker.now
-        for reference, since in list(self._held_since.items()):
-            entry = reference()
-            if entry is None:
-                del self._held_since[reference]
-            elif not entry.held_elsewhere:
-                del self._held_since[reference]
-                self._life_of_entry[entry].held.append((since, now - 1))
+        """End the stretches of the storages that nobody besides autograd holds any more.
+
+        What autograd has released is held by somebody else for the rest of its life.
+        """
+        for key, (life, since) in list(self._held_since.items()):
+            entry = None if life.entry is None else life.entry()
+            if entry is not None and not entry.held_elsewhere:
+                del self._held_since[key]
+                life.held.append((since, self.tracker.now - 1))
 
     def finish(self) -> None:
         """End what is still open, once the step is over."""
         if self.moments:
             self.moments[-1].peak = max(self.moments[-1].peak, self.tracker.peak)
-        for reference, since in self._held_since.items():
-            entry = reference()
-            if entry is not None:
-                self._life_of_entry[entry].held.append((since, len(self.moments) - 1))
+        for life, since in self._held_since.values():
+            life.held.append((since, len(self.moments) - 1))
         self._held_since.clear()
         self.tracker.stop()
 
@@ -298,7 +303,7 @@ class _Storages(SavedStorages):
     """Saved storages that tell the recorder."""
 
     def __init__(self, recorder: Recorder) -> None:
-        super().__init__(set(), recorder.tracker)
+        super().__init__({}, recorder.tracker)
         self._recorder = recorder
 
     def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from captured import evict_everything
 from torch import nn
 
-from offcert.core.plan import Kind, Move, Plan
+from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Units
 from offcert.core.schedule import Schedule, Transfer
 from offcert.runtime.stages.prepare import prepare
 from offcert.runtime.stages.recording import Recorder, Recording, record
 from offcert.runtime.workload import Workload
+
+__all__ = ["evict_everything", "problem_of", "real_recording", "serial_schedule"]
 
 
 def problem_of(model: nn.Module, shape: tuple[int, ...], loss: str = "mean") -> Problem:
@@ -21,21 +24,6 @@ def problem_of(model: nn.Module, shape: tuple[int, ...], loss: str = "mean") -> 
     trace = record(prepare(model, workload)).trace
     platform = Platform(trace.peak_memory, Fraction(1))
     return Problem("test", trace, platform, units=Units("ns", "B"), source=workload.source())
-
-
-def evict_everything(problem: Problem, gaps: set[int] | None = None) -> Plan:
-    """Evict gaps (by default all): leave right after one use, come back right before the next."""
-    trace = problem.trace
-    moves = []
-    offloaded = set()
-    for number, gap in enumerate(trace.gaps):
-        if gaps is not None and number not in gaps:
-            continue
-        if gap.tensor not in offloaded:
-            offloaded.add(gap.tensor)
-            moves.append(Move(Kind.OFFLOAD, number, gap.before + 1))
-        moves.append(Move(Kind.PREFETCH, number, gap.after))
-    return Plan(moves)
 
 
 def serial_schedule(problem: Problem) -> Schedule:

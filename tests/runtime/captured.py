@@ -1,0 +1,247 @@
+"""Problems captured from training steps of the tests, plans for them, and plain training beside it.
+
+`compare` is the test of tests: the same loop runs over a plain copy of the model and over one that
+follows a plan, and everything that training leaves behind must be equal, bit by bit.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy
+import torch
+from torch import nn
+
+from offcert.core.plan import Kind, Move, Plan
+from offcert.core.platform import Platform
+from offcert.core.problem import Problem, Units
+from offcert.runtime.capture import capture
+from offcert.runtime.offload import Offload, offload
+from offcert.runtime.reports import StepReport
+from offcert.runtime.step import TrainingStep
+
+
+def problem_of_step(step: TrainingStep, clock: str = "modules", tensors: str = "auto") -> Problem:
+    """Capture a step, without times; the memory is that of plain training."""
+    captured = capture(step, clock=clock, tensors=tensors)
+    trace = captured.trace
+    return Problem(
+        "test",
+        trace,
+        Platform(trace.peak_memory, Fraction(1)),
+        units=Units("ns", "B"),
+        source={"clock": clock, "capture": captured.to_json()},
+    )
+
+
+def evict_everything(problem: Problem, gaps: set[int] | None = None) -> Plan:
+    """Evict gaps (by default all): leave right after one use, come back right before the next."""
+    trace = problem.trace
+    moves = []
+    offloaded = set()
+    for number, gap in enumerate(trace.gaps):
+        if gaps is not None and number not in gaps:
+            continue
+        if gap.tensor not in offloaded:
+            offloaded.add(gap.tensor)
+            moves.append(Move(Kind.OFFLOAD, number, gap.before + 1))
+        moves.append(Move(Kind.PREFETCH, number, gap.after))
+    return Plan(moves)
+
+
+def evicted_bytes(problem: Problem, plan: Plan) -> int:
+    """Return the bytes that a plan copies to the host."""
+    return sum(problem.trace.gap_size(m.gap) for m in plan.moves if m.kind is Kind.OFFLOAD)
+
+
+# What the loop under test does with a batch; it returns what is to be compared besides the model.
+Loop = Callable[[nn.Module, Any, torch.optim.Optimizer], Any]
+
+
+@dataclass
+class Outcome:
+    """What a comparison found.
+
+    Attributes
+    ----------
+    problem : Problem
+        What was captured.
+    offload : Offload
+        After its context has ended.
+    reports : list of StepReport
+        One after every turn of the loop.
+    model : nn.Module
+        That followed the plan.
+    """
+
+    problem: Problem
+    plan: Plan
+    offload: Offload
+    model: nn.Module
+    reports: list[StepReport] = field(default_factory=list)
+
+    def require_followed(self, steps: int | None = None) -> Outcome:
+        """Assert that every step moved all that the plan moves, and counted what it predicts."""
+        expected = evicted_bytes(self.problem, self.plan)
+        assert expected > 0
+        for report in self.reports:
+            assert report.planned, report.deviation
+            assert report.offloaded_bytes == expected
+            assert report.unfreed == ()
+            assert report.unforeseen == ()
+            assert report.late_bytes == 0
+            if report.at_begin:
+                assert report.at_begin == report.prediction.at_begin
+                assert report.follows_prediction
+        assert dict(self.offload.steps) == {"planned": steps or len(self.reports)}
+        return self
+
+
+def standard_loop(step: TrainingStep) -> Loop:
+    """Return the loop body of the step: forward, backward, optimiser."""
+
+    def loop(model: nn.Module, batch: Any, optimiser: torch.optim.Optimizer) -> Any:
+        optimiser.zero_grad()
+        loss = step.run(model, batch)
+        if loss is not None:
+            loss.backward()
+        optimiser.step()
+        return None if loss is None else loss.detach().clone()
+
+    return loop
+
+
+def compare(
+    step: TrainingStep,
+    loop: Loop | None = None,
+    *,
+    steps: int = 3,
+    batches: Callable[[int], Any] | None = None,
+    prepare: Callable[[nn.Module], Any] | None = None,
+    clock: str = "modules",
+    tensors: str = "auto",
+    count: bool = True,
+    strict: bool = False,
+    plan: Callable[[Problem], Plan] = evict_everything,
+) -> Outcome:
+    """Train a plain copy and, under a plan that evicts everything, the model of the step.
+
+    Parameters
+    ----------
+    loop : callable, optional
+        Called for every batch with the model, the batch and an optimiser.
+    batches : callable, optional
+        Gives the batch of a turn of the loop; by default always that of the step.
+    prepare : callable, optional
+        Called with either model before its loop, after the capture.
+    """
+    loop = loop or standard_loop(step)
+    plain = copy.deepcopy(step.model)
+    before = state_of(plain)
+    problem = problem_of_step(step, clock, tensors)
+    require_same(before, state_of(step.model))
+    chosen = plan(problem)
+    made = offload(step.model, chosen, problem, count=count, strict=strict)
+    outcome = Outcome(problem, chosen, made, step.model)
+    expected = list(_train(plain, step, loop, steps, batches, prepare))
+    found = []
+    with made:
+        for state in _train(step.model, step, loop, steps, batches, prepare):
+            found.append(state)
+            outcome.reports.append(made.report)
+    assert len(found) == len(expected) == steps
+    for theirs, ours in zip(expected, found, strict=True):
+        require_same(theirs, ours)
+    return outcome
+
+
+def _train(
+    model: nn.Module,
+    step: TrainingStep,
+    loop: Loop,
+    steps: int,
+    batches: Callable[[int], Any] | None,
+    prepare: Callable[[nn.Module], Any] | None,
+) -> Iterator[dict[str, Any]]:
+    with seeded(7):
+        if prepare is not None:
+            prepare(model)
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        optimiser = torch.optim.SGD(trained, lr=0.1, momentum=0.5)
+        for turn in range(steps):
+            batch = step.make_batch() if batches is None else batches(turn)
+            yield {"result": loop(model, batch, optimiser), **state_of(model)}
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed every generator of random numbers; put their states back afterwards."""
+    states = random.getstate(), numpy.random.get_state(), torch.get_rng_state()
+    random.seed(seed)
+    numpy.random.seed(seed)
+    torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        numpy.random.set_state(states[1])
+        torch.set_rng_state(states[2])
+
+
+def state_of(model: nn.Module) -> dict[str, Any]:
+    """Return everything that training changes: tensors, attributes of modules, random states."""
+    return {
+        "parameters": {n: p.detach().clone() for n, p in model.named_parameters()},
+        "gradients": {
+            n: None if p.grad is None else p.grad.detach().clone()
+            for n, p in model.named_parameters()
+        },
+        "buffers": {n: b.detach().clone() for n, b in model.named_buffers()},
+        "attributes": {n: _attributes(m) for n, m in model.named_modules()},
+        "random": random.getstate(),
+        "numpy": numpy.random.get_state()[1].tolist(),
+        "torch": torch.get_rng_state(),
+    }
+
+
+def _attributes(module: nn.Module) -> dict[str, Any]:
+    kinds = bool, int, float, str, torch.Tensor
+    return {
+        name: value.detach().clone() if isinstance(value, torch.Tensor) else value
+        for name, value in module.__dict__.items()
+        if isinstance(value, kinds)
+    }
+
+
+def require_same(expected: Any, found: Any, where: str = "state") -> None:
+    """Assert that two nested structures are equal, tensors bit by bit."""
+    assert type(expected) is type(found), where
+    if isinstance(expected, torch.Tensor):
+        assert expected.dtype == found.dtype, where
+        assert expected.shape == found.shape, where
+        same = expected.contiguous().view(torch.uint8) if expected.dim() else expected
+        other = found.contiguous().view(torch.uint8) if found.dim() else found
+        assert torch.equal(same, other), where
+    elif isinstance(expected, dict):
+        assert list(expected) == list(found), where
+        for key in expected:
+            require_same(expected[key], found[key], f"{where}.{key}")
+    elif isinstance(expected, list | tuple):
+        assert len(expected) == len(found), where
+        for index, pair in enumerate(zip(expected, found, strict=True)):
+            require_same(*pair, f"{where}[{index}]")
+    else:
+        assert expected == found, where
+
+
+def mean_step(model: nn.Module, *shape: int) -> TrainingStep:
+    """Return a step over random inputs of a shape, with the mean of the squared output as loss."""
+    return TrainingStep(
+        model, lambda model, x: model(x).square().mean(), lambda: torch.randn(shape)
+    )
