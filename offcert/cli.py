@@ -11,7 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from offcert import __version__
@@ -20,6 +19,8 @@ from offcert.cli_compare import add_compare_command
 from offcert.cli_curves import add_curve_commands
 from offcert.cli_instances import add_instance_commands
 from offcert.cli_output import native_output_to_stderr
+from offcert.cli_profile import add_profile_command
+from offcert.cli_train import add_train_command
 
 if TYPE_CHECKING:
     from offcert.certify.certificate import Certificate
@@ -81,8 +82,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"offcert {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_add_profile, _add_certify, _add_solve, _add_verify, _add_train, _add_plot):
+    add_profile_command(commands, _command, _print)
+    for add in (_add_certify, _add_solve, _add_verify):
         add(commands)
+    add_train_command(commands, _command, _print)
+    _add_plot(commands)
     add_compare_command(commands, _command, _print)
     add_instance_commands(commands, _command, _print)
     add_curve_commands(commands, _command, _print)
@@ -101,20 +105,13 @@ def _command(
     return parser
 
 
-def _add_profile(commands: Commands) -> None:
-    parser = _command(commands, "profile", "turn a network into a problem file", _profile)
-    parser.add_argument("model", metavar="MODEL", help="zoo name or package.module:callable")
-    parser.add_argument("--input", required=True, help="shape, for example 32x3x224x224")
-    times = parser.add_mutually_exclusive_group()
-    times.add_argument("--hardware", default="v100-pcie", help="roofline model (%(default)s)")
-    times.add_argument("--measure", action="store_true", help="measure on the device at hand")
-    parser.add_argument("--loss", default="cross-entropy", help="cross-entropy or mean")
-    parser.add_argument("-o", "--output", required=True, metavar="PROBLEM")
-
-
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("problem", metavar="PROBLEM", help="problem file")
-    parser.add_argument("--memory", help="limit, for example 40%% or 6GiB; the file's by default")
+    limits = parser.add_mutually_exclusive_group()
+    limits.add_argument("--memory", help="limit, for example 40%% or 6GiB; the file's by default")
+    limits.add_argument(
+        "--device-memory", help="limit with what the trace does not count: parameters and so on"
+    )
     parser.add_argument("--bandwidth", help="both ways, for example 12.2GB/s")
     parser.add_argument(
         "--prefetch-bandwidth",
@@ -146,45 +143,19 @@ def _add_verify(commands: Commands) -> None:
     parser.add_argument("certificate", metavar="CERTIFICATE")
 
 
-def _add_train(commands: Commands) -> None:
-    parser = _command(commands, "train", "train plainly and by the plan, and compare", _train)
-    parser.add_argument("certificate", metavar="CERTIFICATE")
-    parser.add_argument("--steps", type=count, default=3, metavar="N")
-    parser.add_argument("--seed", type=seed, default=0, metavar="N")
-
-
 def _add_plot(commands: Commands) -> None:
     parser = _command(commands, "plot", "draw the schedule and the memory curve", _plot)
     parser.add_argument("certificate", metavar="CERTIFICATE")
     parser.add_argument("-o", "--output", required=True, metavar="out.png|out.svg")
 
 
-def _profile(options: argparse.Namespace) -> int:
-    from offcert.core.files import write_problem
-    from offcert.runtime.profile import profile
-
-    # What a network prints is not what this command says.
-    with redirect_stdout(sys.stderr):
-        problem = profile(
-            options.model,
-            options.input,
-            hardware=None if options.measure else options.hardware,
-            measure=options.measure,
-            loss=options.loss,
-        )
-    write_problem(options.output, problem)
-    from offcert.report.text import describe_problem, problem_summary
-
-    _print(options, problem_summary(problem), describe_problem(problem))
-    return 0
-
-
 def _read_problem(options: argparse.Namespace) -> Problem:
     from dataclasses import replace
 
+    from offcert.core.device_memory import memory_beside, uncounted_bytes
     from offcert.core.files import read_problem
     from offcert.core.plan import Kind
-    from offcert.core.units import parse_bandwidth, parse_memory
+    from offcert.core.units import parse_bandwidth, parse_memory, parse_size
 
     problem = read_problem(options.problem)
     if options.transfers is not None:
@@ -196,6 +167,9 @@ def _read_problem(options: argparse.Namespace) -> Problem:
         problem = problem.with_bandwidth(problem.platform.rate(Kind.OFFLOAD), back)
     if options.memory is not None:
         problem = problem.with_memory(parse_memory(options.memory, problem))
+    if options.device_memory is not None:
+        size = parse_size(options.device_memory, "device memory")
+        problem = problem.with_memory(memory_beside(size, uncounted_bytes(problem)))
     return problem
 
 
@@ -255,44 +229,6 @@ def _verify(options: argparse.Namespace) -> int:
     verification = verify_file(options.certificate)
     _print(options, verification_summary(verification), describe_verification(verification))
     return 0 if verification.valid else _EXIT_INVALID
-
-
-def _train(options: argparse.Namespace) -> int:
-    from offcert.certify.verify import verify_file
-    from offcert.core.errors import InputError
-    from offcert.core.fluid_schedule import FluidSchedule
-    from offcert.report.text import describe_training
-
-    verification = verify_file(options.certificate)
-    if not verification.valid:
-        raise InputError(f"{options.certificate} does not verify: {verification.faults[0]}")
-    certificate = verification.certificate
-    schedule = certificate.result.schedule
-    if schedule is None:
-        status = certificate.result.status
-        raise InputError(f"{options.certificate} is {status}: it holds no schedule to train with")
-    if isinstance(schedule, FluidSchedule):
-        raise InputError(
-            f"{options.certificate} moves tensors in pieces, but training moves them whole; "
-            "--transfers atomic certifies such a plan"
-        )
-    from offcert.runtime.train import train
-
-    with redirect_stdout(sys.stderr):
-        report = train(
-            certificate.problem,
-            schedule,
-            steps=options.steps,
-            seed=options.seed,
-            progress=_show_steps if sys.stderr.isatty() else None,
-        )
-    units = certificate.problem.units
-    _print(options, report.to_dict(), describe_training(report.to_dict(), units))
-    return 0 if report.ok else _EXIT_INVALID
-
-
-def _show_steps(done: int, total: int) -> None:
-    print(f"step {done} of {total}", file=sys.stderr)
 
 
 def _plot(options: argparse.Namespace) -> int:

@@ -88,7 +88,7 @@ def _training_lines(training: dict[str, Any], certificate: Certificate) -> list[
         f"Training {training['name']} by this plan, beside plain training, {len(steps)} step(s):",
         "",
         f"- losses, gradients, parameters and buffers bitwise equal: {training['bitwise_equal']}",
-        f"- live bytes as predicted at every stage event: {training['follows_prediction']}",
+        f"- live bytes as predicted at every event: {training['follows_prediction']}",
         f"- peak {format_size(training['peak'], units)}, limit "
         f"{format_size(training['limit'], units)}, without a plan "
         f"{format_size(training['unplanned_peak'], units)}",

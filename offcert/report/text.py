@@ -7,9 +7,10 @@ from typing import Any
 from offcert.certify.certificate import Certificate
 from offcert.certify.verify import Verification
 from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Units
+from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.core.units import format_size, format_time
+from offcert.report.origin import origin_lines, origin_summary
 
 
 def problem_summary(problem: Problem) -> dict[str, Any]:
@@ -19,22 +20,30 @@ def problem_summary(problem: Problem) -> dict[str, Any]:
         "name": problem.name,
         "operations": len(trace),
         "gaps": len(trace.gaps),
+        "evictable_tensors": _evictable(problem),
         "compute_time": trace.compute_time,
         "least_memory": trace.least_memory,
         "peak_memory": trace.peak_memory,
         "memory": problem.platform.memory,
         "bandwidth": str(problem.platform.rate(Kind.OFFLOAD)),
         "prefetch_bandwidth": str(problem.platform.rate(Kind.PREFETCH)),
+        **origin_summary(problem),
     }
+
+
+def _evictable(problem: Problem) -> int:
+    return len({gap.tensor for gap in problem.trace.gaps})
 
 
 def describe_problem(problem: Problem) -> str:
     """Return a problem's key figures for people."""
     trace, units = problem.trace, problem.units
     moved = sum(trace.gap_size(gap) for gap in range(len(trace.gaps)))
+    evictable = _evictable(problem)
     return "\n".join(
         [
-            f"{problem.name}: {len(trace)} operations, {len(trace.gaps)} tensors that may leave",
+            f"{problem.name}: {len(trace)} operations, {evictable} tensors that may leave",
+            *origin_lines(problem),
             f"  compute time   {format_time(trace.compute_time, units)}",
             f"  least memory   {format_size(trace.least_memory, units)}",
             f"  peak memory    {format_size(trace.peak_memory, units)}",
@@ -166,50 +175,3 @@ def describe_verification(verification: Verification) -> str:
             f"  bound {bound.value:>14}  {bound.method}: {bound.evidence}, {bound.finding}"
         )
     return "\n".join(lines)
-
-
-def describe_training(report: dict[str, Any], units: Units) -> str:
-    """Return a training report (``TrainReport.to_dict``) for people."""
-    lines = [f"{report['name']}: plain training and training by the plan, side by side"]
-    lines.append(
-        f"  {'step':>4}  {'loss':>12}  {'equal':>6}  {'peak':>12}  {'plain':>9}  {'plan':>9}"
-    )
-    for index, step in enumerate(report["steps"]):
-        lines.append(
-            f"  {index + 1:>4}  {step['planned_loss']:>12.6f}  "
-            f"{'yes' if not step['differences'] else 'NO':>6}  "
-            f"{format_size(step['peak'], units):>12}  "
-            f"{step['plain_seconds']:>7.2f} s  {step['planned_seconds']:>7.2f} s"
-        )
-        lines += [f"        differs: {name}" for name in step["differences"]]
-        lines += [
-            f"        {d['event']} of {d['operation']}: {d['counted']} bytes live, "
-            f"{d['predicted']} predicted"
-            for d in step["deviations"]
-        ]
-        if step["unfreed_bytes"]:
-            lines.append(f"        {step['unfreed_bytes']} bytes could not be freed")
-    lines.append(
-        "  losses, gradients, parameters and buffers bitwise equal: "
-        f"{_yes(report['bitwise_equal'])}"
-    )
-    lines.append(
-        f"  live bytes as predicted at all {2 * len(report['operations'])} stage events: "
-        f"{_yes(report['follows_prediction'])}"
-    )
-    lines.append(
-        f"  peak {format_size(report['peak'], units)}, limit "
-        f"{format_size(report['limit'], units)}, without a plan "
-        f"{format_size(report['unplanned_peak'], units)}"
-    )
-    lines.append("  live bytes at the end of each operation (predicted):")
-    rows = zip(report["operations"], report["counted_end"], report["predicted_end"], strict=True)
-    full = max(report["unplanned_peak"], 1)
-    for name, counted, predicted in rows:
-        bar = "#" * round(40 * counted / full)
-        lines.append(f"    {name:>24} {counted:>14} ({predicted:>14}) {bar}")
-    return "\n".join(lines)
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "NO"

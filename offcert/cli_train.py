@@ -1,0 +1,79 @@
+"""The command `train`: plain training beside training by a certificate's plan."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+from offcert.cli_arguments import count, seed
+
+if TYPE_CHECKING:
+    from offcert.certify.certificate import Certificate
+
+_EXIT_INVALID = 1
+
+
+def add_train_command(commands: Any, command: Callable[..., Any], show: Any) -> None:
+    """Add the command; parameters as `offcert.cli_profile.add_profile_command`."""
+    summary = "train plainly and by the plan, and compare"
+    parser = command(commands, "train", summary, lambda options: _run(options, show))
+    parser.add_argument("certificate", metavar="CERTIFICATE")
+    parser.add_argument("--steps", type=count, default=3, metavar="N")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N")
+    parser.add_argument(
+        "--no-count",
+        dest="count",
+        action="store_false",
+        help="do not count live bytes, which takes time at every operator",
+    )
+
+
+def _run(options: argparse.Namespace, show: Any) -> int:
+    from offcert.report.training import describe_training
+
+    certificate = _read(options.certificate)
+    schedule = certificate.result.schedule
+    assert schedule is not None
+    from offcert.runtime.train import train
+
+    with redirect_stdout(sys.stderr):
+        report = train(
+            certificate.problem,
+            schedule,
+            steps=options.steps,
+            seed=options.seed,
+            progress=_show_steps if sys.stderr.isatty() else None,
+            count=options.count,
+        )
+    units = certificate.problem.units
+    show(options, report.to_dict(), describe_training(report.to_dict(), units))
+    return 0 if report.ok else _EXIT_INVALID
+
+
+def _read(path: str) -> Certificate:
+    """Return a certificate whose plan training can follow."""
+    from offcert.certify.verify import verify_file
+    from offcert.core.errors import InputError
+    from offcert.core.fluid_schedule import FluidSchedule
+
+    verification = verify_file(path)
+    if not verification.valid:
+        raise InputError(f"{path} does not verify: {verification.faults[0]}")
+    certificate = verification.certificate
+    schedule = certificate.result.schedule
+    if schedule is None:
+        status = certificate.result.status
+        raise InputError(f"{path} is {status}: it holds no schedule to train with")
+    if isinstance(schedule, FluidSchedule):
+        raise InputError(
+            f"{path} moves tensors in pieces, but training moves them whole; "
+            "--transfers atomic certifies such a plan"
+        )
+    return certificate
+
+
+def _show_steps(done: int, total: int) -> None:
+    print(f"step {done} of {total}", file=sys.stderr)

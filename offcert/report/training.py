@@ -1,0 +1,92 @@
+"""What a training report says to people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from offcert.core.problem import Units
+from offcert.core.units import format_size
+
+# So many lines of one kind are read; more are summed up.
+_MOST_LINES = 48
+_MOST_DEVIATIONS = 10
+
+
+def describe_training(report: dict[str, Any], units: Units) -> str:
+    """Return a training report (``TrainReport.to_dict``) for people."""
+    lines = [
+        f"{report['name']}: plain training and training by the plan, side by side",
+        f"  {'step':>4}  {'loss':>12}  {'equal':>6}  {'peak':>12}  {'plain':>9}  {'plan':>9}",
+    ]
+    for index, step in enumerate(report["steps"]):
+        lines += _step_lines(index, step, units, counted=report["counted"])
+    lines.append(
+        "  losses, gradients, parameters and buffers bitwise equal: "
+        f"{_yes(report['bitwise_equal'])}"
+    )
+    if not report["counted"]:
+        lines.append(f"  every step as planned: {_yes(report['follows_prediction'])}")
+        lines.append("  live bytes were not counted")
+        return "\n".join(lines)
+    lines.append(
+        f"  live bytes as predicted at all {2 * len(report['operations'])} events: "
+        f"{_yes(report['follows_prediction'])}"
+    )
+    lines.append(
+        f"  peak {format_size(report['peak'], units)}, limit "
+        f"{format_size(report['limit'], units)}, without a plan "
+        f"{format_size(report['unplanned_peak'], units)}"
+    )
+    return "\n".join([*lines, *_curve(report)])
+
+
+def _step_lines(index: int, step: dict[str, Any], units: Units, *, counted: bool) -> Iterator[str]:
+    loss = step["planned_loss"]
+    yield (
+        f"  {index + 1:>4}  {'-' if loss is None else format(loss, '.6f'):>12}  "
+        f"{'yes' if not step['differences'] else 'NO':>6}  "
+        f"{format_size(step['peak'], units) if counted else '-':>12}  "
+        f"{step['plain_seconds']:>7.2f} s  {step['planned_seconds']:>7.2f} s"
+    )
+    yield from _some([f"        differs: {name}" for name in step["differences"]])
+    if step["deviation"] is not None:
+        yield f"        not as planned: {step['deviation']}"
+    yield from _some(
+        [
+            f"        {d['event']} of {d['operation']}: {d['counted']} bytes live, "
+            f"{d['predicted']} predicted"
+            for d in step["deviations"]
+        ]
+    )
+    if step["unfreed_bytes"]:
+        yield f"        {step['unfreed_bytes']} bytes could not be freed"
+    if step["unforeseen_bytes"]:
+        yield f"        {step['unforeseen_bytes']} bytes were saved that were not foreseen"
+
+
+def _some(lines: Sequence[str]) -> Iterator[str]:
+    yield from lines[:_MOST_DEVIATIONS]
+    if len(lines) > _MOST_DEVIATIONS:
+        yield f"        and {len(lines) - _MOST_DEVIATIONS} more"
+
+
+def _curve(report: dict[str, Any]) -> Iterator[str]:
+    names, counted, predicted = (
+        report[key] for key in ("operations", "counted_end", "predicted_end")
+    )
+    stretch = -(-len(names) // _MOST_LINES)
+    if stretch > 1:
+        yield f"  most live bytes at the ends of {stretch} operations at a time (predicted):"
+    else:
+        yield "  live bytes at the end of each operation (predicted):"
+    full = max(report["unplanned_peak"], 1)
+    for first in range(0, len(counted), stretch):
+        rows = range(first, min(first + stretch, len(counted)))
+        most = max(rows, key=counted.__getitem__)
+        bar = "#" * round(40 * counted[most] / full)
+        yield f"    {names[most]:>24} {counted[most]:>14} ({predicted[most]:>14}) {bar}"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "NO"
