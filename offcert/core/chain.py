@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from offcert.core.errors import InputError
 from offcert.core.trace import Operation, Tensor, Trace, require_integer
@@ -87,8 +88,12 @@ class Chain:
         Trace
             Operations ``F_0 … F_L B_L … B_0``; tensors ``x_0 … x_{L+1} y_{L+1} … y_0`` in this
             order, of which only the activations are evictable. ``x_i`` has one gap, from ``F_i``
-            to ``B_i``.
+            to ``B_i``. The same object every time: problems that differ in their limits share it.
         """
+        return self._trace
+
+    @cached_property
+    def _trace(self) -> Trace:
         stages = len(self)
         operations = [
             Operation(f"F{i}", self.forward[i], self.forward_workspace[i]) for i in range(stages)
