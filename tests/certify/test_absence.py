@@ -13,6 +13,7 @@ from offcert.certify.link_work import LinkWork
 from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
+from offcert.formulations.large_tensors import large_tensors_bound, sizes_worth_counting
 
 
 def held(problem: Problem, operation: int) -> int:
@@ -116,6 +117,17 @@ def test_bounds_of_long_traces_are_computed_again(nested: bool, link: Link) -> N
     assert None not in values.values()
     assert problem.trace.compute_time <= values["prop3"] <= values["fractional"]  # type: ignore[operator]
     assert values["fractional"] <= values["fractional-subset-sum"]  # type: ignore[operator]
+
+
+def test_the_bounds_with_large_tensors_that_are_found_are_established_again() -> None:
+    checked = 0
+    for problem in (*(mixed_problem(seed, 8) for seed in range(60)), long_problem(2)):
+        if problem.trace.least_memory > problem.platform.memory:
+            continue
+        for smallest in sizes_worth_counting(problem):
+            assert recheck.recheck(large_tensors_bound(problem, smallest), problem) is None
+            checked += 1
+    assert checked > 60
 
 
 def test_a_bound_with_large_tensors_must_be_what_its_size_gives() -> None:
