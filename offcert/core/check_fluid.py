@@ -73,6 +73,15 @@ def _moved(pieces: list[Piece], times: Sequence[Fraction]) -> Iterator[Fraction]
         yield moved + part
 
 
+def _all_before(copies: list[Piece], pieces: list[Piece]) -> bool:
+    """Whether enough has left before anything returns, as it nearly always has."""
+    return (
+        bool(copies)
+        and max(piece.end for piece in copies) <= min(piece.start for piece in pieces)
+        and sum(piece.size for piece in copies) >= sum(piece.size for piece in pieces)
+    )
+
+
 class _FluidChecker:
     def __init__(self, problem: Problem, schedule: FluidSchedule) -> None:
         self.problem = problem
@@ -196,6 +205,8 @@ class _FluidChecker:
             tensor = self.trace.gaps[gap].tensor
             self._check_amount(pieces, "prefetched", self.trace.tensors[tensor].size)
             copies = self.leaving.get(tensor, [])
+            if _all_before(copies, pieces):
+                continue
             times = sorted({end for p in copies + pieces for end in (p.start, p.end)})
             for time, left, back in zip(
                 times, _moved(copies, times), _moved(pieces, times), strict=True
