@@ -39,7 +39,10 @@ def problems(options: argparse.Namespace) -> Iterator[tuple[str, Problem]]:
     for network in filter(None, options.networks.split(",")):
         from offcert.runtime.profile import profile
 
-        yield network, profile(network, options.input, hardware=options.hardware)
+        yield (
+            network,
+            profile(network, options.input, clock="stages", hardware=options.hardware),
+        )
 
 
 def balanced(problem: Problem) -> Problem:

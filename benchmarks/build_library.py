@@ -37,6 +37,8 @@ HARDWARE = "v100-pcie"
 NETWORK_MEMORY = (0, 5, 10, 25, 50, 75)
 CHAIN_MEMORY = (0, 5, 10)
 TRACE_MEMORY = (0, 10, 25, 50)
+FINE_MEMORY = (2, 10, 25, 50)
+FINE_CLOCKS = ("modules", "operators")
 RESNETS = tuple(f"resnet{depth}" for depth in (18, 34, 50, 101, 152))
 DENSENETS = tuple(f"densenet{depth}" for depth in (121, 161, 169, 201))
 ON_IMAGES = (*RESNETS, *DENSENETS, "inception_v3", "vgg19", "alexnet")
@@ -59,6 +61,7 @@ class Recipe:
 def recipes() -> Iterator[Recipe]:
     """Yield every family of the library."""
     yield from networks()
+    yield from fine_networks()
     yield from chains()
     yield from traces()
     yield from reductions()
@@ -80,10 +83,35 @@ def network(model: str, shape: str, suffix: str, group: str) -> Recipe:
     def make() -> Problem:
         from offcert.runtime.profile import profile
 
-        return profile(model, shape, hardware=HARDWARE)
+        return profile(model, shape, clock="stages", hardware=HARDWARE)
 
     origin = f"{model} of the zoo, input {shape}, profiled on fake tensors, {HARDWARE} roofline"
     return Recipe(f"{model}-{suffix}", group, origin, make, NETWORK_MEMORY)
+
+
+def fine_networks() -> Iterator[Recipe]:
+    """Yield the zoo's networks at the clocks that training follows."""
+    shapes = {model: "32x3x224x224" for model in ON_IMAGES} | {"gpt": "8x1024"}
+    for clock in FINE_CLOCKS:
+        for model, shape in shapes.items():
+            yield fine_network(model, shape, clock)
+
+
+def fine_network(model: str, shape: str, clock: str) -> Recipe:
+    def make() -> Problem:
+        from offcert.runtime.profile import profile
+
+        problem = profile(model, shape, hardware=HARDWARE, clock=clock)
+        assert problem.source is not None
+        # What only the runtime needs is half of a file; profiling gives it again.
+        source = {key: value for key, value in problem.source.items() if key != "capture"}
+        return replace(problem, source=source)
+
+    origin = (
+        f"{model} of the zoo, input {shape}, one operation a tick of the clock {clock}, captured "
+        f"on fake tensors, {HARDWARE} roofline"
+    )
+    return Recipe(f"{model}-{clock}", f"networks-{clock}", origin, make, FINE_MEMORY)
 
 
 def generated(

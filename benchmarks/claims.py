@@ -73,7 +73,9 @@ def problems(options: argparse.Namespace) -> Iterator[Problem]:
             say(f"profiling {name}")
             shape = f"{batch}x3x{image}x{image}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_problem(path, replace(profile(network, shape, hardware=HARDWARE), name=name))
+            write_problem(
+                path, replace(profile(network, shape, clock="stages", hardware=HARDWARE), name=name)
+            )
         problem = read_problem(path)
         if "chain" in options.views:
             yield as_chain(problem)

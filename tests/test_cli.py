@@ -289,7 +289,8 @@ def test_a_network_that_cannot_be_traced_gets_one_sentence(
     )
     monkeypatch.syspath_prepend(tmp_path)
     output = tmp_path / "p.json"
-    code = main(["profile", "branching:Net", "--input", "2x3", "-o", str(output)])
+    arguments = ["profile", "branching:Net", "--clock", "stages", "--input", "2x3"]
+    code = main([*arguments, "-o", str(output)])
     assert code == 2
     errors = capsys.readouterr().err
     assert "cannot be traced" in errors

@@ -1,4 +1,5 @@
 from fractions import Fraction
+from functools import partial
 
 import pytest
 import torch
@@ -6,11 +7,13 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.core.plan import Kind
+from offcert.runtime import bandwidth
 from offcert.runtime.hardware import HARDWARE
-from offcert.runtime.profile import profile
-from offcert.runtime.stages import measure
+from offcert.runtime.profile import profile as profile_by
 from offcert.runtime.store import HostStore
 from offcert.runtime.workload import Workload, load_model
+
+profile = partial(profile_by, clock="stages")
 
 
 def small(width: int = 8) -> nn.Module:
@@ -128,8 +131,8 @@ def test_each_direction_of_the_link_is_timed_on_its_own(monkeypatch):
         assert (source is stores[0]) != (target is stores[0])
         return 2**20 if target is stores[0] else 2**21
 
-    monkeypatch.setattr(measure, "HostStore", Recorded)
-    monkeypatch.setattr(measure, "_copy_time", copy_time)
+    monkeypatch.setattr(bandwidth, "HostStore", Recorded)
+    monkeypatch.setattr(bandwidth, "copy_time", copy_time)
     platform = profile("gpt-tiny", "2x16", measure=True).platform
     assert (platform.rate(Kind.OFFLOAD), platform.rate(Kind.PREFETCH)) == (64, 32)
 
@@ -144,7 +147,7 @@ def test_each_direction_of_the_link_is_timed_on_its_own(monkeypatch):
         ("gpt-tiny", "2x64", {}, "cannot run on an input of 2x64"),
         ("nowhere:net", "2x3", {}, "model nowhere:net cannot be imported"),
         (f"{__name__}:missing", "2x3", {}, "cannot be imported"),
-        (f"{__name__}:not_a_module", "2x3", {}, "must return an nn.Module, not int"),
+        (f"{__name__}:not_a_module", "2x3", {}, "must return an nn.Module or a Tra"),
         (f"{__name__}:small", "2x3", {"depth": 3}, "failed: TypeError"),
         ("torch.nn:ReLU", "2x3", {}, "no parameter of the model requires a gradient"),
         ("torch.nn:LSTM", "2x3x4", {"input_size": 4, "hidden_size": 4}, "LSTM cannot be traced"),

@@ -1,4 +1,5 @@
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -6,9 +7,11 @@ from runtime_helpers import evict_everything, serial_schedule
 
 from offcert.core.errors import InputError
 from offcert.core.plan import Plan
-from offcert.runtime.profile import profile
+from offcert.runtime.profile import profile as profile_by
 from offcert.runtime.stages.replay import Offload
 from offcert.runtime.train import train
+
+profile = partial(profile_by, clock="stages")
 
 CASES = [("resnet18", "2x3x64x64"), ("gpt-tiny", "2x16"), ("alexnet", "2x3x64x64")]
 
