@@ -225,9 +225,7 @@ def require_same(expected: Any, found: Any, where: str = "state") -> None:
     if isinstance(expected, torch.Tensor):
         assert expected.dtype == found.dtype, where
         assert expected.shape == found.shape, where
-        same = expected.contiguous().view(torch.uint8) if expected.dim() else expected
-        other = found.contiguous().view(torch.uint8) if found.dim() else found
-        assert torch.equal(same, other), where
+        assert torch.equal(_bytes_of(expected), _bytes_of(found)), where
     elif isinstance(expected, dict):
         assert list(expected) == list(found), where
         for key in expected:
@@ -238,6 +236,11 @@ def require_same(expected: Any, found: Any, where: str = "state") -> None:
             require_same(*pair, f"{where}[{index}]")
     else:
         assert expected == found, where
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    # A tensor with a dimension of one can be contiguous whatever the stride there.
+    return tensor.clone(memory_format=torch.contiguous_format).flatten().view(torch.uint8)
 
 
 def mean_step(model: nn.Module, *shape: int) -> TrainingStep:
