@@ -16,6 +16,7 @@ from offcert.runtime.capture.borrowed import borrowed, random_state_kept
 from offcert.runtime.capture.build import build
 from offcert.runtime.capture.capture import Capture, Clock
 from offcert.runtime.capture.fake import FakeTwins
+from offcert.runtime.capture.kernels import CpuKernels
 from offcert.runtime.capture.originals import Originals
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.hardware import Hardware
@@ -134,7 +135,7 @@ def _batch_bytes(batch: Any) -> int:
 
 def _run_fake(step: TrainingStep, hardware: Hardware | None) -> tuple[Recorder, int]:
     twins = FakeTwins()
-    with _as_it_was(step, twins.twin), quiet(), twins.mode:
+    with _as_it_was(step, twins.twin), quiet(), twins.mode, CpuKernels():
         batch = twins.batch(step)
         return _record(step, batch, hardware), _batch_bytes(batch)
 
