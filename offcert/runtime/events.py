@@ -41,12 +41,16 @@ class Event(NamedTuple):
         of an end, which backward pass it was.
     part : int
         Which of the call's tensors.
+    again : int
+        How many times the gradient of that tensor was complete before: a second backward pass
+        comes by once more.
     """
 
     kind: str
     path: str
     call: int
     part: int = 0
+    again: int = 0
 
 
 def tensors_in(values: Any) -> Iterator[torch.Tensor]:
@@ -74,13 +78,20 @@ class Session:
     ----------
     hooks : Hooks
         Which tell the session of its thread.
+
+    Attributes
+    ----------
+    failed : bool
+        Whether a call of the model has ended with an exception.
     """
 
     def __init__(self, hooks: Hooks) -> None:
         self.hooks = hooks
         self._calls: dict[str, int] = {}
         self._open: dict[str, list[int]] = {}
-        self._task: int | None = None
+        self.failed = False
+        self._backward_runs = False
+        self._outer: Session | None = None
         self._ends = 0
 
     @property
@@ -125,13 +136,14 @@ class Session:
 
     def gradient(self, event: Event) -> None:
         """Note that a gradient is complete."""
-        if self._task is None:
-            self._task = torch._C._current_graph_task_id()
+        if not self._backward_runs:
+            self._backward_runs = True
             # Checkpointing calls modules again while the backward pass runs.
-            self.hooks.local.backward = self
-            self.begin_backward()
+            local = self.hooks.local
+            self._outer, local.backward = local.backward, self
             # That the backward pass has ended shows nowhere but in the engine.
-            torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
+            torch.autograd.Variable._execution_engine.queue_callback(_Ending(self))
+            self.begin_backward()
         self.tick(event)
 
     def begin_backward(self) -> None:
@@ -140,23 +152,48 @@ class Session:
     def end_backward(self) -> None:
         """Take note that it has ended."""
 
-    def _end_backward(self) -> None:
-        self._task = None
-        self.hooks.local.backward = None
+    def leave_backward(self) -> None:
+        """Note that the backward pass is over, or has failed."""
+        self._backward_runs = False
+        self.hooks.local.backward, self._outer = self._outer, None
+
+    def ended(self) -> None:
+        """Note that the backward pass has come to its end."""
+        self.leave_backward()
         event = Event(END, "", self._ends)
         self._ends += 1
         self.tick(event)
         self.end_backward()
 
 
+class _Ending:
+    """Called by the engine at the end of a backward pass; only dropped if that has failed."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        self._session: Session | None = session
+
+    def __call__(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.ended()
+
+    def __del__(self) -> None:
+        if self._session is not None:
+            self._session.leave_backward()
+
+
 class _GradientTick:
     """A hook on a tensor that tells the session of its gradient."""
 
-    __slots__ = ("_event", "_session")
+    __slots__ = ("_again", "_event", "_session")
 
     def __init__(self, session: Session, event: Event) -> None:
         self._session = session
         self._event = event
+        self._again = 0
 
     def __call__(self, gradient: torch.Tensor) -> None:
-        self._session.gradient(self._event)
+        again, self._again = self._again, self._again + 1
+        self._session.gradient(self._event._replace(again=again) if again else self._event)

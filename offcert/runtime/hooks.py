@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any, Protocol
 
 import torch
@@ -13,6 +12,7 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.runtime.events import Session
+from offcert.runtime.saved_storages import SavedStorages
 
 # Wrappers whose replicas or shards are other modules than those that would be hooked.
 _REFUSED = {
@@ -111,6 +111,22 @@ class Hooks:
         self.local = _Local()
 
 
+class Saving:
+    """Saved-tensor hooks of a thread, entered and left apart from each other."""
+
+    def __init__(self, storages: SavedStorages) -> None:
+        self._storages = storages
+        self._hooks = storages.hooks()
+        self._hooks.__enter__()
+
+    def leave(self) -> bool:
+        """Leave them; return whether that was possible: only the innermost hooks can be left."""
+        if not self._storages.on_top:
+            return False
+        self._hooks.__exit__()
+        return True
+
+
 class _Local(threading.local):
     """The sessions of a thread: of the forward pass that runs in it, and of the backward pass."""
 
@@ -118,8 +134,10 @@ class _Local(threading.local):
         self.forward: Session | None = None
         self.backward: Session | None = None
         self.depth = 0
-        # What is left when the forward pass is.
-        self.saving: ExitStack | None = None
+        # What was being handled when the root was called.
+        self.error: BaseException | None = None
+        # Left when the forward pass is.
+        self.saving: Saving | None = None
 
 
 class _Method:
@@ -176,8 +194,10 @@ class _RootHook(_ModuleHook):
         if local.depth and not _calls_itself(module):
             # An interrupt ended an earlier call without a word.
             local.depth = 0
+            self._end(local, None, failed=True)
         local.depth += 1
         if local.depth == 1:
+            local.error = sys.exception()
             local.forward = self.hooks.steps.begin(args, kwargs)
         super()._enter(module, args, kwargs)
 
@@ -188,9 +208,16 @@ class _RootHook(_ModuleHook):
         super()._leave(module, args, output)
         local.depth -= 1
         if local.depth == 0:
-            session, local.forward = local.forward, None
-            if session is not None:
-                self.hooks.steps.left(session, output)
+            # The hook is called while the exception that ended the call is handled.
+            failed = sys.exception() is not local.error
+            local.error = None
+            self._end(local, output, failed)
+
+    def _end(self, local: _Local, output: Any, failed: bool) -> None:
+        session, local.forward = local.forward, None
+        if session is not None:
+            session.failed |= failed
+            self.hooks.steps.left(session, output)
 
 
 def _calls_itself(module: nn.Module) -> bool:

@@ -9,41 +9,23 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
 
 from offcert.core.errors import InputError, PlanError
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.plan import Plan
 from offcert.core.problem import Problem
-from offcert.core.result import Result
-from offcert.core.schedule import Schedule
 from offcert.runtime.events import OPERATOR, Session
-from offcert.runtime.hooks import Hooks, unwrap
-from offcert.runtime.program import Program, program
+from offcert.runtime.hooks import Hooks, Saving, unwrap
+from offcert.runtime.plans import AnyPlan, Certificate, programs
+from offcert.runtime.program import Program
 from offcert.runtime.reports import OffloadWarning, StepReport
-from offcert.runtime.run import StepRun
+from offcert.runtime.run import StepRun, StepStorages
 from offcert.runtime.saved_storages import owned_storages
 from offcert.runtime.signature import Signature, difference, signature
 from offcert.runtime.store import HostStore
 from offcert.runtime.tracker import LiveBytes
-
-
-class Certificate(Protocol):
-    """What training needs of a certificate (`offcert.certify.certificate.Certificate`)."""
-
-    @property
-    def problem(self) -> Problem:
-        """What was planned."""
-
-    @property
-    def result(self) -> Result:
-        """The schedule, among other things."""
-
-
-AnyPlan = Certificate | Plan | Schedule | FluidSchedule
 
 
 def offload(
@@ -100,32 +82,8 @@ def offload(
     PlanError
         If a plan does not make sense, or exceeds its problem's memory.
     """
-    programs = [program(*pair) for pair in _pairs(plan, problem)]
-    return Offload(model, programs, strict=strict, count=count, directory=directory)
-
-
-def _pairs(
-    plan: AnyPlan | Sequence[Certificate], problem: Problem | None
-) -> list[tuple[Problem, Plan | Schedule | FluidSchedule]]:
-    if isinstance(plan, Plan | Schedule | FluidSchedule):
-        if problem is None:
-            raise InputError("problem must be given with a plan that is no certificate")
-        return [(problem, plan)]
-    if problem is not None:
-        raise InputError("problem must not be given with a certificate, which brings its own")
-    pairs = []
-    for certificate in plan if isinstance(plan, list | tuple) else [plan]:
-        if not hasattr(certificate, "problem") or not hasattr(certificate, "result"):
-            kind = type(certificate).__name__
-            raise InputError(f"plan must be a certificate, a plan or a schedule, not {kind}")
-        schedule = certificate.result.schedule
-        if schedule is None:
-            raise InputError(
-                f"the certificate of {certificate.problem.name} holds no schedule: its status is "
-                f"{certificate.result.status}"
-            )
-        pairs.append((certificate.problem, schedule))
-    return pairs
+    found = programs(plan, problem)
+    return Offload(model, found, strict=strict, count=count, directory=directory)
 
 
 class Offload(AbstractContextManager["Offload"]):
@@ -156,13 +114,19 @@ class Offload(AbstractContextManager["Offload"]):
         self._directory = directory
         self._stores: dict[int, tuple[HostStore, weakref.ref[StepRun]]] = {}
         self._hooks = Hooks(self._root, self)
+        # The latest step, as long as no other one has begun, and what it saves.
         self._run: StepRun | None = None
+        self._storages: StepStorages | None = None
+        self._latest: weakref.ref[StepRun] | None = None
         self._counter: LiveBytes | None = None
         self._report = StepReport("no step has been run", False)
-        self._moved_bytes = 0
+        self._moved = False
         self._warned: set[str] = set()
         self._open: ExitStack | None = None
+        # The threads that entered the context, and that is in the middle of a forward pass.
+        self._entered_in = 0
         self._thread: int | None = None
+        self._lock = threading.RLock()
 
     # The context.
 
@@ -171,7 +135,8 @@ class Offload(AbstractContextManager["Offload"]):
         if self._open is not None:
             raise InputError("this offload context has been entered already")
         self.steps.clear()
-        self._moved_bytes = 0
+        self._moved = False
+        self._entered_in = threading.get_ident()
         with ExitStack() as stack:
             stack.callback(self._detach)
             self._attach()
@@ -202,10 +167,14 @@ class Offload(AbstractContextManager["Offload"]):
         return [each for each in self.programs if self._count or not each.moves_nothing]
 
     def _detach(self) -> None:
-        self._thread = None
+        if self._busy():
+            self._tell("thread", "the context ends while another thread runs a forward pass")
+        if self._storages is not None:
+            self._storages.closed = True
         self._leave_hooks()
         self._hooks.detach()
         self._close_run()
+        self._thread = None
         self._counter = None
         self._stores.clear()
 
@@ -237,19 +206,18 @@ class Offload(AbstractContextManager["Offload"]):
         """Begin a step at a call of the model, or go on with the one under way."""
         if not torch.is_grad_enabled():
             return None
-        if self._thread not in (None, threading.get_ident()):
-            self._tell("another thread is in the middle of a forward pass")
-            return None
-        call = signature(self._root, args, kwargs)
-        run = self._run
-        if run is None or not run.accepts(call):
-            if torch._C._current_graph_task_id() == -1:
-                self._hooks.local.backward = None
-            run = self._begin_step(call)
-        if run is not None:
-            self._thread = threading.get_ident()
-            if run.hooks_saved:
-                self._enter_hooks(run)
+        with self._lock:
+            if self._busy():
+                self._refuse("thread", "another thread is in the middle of a forward pass")
+                return None
+            call = signature(self._root, args, kwargs)
+            run = self._run
+            if run is None or not run.accepts(call):
+                run = self._begin_step(call)
+            if run is not None:
+                if run.hooks_saved:
+                    self._enter_hooks(run)
+                self._thread = threading.get_ident()
         return run
 
     def left(self, session: Session, output: Any) -> None:
@@ -257,44 +225,58 @@ class Offload(AbstractContextManager["Offload"]):
         self._thread = None
         self._leave_hooks()
 
+    def _busy(self) -> bool:
+        """Whether another thread is in the middle of a forward pass."""
+        return self._thread not in (None, threading.get_ident()) and any(
+            thread.ident == self._thread for thread in threading.enumerate()
+        )
+
     def _begin_step(self, call: Signature) -> StepRun | None:
         self._close_run()
         chosen = next((p for p in self.programs if p.capture.calls[0] == call), None)
         if chosen is None:
-            self._without_plan(call)
+            reasons = [difference(each.capture.calls[0], call) for each in self.programs]
+            reason = reasons[0] if reasons and reasons[0] else "there is no plan"
+            self._refuse("unplanned", f"there is no plan for this step: {reason}")
             return None
         if chosen.moves_nothing and not self._count:
             self.steps["planned"] += 1
             self._report = StepReport(None, True, chosen.prediction, chosen.limit)
             return None
-        if self._counter is not None:
-            self._counter.start()
-        run = self._run = StepRun(
-            self._hooks,
-            chosen,
-            self._free_store(chosen),
-            owned_storages(self._root),
-            self._counter,
-            self._strict,
-        )
-        if run.store is not None:
-            self._stores[id(chosen)] = run.store, weakref.ref(run)
-        assert run.accepts(call)
+        counter = self._counter
+        if counter is not None and threading.get_ident() != self._entered_in:
+            if _by_operators(chosen):
+                self._refuse("thread", "the thread is not the one that entered the context")
+                return None
+            self._tell("count", "live bytes are only counted where the context was entered")
+            counter = None
+        return self._start(chosen, counter)
+
+    def _start(self, chosen: Program, counter: LiveBytes | None) -> StepRun:
+        if counter is not None:
+            counter.start()
+        store = self._free_store(chosen)
+        run = StepRun(self._hooks, chosen, store, counter, self._strict, self._ended)
+        if store is not None:
+            self._stores[id(chosen)] = store, weakref.ref(run)
+        accepted = run.accepts(chosen.capture.calls[0])
+        assert accepted
+        self._run, self._latest = run, weakref.ref(run)
+        self._storages = StepStorages(run, owned_storages(self._root), counter)
         return run
 
-    def _without_plan(self, call: Signature) -> None:
+    def _refuse(self, kind: str, message: str) -> None:
+        """Take note of a step that no plan is followed for."""
         self.steps["unplanned"] += 1
-        reasons = [difference(each.capture.calls[0], call) for each in self.programs]
-        reason = reasons[0] if reasons and reasons[0] else "there is no plan"
-        message = f"there is no plan for this step: {reason}"
-        self._report = StepReport(message, True)
+        if self._run is None:
+            self._report = StepReport(message, True)
         if self._strict:
             raise PlanError(message)
-        self._tell(message)
+        self._tell(kind, message)
 
-    def _tell(self, message: str) -> None:
-        if message not in self._warned:
-            self._warned.add(message)
+    def _tell(self, kind: str, message: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
             warnings.warn(
                 f"{message}; training goes on with the tensors on the device",
                 OffloadWarning,
@@ -303,24 +285,45 @@ class Offload(AbstractContextManager["Offload"]):
 
     def _close_run(self) -> None:
         """Take stock of the latest step: another one begins, or the context ends."""
-        run, self._run = self._run, None
-        if run is None:
-            return
-        report = self._report = run.report()
-        self._moved_bytes += report.offloaded_bytes
-        if report.deviation is not None:
-            self.steps["deviating"] += 1
-            # A strict step has raised it.
-            if not self._strict:
-                self._tell(f"a step did not follow its plan: {report.deviation}")
-        else:
-            self.steps["planned" if report.finished else "unfinished"] += 1
+        run, self._run, self._storages = self._run, None, None
+        if run is not None:
+            run.supersede()
+            self._account(run)
+            self._report = run.report()
+            self._warn(run)
+
+    def _ended(self, run: StepRun) -> None:
+        """Take stock of a step whose backward pass has ended."""
+        self._account(run)
+        if self._run is not run:
+            if self._latest is not None and self._latest() is run:
+                self._report = run.report()
+            self._warn(run)
+
+    def _account(self, run: StepRun) -> None:
+        kind = "planned" if run.finished else "unfinished"
+        if run.deviation is not None:
+            kind = "deviating"
+        if run.counted_as is not None:
+            self.steps.subtract([run.counted_as])
+        run.counted_as = kind
+        self.steps.update([kind])
+        self.steps += Counter()
+        self._moved |= run.offloaded_bytes > 0
+
+    def _warn(self, run: StepRun) -> None:
+        # A strict step has raised it.
+        if run.deviation is not None and not self._strict:
+            self._tell("deviating", f"a step did not follow its plan: {run.deviation}")
 
     def _warn_if_nothing_moved(self) -> None:
         wanted = any(not each.moves_nothing for each in self.programs)
-        if wanted and self._moved_bytes == 0:
+        if wanted and not self._moved:
             done = ", ".join(f"{n} {kind}" for kind, n in self.steps.items()) or "none"
             reason = self._report.deviation or "none of them ran a backward pass"
+            if self._report.deviation is None and self._report.unfreed:
+                held = sum(each.size for each in self._report.unfreed)
+                reason = f"the program itself holds {held} bytes that should have left"
             warnings.warn(
                 f"nothing was moved under the plan (steps: {done}): {reason}",
                 OffloadWarning,
@@ -330,21 +333,20 @@ class Offload(AbstractContextManager["Offload"]):
     # Saved tensors.
 
     def _enter_hooks(self, run: StepRun) -> None:
+        self._leave_hooks()
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             run.deviate("other saved-tensor hooks are active around the model")
             return
-        stack = ExitStack()
+        assert self._storages is not None
         try:
-            stack.enter_context(run.storages.hooks())
+            self._hooks.local.saving = Saving(self._storages)
         except RuntimeError as error:
             run.deviate(f"saved-tensor hooks are not allowed here: {error}")
-            return
-        self._hooks.local.saving = stack
 
     def _leave_hooks(self) -> None:
-        stack, self._hooks.local.saving = self._hooks.local.saving, None
-        if stack is not None:
-            stack.close()
+        saving = self._hooks.local.saving
+        if saving is not None and saving.leave():
+            self._hooks.local.saving = None
 
     def _free_store(self, chosen: Program) -> HostStore | None:
         """Return room on the host that no other step needs any more."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offcert.core.errors import PlanError
+from offcert.core.errors import InputError, PlanError
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Plan
 from offcert.core.problem import Problem
@@ -34,6 +36,8 @@ class Program:
         Bytes of memory that the plan was made for.
     operation_of : dict
         The operation that an event begins.
+    watched : set of Event
+        The events that begin an operation when they come first, or when they come again.
     places : dict
         Everything that the captured forward pass saved, with the tensor it is a part of, or None.
     parts : dict
@@ -50,6 +54,7 @@ class Program:
     prediction: Prediction
     limit: int
     operation_of: dict[Event, int]
+    watched: frozenset[Event]
     places: dict[Place, int | None]
     parts: dict[int, tuple[Place, ...]]
     offsets: dict[Place, int]
@@ -93,12 +98,21 @@ def program(problem: Problem, plan: Plan | Schedule | FluidSchedule) -> Program:
         capture,
         prediction,
         problem.platform.memory,
-        {event: operation for operation, event in enumerate(capture.ticks)},
+        _operations(capture.ticks),
+        frozenset(event._replace(again=0) for event in capture.ticks),
         {storage.place: storage.tensor for storage in capture.storages},
         parts,
         offsets,
         total,
     )
+
+
+def _operations(ticks: Sequence[Event]) -> dict[Event, int]:
+    operations = {event: operation for operation, event in enumerate(ticks)}
+    if len(operations) != len(ticks):
+        twice = next(event for event, n in Counter(ticks).items() if n > 1)
+        raise InputError(f"source.capture.ticks has {list(twice)} twice")
+    return operations
 
 
 def require_memory(problem: Problem, prediction: Prediction) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -36,12 +37,25 @@ class StepRun(Session):
         What to follow.
     store : HostStore or None
         Where offloaded bytes go; None for a plan that moves nothing.
-    owned : dict
-        The model's own storages.
     counter : LiveBytes, optional
         Counts live bytes.
     strict : bool
         Raise at the first deviation.
+    ended : callable, optional
+        Called with the run when its last backward pass has ended.
+
+    Attributes
+    ----------
+    deviation : str or None
+        The first thing in which the step was not the one that was planned.
+    finished : bool
+        Whether its last backward pass has ended.
+    superseded : bool
+        Whether another step has begun before that.
+    counted_as : str or None
+        As what kind of step it has been counted.
+    offloaded_bytes : int
+        What was copied to the host.
     """
 
     def __init__(
@@ -49,19 +63,22 @@ class StepRun(Session):
         hooks: Hooks,
         program: Program,
         store: HostStore | None,
-        owned: Owned,
         counter: LiveBytes | None = None,
         strict: bool = False,
+        ended: Callable[[StepRun], None] | None = None,
     ) -> None:
         super().__init__(hooks)
         self.program = program
         self.now = -1
         self.deviation: str | None = None
         self.finished = False
-        self.storages = _Storages(self, owned, counter)
+        self.superseded = False
+        self.counted_as: str | None = None
+        self.offloaded_bytes = 0
         self.store = store
         self._counter = counter
         self._strict = strict
+        self._ended = ended
         self._by_operators = program.capture.ticks[0].kind in (OPERATOR, UNPACK)
         self._counts: dict[str, int] = {}
         self._calls_made = 0
@@ -71,7 +88,6 @@ class StepRun(Session):
         self._unfreed: list[Unfreed] = []
         self._unforeseen: list[Unforeseen] = []
         self._late_bytes = 0
-        self._offloaded_bytes = 0
         self._prefetched_bytes = 0
         self._at_begin: list[int] = []
         self._at_end: list[int] = []
@@ -82,8 +98,20 @@ class StepRun(Session):
         calls = self.program.capture.calls
         if self.finished or self._calls_made >= len(calls) or calls[self._calls_made] != call:
             return False
+        # A step that was given up: this call begins the next one.
+        if self.failed or (self.deviation is not None and self.backward_passes > 0):
+            return False
         self._calls_made += 1
         return True
+
+    def supersede(self) -> None:
+        """Take note that another step begins."""
+        self.superseded = not self.finished
+
+    def begin_backward(self) -> None:
+        """Two steps at once take more memory than one."""
+        if self.superseded:
+            self.deviate("another step began before its backward pass")
 
     @property
     def hooks_saved(self) -> bool:
@@ -92,8 +120,8 @@ class StepRun(Session):
 
     @property
     def uses_store(self) -> bool:
-        """Whether bytes on the host may still be needed."""
-        return any(entry.away for entry in self._entries.values())
+        """Whether bytes on the host may still be written or needed."""
+        return not self.finished or any(entry.away for entry in self._entries.values())
 
     def report(self) -> StepReport:
         """Return what the step has done so far."""
@@ -108,7 +136,7 @@ class StepRun(Session):
             tuple(self._unfreed),
             tuple(self._unforeseen),
             self._late_bytes,
-            self._offloaded_bytes,
+            self.offloaded_bytes,
             self._prefetched_bytes,
         )
 
@@ -116,7 +144,7 @@ class StepRun(Session):
 
     def wants(self, event: Event) -> bool:
         """Whether the event begins an operation, or tells that the backward pass has begun."""
-        return event in self.program.operation_of or (event.kind == OUTPUT and not event.path)
+        return event in self.program.watched or (event.kind == OUTPUT and not event.path)
 
     def tick(self, event: Event) -> None:
         """Begin the operation that begins with the event, if one does."""
@@ -158,23 +186,28 @@ class StepRun(Session):
             self._close()
             self.now = index
             self._transfer(index)
-            if self._counter is not None:
+            if self._counter is not None and not self.superseded:
                 self._at_begin.append(self._counter.live)
                 self._counter.now = index
                 self._counter.start_peak()
 
     def _close(self) -> None:
-        if self._counter is not None and self.now >= 0:
+        # What is alive once another step has begun is not this step's alone.
+        if self._counter is not None and not self.superseded and self.now >= 0:
             self._at_end.append(self._counter.live)
             self._peaks.append(self._counter.peak)
 
     def _finish(self) -> None:
         self._close()
-        if self.now + 1 != len(self.program.trace):
-            self.deviate(f"{self._name(self.now + 1)} never began")
-        if self._counter is not None:
+        if self._counter is not None and not self.superseded:
             self._counter.stop()
         self.finished = True
+        try:
+            if self.now + 1 != len(self.program.trace):
+                self.deviate(f"{self._name(self.now + 1)} never began")
+        finally:
+            if self._ended is not None:
+                self._ended(self)
 
     def _name(self, operation: int) -> str:
         return self.program.trace.operations[operation].name if operation >= 0 else "nothing"
@@ -206,10 +239,10 @@ class StepRun(Session):
             return
         reference = None
         if not entry.held_elsewhere:
-            if place not in self._on_host:
-                self._copy(entry, to_host=True)
+            if place not in self._on_host or not self._same_on_host(entry):
+                self._copy_to_host(entry)
                 self._on_host.add(place)
-                self._offloaded_bytes += entry.size
+                self.offloaded_bytes += entry.size
             reference = weakref.ref(entry.device_storage())
             entry.drop()
         if reference is None or reference() is not None:
@@ -225,21 +258,24 @@ class StepRun(Session):
     def _fetch(self, entry: Entry) -> None:
         with self._uncounted():
             device = torch.empty(entry.size, dtype=torch.uint8)
-        if self._counter is not None:
-            # A tick at an operator comes from within the counter, which then sees no operators.
-            self._counter.adopt(device)
-        entry.put(device.untyped_storage())
-        self._copy(entry, to_host=False)
+            if self._counter is not None:
+                # A tick at an operator comes from within the counter, which sees no operators then.
+                self._counter.adopt(device)
+            entry.put(device.untyped_storage())
+            device.copy_(self._host(entry))
 
-    def _copy(self, entry: Entry, *, to_host: bool) -> None:
-        assert self.store is not None
-        host = self.store.view(self.program.offsets[entry.key], entry.size)
+    def _copy_to_host(self, entry: Entry) -> None:
         with self._uncounted():
-            device = torch.empty(0, dtype=torch.uint8).set_(entry.device_storage())
-            if to_host:
-                host.copy_(device)
-            else:
-                device.copy_(host)
+            self._host(entry).copy_(_bytes(entry))
+
+    def _same_on_host(self, entry: Entry) -> bool:
+        """Whether the copy is still good: `x.data` can be changed without a trace."""
+        with self._uncounted():
+            return torch.equal(self._host(entry), _bytes(entry))
+
+    def _host(self, entry: Entry) -> torch.Tensor:
+        assert self.store is not None
+        return self.store.view(self.program.offsets[entry.key], entry.size)
 
     def _uncounted(self) -> AbstractContextManager[None]:
         return nullcontext() if self._counter is None else self._counter.paused()
@@ -261,21 +297,26 @@ class StepRun(Session):
         return entry
 
 
-class _Storages(SavedStorages):
-    """Saved storages that tell their step."""
+def _bytes(entry: Entry) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8).set_(entry.device_storage())
+
+
+class StepStorages(SavedStorages):
+    """Saved storages that tell their step; the step must not hold them, for their hooks hold it."""
 
     def __init__(self, run: StepRun, owned: Owned, counter: LiveBytes | None) -> None:
         super().__init__(owned, counter)
-        # The graph holds the handles' hooks, and they hold the step; the step must not hold them.
         self._run = run
 
     def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:
+        """Return the entry that the step makes for it."""
         return self._run.saved(storage.nbytes(), tensor)
 
     def unpack(self, handle: Handle) -> torch.Tensor:
+        """Tell the step, which brings it back if it has not yet."""
         entry = handle.entry
         if entry is not None:
             self._run.count(UNPACK)
             if entry.away:
                 self._run.fetch_late(entry)
-        return handle.restore()
+        return super().unpack(handle)

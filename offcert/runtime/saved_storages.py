@@ -82,16 +82,28 @@ class SavedStorages:
         Storages that are left alone (`owned_storages`); it may be set again for every step.
     tracker : LiveBytes, optional
         If one counts operators, it must not count ours.
+
+    Attributes
+    ----------
+    closed : bool
+        Whether what is saved from now on is left alone.
     """
 
     def __init__(self, owned: Owned, tracker: LiveBytes | None = None) -> None:
         self.owned = owned
+        self.closed = False
         self._tracker = tracker
         self._by_address: weakref.WeakValueDictionary[int, Entry] = weakref.WeakValueDictionary()
 
     def hooks(self) -> torch.autograd.graph.saved_tensors_hooks:
         """Return the context in which autograd saves handles."""
         return torch.autograd.graph.saved_tensors_hooks(self._pack, self.unpack)
+
+    @property
+    def on_top(self) -> bool:
+        """Whether these are the hooks that are called in this thread."""
+        hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+        return hooks is not None and hooks[0] == self._pack
 
     def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:
         """Return the entry of a storage that is saved for the first time."""
@@ -119,7 +131,7 @@ class SavedStorages:
         return handle
 
     def _entry(self, tensor: torch.Tensor) -> Entry | None:
-        if not is_plain(tensor):
+        if self.closed or not is_plain(tensor):
             return None
         try:
             storage = tensor.untyped_storage()

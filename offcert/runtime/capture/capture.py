@@ -110,7 +110,7 @@ def read_capture(source: Mapping[str, Any] | None, trace: Trace) -> Capture:
         )
     document = source["capture"]
     try:
-        ticks = tuple(Event(str(k), str(p), int(c), int(i)) for k, p, c, i in document["ticks"])
+        ticks = tuple(Event(str(k), str(p), *map(int, rest)) for k, p, *rest in document["ticks"])
         storages = number_places(
             (int(operation), int(size), str(dtype), tuple(map(int, shape)), tensor)
             for operation, size, dtype, shape, tensor in document["saved"]

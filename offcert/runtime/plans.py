@@ -1,0 +1,65 @@
+"""Whatever `offload` takes as a plan, as programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from offcert.core.errors import InputError
+from offcert.core.fluid_schedule import FluidSchedule
+from offcert.core.plan import Plan
+from offcert.core.problem import Problem
+from offcert.core.result import Result
+from offcert.core.schedule import Schedule
+from offcert.runtime.program import Program, program
+
+
+class Certificate(Protocol):
+    """What training needs of a certificate (`offcert.certify.certificate.Certificate`)."""
+
+    @property
+    def problem(self) -> Problem:
+        """What was planned."""
+
+    @property
+    def result(self) -> Result:
+        """The schedule, among other things."""
+
+
+AnyPlan = Certificate | Plan | Schedule | FluidSchedule
+
+
+def programs(plan: AnyPlan | Sequence[Certificate], problem: Problem | None) -> list[Program]:
+    """Return the programs of a plan or schedule for `problem`, or of certificates.
+
+    Raises
+    ------
+    InputError
+        If there is no schedule, or none that training can follow.
+    PlanError
+        If a plan does not make sense, or exceeds its problem's memory.
+    """
+    return [program(*pair) for pair in _pairs(plan, problem)]
+
+
+def _pairs(
+    plan: AnyPlan | Sequence[Certificate], problem: Problem | None
+) -> Iterator[tuple[Problem, Plan | Schedule | FluidSchedule]]:
+    if isinstance(plan, Plan | Schedule | FluidSchedule):
+        if problem is None:
+            raise InputError("problem must be given with a plan that is no certificate")
+        yield problem, plan
+        return
+    if problem is not None:
+        raise InputError("problem must not be given with a certificate, which brings its own")
+    for certificate in plan if isinstance(plan, list | tuple) else [plan]:
+        if not hasattr(certificate, "problem") or not hasattr(certificate, "result"):
+            kind = type(certificate).__name__
+            raise InputError(f"plan must be a certificate, a plan or a schedule, not {kind}")
+        schedule = certificate.result.schedule
+        if schedule is None:
+            raise InputError(
+                f"the certificate of {certificate.problem.name} holds no schedule: its status is "
+                f"{certificate.result.status}"
+            )
+        yield certificate.problem, schedule
