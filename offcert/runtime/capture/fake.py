@@ -37,7 +37,11 @@ class FakeTwins:
 
     def _make(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.device.type != "meta":
-            return self.mode.from_tensor(tensor)
+            made: torch.Tensor = self.mode.from_tensor(tensor)
+            if made.is_leaf:
+                # A step begins without gradients; it would add to a twin of the one that is there.
+                made.grad = None
+            return made
         with self.mode:
             empty = torch.empty_strided(
                 tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu"
