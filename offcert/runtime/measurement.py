@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import torch
 
+from offcert.core.platform import Platform
 from offcert.core.trace import Trace
 from offcert.runtime.bandwidth import bandwidths, memory_and_name
 from offcert.runtime.hardware import Hardware
@@ -35,6 +36,10 @@ class Measurement:
     prefetch_bandwidth: Fraction
     memory: int
     device: str
+
+    def platform(self, memory: int) -> Platform:
+        """Return the device with a limit of so many bytes."""
+        return Platform(memory, self.bandwidth, prefetch_bandwidth=self.prefetch_bandwidth)
 
 
 def modelled(trace: Trace, hardware: Hardware) -> Measurement:

@@ -11,7 +11,6 @@ from torch import nn
 
 from offcert.core.device_memory import memory_beside
 from offcert.core.errors import InputError, OffcertError
-from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Units
 from offcert.runtime.capture import Clock, capture
 from offcert.runtime.capture.run import uncounted_bytes
@@ -132,7 +131,7 @@ def profile(
         "measured": measure,
         "torch": torch.__version__.partition("+")[0],
     }
-    platform = Platform(memory, found.bandwidth, prefetch_bandwidth=found.prefetch_bandwidth)
+    platform = found.platform(memory)
     return Problem(name or label, found.trace, platform, units=Units("ns", "B"), source=source)
 
 

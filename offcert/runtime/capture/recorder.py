@@ -135,6 +135,11 @@ class Recorder(Session):
         self._in_backward = False
         self._context: ExitStack | None = None
 
+    @property
+    def calls_made(self) -> int:
+        """How often the root was called in the step."""
+        return len(self.calls)
+
     @contextmanager
     def active(self) -> Iterator[None]:
         """Watch operators and the gradients of parameters."""
@@ -317,4 +322,4 @@ class _Storages(SavedStorages):
     def unpack(self, handle: Any) -> torch.Tensor:
         if handle.entry is not None:
             self._recorder.note_unpacked(handle.entry)
-        return handle.restore()
+        return super().unpack(handle)

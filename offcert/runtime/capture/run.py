@@ -69,13 +69,13 @@ def capture(
     if tensors != "real":
         try:
             recorder, batch = _run_fake(step, hardware)
-            return _captured(step, recorder, clock, "fake", batch)
+            return captured(step, recorder, clock, "fake", batch)
         except Exception as error:
             if tensors == "fake":
                 raise _told(step, error) from error
     try:
         recorder, batch = _run_real(step, hardware)
-        return _captured(step, recorder, clock, "real", batch)
+        return captured(step, recorder, clock, "real", batch)
     except Exception as error:
         raise _told(step, error) from error
 
@@ -88,9 +88,24 @@ def _told(step: TrainingStep, error: Exception) -> OffcertError:
     return InputError(f"a training step of {name} cannot be captured: {one_line(error)}")
 
 
-def _captured(
+def captured(
     step: TrainingStep, recorder: Recorder, clock: Clock, tensors: str, batch: int
 ) -> Capture:
+    """Return the capture of a recorded step.
+
+    Parameters
+    ----------
+    step : TrainingStep
+        Whose model was recorded.
+    recorder : Recorder
+        Finished.
+    clock : Clock
+        ``modules`` or ``operators``.
+    tensors : str
+        ``"fake"`` or ``"real"``: what was recorded.
+    batch : int
+        Bytes of the batch.
+    """
     built = build(recorder, clock)
     root = recorder.hooks.root
     device = next((p.device.type for p in root.parameters() if p.device.type != "meta"), "cpu")
@@ -127,7 +142,8 @@ def _bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def _batch_bytes(batch: Any) -> int:
+def batch_bytes(batch: Any) -> int:
+    """Return the bytes of the storages of a batch."""
     tensors = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
     storages = {t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}
     return sum(storages.values())
@@ -137,14 +153,14 @@ def _run_fake(step: TrainingStep, hardware: Hardware | None) -> tuple[Recorder, 
     twins = FakeTwins()
     with _as_it_was(step, twins.twin), quiet(), twins.mode, CpuKernels():
         batch = twins.batch(step)
-        return _record(step, batch, hardware), _batch_bytes(batch)
+        return _record(step, batch, hardware), batch_bytes(batch)
 
 
 def _run_real(step: TrainingStep, hardware: Hardware | None) -> tuple[Recorder, int]:
     with _as_it_was(step, None):
         batch = step.make_batch()
         with Originals():
-            return _record(step, batch, hardware), _batch_bytes(batch)
+            return _record(step, batch, hardware), batch_bytes(batch)
 
 
 @contextmanager

@@ -1,0 +1,272 @@
+"""Plans that are made while the training begins: record a step, time a few, certify, follow."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode_stack,
+    _pop_mode,
+    _push_mode,
+)
+
+from offcert.certify.certificate import Certificate
+from offcert.core.errors import OffcertError
+from offcert.core.problem import Problem
+from offcert.runtime.capture import Capture, Clock
+from offcert.runtime.capture.recorder import Recorder
+from offcert.runtime.capture.run import batch_bytes, captured
+from offcert.runtime.events import END, Event, Session
+from offcert.runtime.hooks import Hooks
+from offcert.runtime.measurement import measured
+from offcert.runtime.offload import Offload
+from offcert.runtime.program import program
+from offcert.runtime.quiet import one_line
+from offcert.runtime.signature import Signature, signature
+from offcert.runtime.step import TrainingStep
+from offcert.runtime.stopwatch import Mark, mark, nanoseconds
+from offcert.training.planner import Planner, with_durations
+
+# Steps that are timed for a plan, and tries after which a kind of step is left without one.
+_TIMED = 3
+_TRIES = 8
+
+
+class AutoOffload(Offload):
+    """A model that is trained under plans made on the way; see `offcert.training.offload`.
+
+    Attributes
+    ----------
+    certificates : list of Certificate
+        Of the plans made so far.
+    """
+
+    def __init__(
+        self, model: nn.Module, planner: Planner, max_plans: int, **following: Any
+    ) -> None:
+        super().__init__(model, (), **following)
+        self.certificates: list[Certificate] = []
+        self._planner = planner
+        self._max_plans = max_plans
+        self._study: _Study | None = None
+        self._settled: list[Signature] = []
+
+    def plan_for(self, step: TrainingStep) -> None:
+        """Make a plan for an example before the training begins."""
+        self._follow(self._planner.problem_of_step(step))
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
+        """Study a step of a new kind; follow a plan in the others."""
+        if not torch.is_grad_enabled() or self._busy():
+            return super().begin(args, kwargs)
+        study = self._study
+        if study is not None:
+            if study.under_way:
+                return study.session.begin(args, kwargs)
+            self._conclude(study)
+        call = signature(self._root, args, kwargs)
+        if not self._is_new(call):
+            return super().begin(args, kwargs)
+        if self._study is None:
+            self._study = _Study(self._root, call, self._planner.hardware is None)
+        self._close_run()
+        self.steps.update(["studied"])
+        return self._study.begin(self._hooks, args, kwargs, self._planner)
+
+    def left(self, session: Session, output: Any) -> None:
+        """Leave what the session has entered."""
+        if isinstance(session, Recorder | _Stopwatch):
+            session.left(session, output)
+        else:
+            super().left(session, output)
+
+    def _attach(self) -> None:
+        # Any module may turn out to tick.
+        self._hooks.attach()
+
+    def _detach(self) -> None:
+        study, self._study = self._study, None
+        if study is not None:
+            study.abandon()
+        super()._detach()
+
+    def _is_new(self, call: Signature) -> bool:
+        if self._study is not None and self._study.call == call:
+            return True
+        known = [each.capture.calls[0] for each in self.programs] + self._settled
+        return self._study is None and len(self.programs) < self._max_plans and call not in known
+
+    def _conclude(self, study: _Study) -> None:
+        """Take what a study has found out, and make a plan once it is complete."""
+        try:
+            problem = study.conclude(self._planner)
+        except OffcertError as error:
+            self._give_up(study.call, str(error))
+            return
+        except Exception as error:
+            # The user's training goes on whatever we stumble over.
+            self._give_up(study.call, one_line(error))
+            return
+        if problem is not None:
+            self._study = None
+            self._follow(problem)
+        elif study.tries >= _TRIES:
+            self._give_up(study.call, "its steps differ, or run no backward pass")
+
+    def _give_up(self, call: Signature, reason: str) -> None:
+        self._study = None
+        self._settled.append(call)
+        self._tell("study", f"no plan can be made: {reason}")
+
+    def _follow(self, problem: Problem) -> None:
+        certificate = self._planner.certificate(problem)
+        self.certificates.append(certificate)
+        schedule = certificate.result.schedule
+        found = certificate.problem
+        if schedule is None:
+            assert found.source is not None
+            self._settled.append(found.source["capture"]["calls"][0])
+            self._tell("budget", f"no plan fits: {certificate.result.infeasibility}")
+            return
+        self.programs.append(program(found, schedule))
+
+
+class _Study:
+    """Finds out what a plan for one kind of step needs: a recording, then times."""
+
+    def __init__(self, root: nn.Module, call: Signature, timed: bool) -> None:
+        self.call = call
+        self.tries = 0
+        self.session: Recorder | _Stopwatch
+        self._root = root
+        self._timed = timed
+        self._watching: ExitStack | None = None
+        self._batch = 0
+        self._capture: Capture | None = None
+        self._times: list[list[int]] = []
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the backward pass of the step that is being studied is still to end."""
+        inside = torch._C._current_graph_task_id() != -1
+        return inside or (self.session.calls_made > 0 and self.session.backward_passes == 0)
+
+    def begin(
+        self, hooks: Hooks, args: tuple[Any, ...], kwargs: dict[str, Any], planner: Planner
+    ) -> Session | None:
+        """Study the step that begins."""
+        self.tries += 1
+        if self._capture is not None:
+            self.session = _Stopwatch(hooks, self._capture)
+            return self.session.begin(args, kwargs)
+        self._batch = batch_bytes((args, kwargs))
+        self.session = Recorder(hooks, planner.hardware)
+        self._watching = ExitStack()
+        self._watching.enter_context(self.session.active())
+        return self.session.begin(args, kwargs)
+
+    def conclude(self, planner: Planner) -> Problem | None:
+        """Return the problem if everything is known, or None."""
+        if isinstance(self.session, Recorder):
+            self.abandon()
+            self.session.finish()
+            if self.session.backward_passes:
+                step = TrainingStep(self._root, lambda model, batch: None)
+                self._capture = captured(step, self.session, Clock.MODULES, "real", self._batch)
+        elif self.session.complete:
+            self._times.append(self.session.durations())
+        if self._capture is None:
+            return None
+        name = type(self._root).__name__
+        if not self._timed:
+            return planner.problem_of(self._capture, None, name)
+        if len(self._times) < _TIMED:
+            return None
+        durations = [round(statistics.median(times)) for times in zip(*self._times, strict=True)]
+        capture = with_durations(self._capture, durations)
+        device = next((p.device for p in self._root.parameters()), torch.device("cpu"))
+        return planner.problem_of(capture, measured(capture.trace, device), name)
+
+    def abandon(self) -> None:
+        """Stop watching operators."""
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            assert isinstance(self.session, Recorder)
+            with _innermost(self.session.tracker):
+                watching.close()
+
+
+class _innermost:  # noqa: N801
+    """Makes a dispatch mode the innermost one in a block that leaves it.
+
+    The user's own modes may have been entered after it, and modes are left in the order of a stack.
+    """
+
+    def __init__(self, mode: TorchDispatchMode) -> None:
+        self._mode = mode
+        self._above: Sequence[Any] = ()
+
+    def __enter__(self) -> None:
+        stack = _get_current_dispatch_mode_stack()
+        place = max(index for index, mode in enumerate(stack) if mode is self._mode)
+        self._above = stack[place + 1 :]
+        for _ in self._above:
+            _pop_mode()
+
+    def __exit__(self, *reason: object) -> None:
+        for mode in self._above:
+            _push_mode(mode)
+
+
+class _Stopwatch(Session):
+    """Marks the time at every tick of a capture, in a step of the user's training."""
+
+    def __init__(self, hooks: Hooks, capture: Capture) -> None:
+        super().__init__(hooks)
+        self.calls_made = 0
+        self._ticks = capture.ticks
+        self._numbers = {event: number for number, event in enumerate(capture.ticks)}
+        self._passes = capture.backward_passes
+        self._device = next((p.device for p in hooks.root.parameters()), torch.device("cpu"))
+        self._marks: list[Mark] = []
+        self._wrong = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether every operation has begun, in order, and the last one has ended."""
+        return not self._wrong and len(self._marks) == len(self._ticks) + 1
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session:
+        """Go on with the step, which may call the model several times."""
+        self.calls_made += 1
+        return self
+
+    def left(self, session: Session, output: Any) -> None:
+        """Nothing has been entered."""
+
+    def wants(self, event: Event) -> bool:
+        """Whether the event is a tick; the model's own tell that a backward pass runs."""
+        return event in self._numbers or not event.path
+
+    def tick(self, event: Event) -> None:
+        """Mark the time if an operation begins, or the last one ends."""
+        number = self._numbers.get(event)
+        if number is not None:
+            self._wrong |= number != len(self._marks)
+            self._marks.append(mark(self._device))
+        elif event.kind == END and event.call + 1 == self._passes:
+            self._wrong |= len(self._marks) != len(self._ticks)
+            self._marks.append(mark(self._device))
+
+    def durations(self) -> list[int]:
+        """Return the nanoseconds of every operation."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        pairs = zip(self._marks[:-1], self._marks[1:], strict=True)
+        return [nanoseconds(begun, ended) for begun, ended in pairs]

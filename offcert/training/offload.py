@@ -1,0 +1,101 @@
+"""`offload`: train under plans that are given, or that are made while the training begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from offcert.core.errors import InputError
+from offcert.core.problem import Problem
+from offcert.runtime.offload import Offload
+from offcert.runtime.offload import offload as follow
+from offcert.runtime.plans import AnyPlan, Certificate
+from offcert.runtime.step import TrainingStep
+from offcert.training.auto import AutoOffload
+from offcert.training.planner import Planner
+
+
+def offload(
+    model: nn.Module,
+    plan: AnyPlan | Sequence[Certificate] | str,
+    problem: Problem | None = None,
+    *,
+    memory: int | str | None = None,
+    device_memory: int | None = None,
+    example: TrainingStep | None = None,
+    optimiser: torch.optim.Optimizer | None = None,
+    hardware: str | None = None,
+    time_limit: float = 10.0,
+    max_plans: int = 4,
+    strict: bool = False,
+    count: bool = False,
+    directory: str | None = None,
+) -> Offload:
+    """Prepare to train `model` under a plan; see `offcert.runtime.offload.offload`.
+
+    With ``plan="auto"`` and a budget, plans are made on the way: the first step with inputs of a
+    new kind runs as it is and is captured, a few more are timed, a plan for the budget is found and
+    certified, and from then on such steps follow it. With an `example` that happens before the
+    training begins, on fake tensors if possible, so that even the first step follows a plan.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The network.
+    plan : Certificate, Plan, Schedule, sequence of certificates, or ``"auto"``
+        What to follow.
+    problem : Problem, optional
+        What a plan or schedule was made for.
+    memory : int or str, optional
+        With ``"auto"``: the budget in bytes without what a trace does not count (parameters,
+        gradients, buffers, batch, optimiser state), or ``"25%"`` of the way from the least with
+        which anything runs to the peak.
+    device_memory : int, optional
+        With ``"auto"``: the budget in bytes with all that.
+    example : TrainingStep, optional
+        With ``"auto"``: a step that is captured before the training begins.
+    optimiser : torch.optim.Optimizer, optional
+        With ``"auto"``: counts for `device_memory`, with the state that it has when a plan is made.
+    hardware : str, optional
+        With ``"auto"``: the name of a hardware model that gives the times; by default they are
+        measured.
+    time_limit : float
+        With ``"auto"``: seconds to look for a plan.
+    max_plans : int
+        With ``"auto"``: for so many kinds of steps; others keep their tensors.
+    strict, count, directory
+        As for `offcert.runtime.offload.offload`; steps that are captured or timed on the way are
+        nothing that `strict` objects to.
+
+    Raises
+    ------
+    InputError
+        If what is given does not go together, or as `offcert.runtime.offload.offload`.
+    """
+    following: dict[str, Any] = {"strict": strict, "count": count, "directory": directory}
+    asked: dict[str, Any] = {
+        "memory": memory,
+        "device_memory": device_memory,
+        "example": example,
+        "optimiser": optimiser,
+        "hardware": hardware,
+    }
+    if not isinstance(plan, str):
+        for name, value in asked.items():
+            if value is not None:
+                raise InputError(f'{name} can only be given with plan="auto"')
+        return follow(model, plan, problem, **following)
+    if plan != "auto":
+        raise InputError(f'plan must be a certificate, a plan, a schedule or "auto", not {plan!r}')
+    if problem is not None:
+        raise InputError('problem cannot be given with plan="auto", which captures it')
+    planner = Planner(memory, device_memory, optimiser, hardware, time_limit)
+    if max_plans < 1:
+        raise InputError(f"max_plans must be at least 1, not {max_plans}")
+    found = AutoOffload(model, planner, max_plans, **following)
+    if example is not None:
+        found.plan_for(example)
+    return found

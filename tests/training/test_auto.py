@@ -1,0 +1,226 @@
+"""Plans made on the way: training is bitwise plain training from the first step on."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from contextlib import suppress
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+
+from offcert.core.errors import InputError, PlanError
+from offcert.core.result import SolveStatus
+from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.step import TrainingStep
+from offcert.training import offload
+
+FAST = {"hardware": "v100-pcie", "time_limit": 1.0}
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    blocks = [
+        nn.Sequential(nn.Linear(32, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.1))
+        for _ in range(4)
+    ]
+    return nn.Sequential(*blocks, nn.Linear(32, 4)).train()
+
+
+class Pair:
+    """Two copies of a network, trained side by side: the first one plainly."""
+
+    def __init__(self) -> None:
+        self.plain = network()
+        self.planned = copy.deepcopy(self.plain)
+        self.optimisers = [
+            torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+            for model in (self.plain, self.planned)
+        ]
+
+    def step(self, rows: int = 64) -> None:
+        inputs, labels = torch.randn(rows, 32), torch.randint(4, (rows,))
+        state = torch.get_rng_state()
+        for model, optimiser in zip((self.plain, self.planned), self.optimisers, strict=True):
+            torch.set_rng_state(state)
+            nn.functional.cross_entropy(model(inputs), labels).backward()
+            optimiser.step()
+            optimiser.zero_grad()
+        assert self.same()
+
+    def steps(self, *rows: int) -> None:
+        for each in rows:
+            self.step(each)
+
+    def same(self) -> bool:
+        theirs = self.planned.state_dict()
+        return all(
+            torch.equal(value, theirs[name]) for name, value in self.plain.state_dict().items()
+        )
+
+
+@pytest.fixture
+def pair() -> Pair:
+    return Pair()
+
+
+def test_one_step_is_studied_and_the_others_follow_a_plan(pair: Pair) -> None:
+    with offload(pair.planned, "auto", memory="25%", count=True, **FAST) as training:
+        for _ in range(4):
+            pair.step()
+        assert training.report.planned
+        assert training.report.follows_prediction
+        assert training.report.within_limit
+        assert training.report.offloaded_bytes > 0
+    assert training.steps == {"studied": 1, "planned": 3}
+    (certificate,) = training.certificates
+    assert certificate.problem.source is not None
+    assert certificate.problem.source["capture"]["tensors"] == "real"
+    assert not certificate.problem.source["measured"]
+
+
+def test_times_are_measured_where_no_hardware_is_named(pair: Pair) -> None:
+    with offload(pair.planned, "auto", memory="25%", time_limit=1.0) as training:
+        for _ in range(6):
+            pair.step()
+    assert training.steps == {"studied": 4, "planned": 2}
+    problem = training.certificates[0].problem
+    assert problem.source is not None
+    assert problem.source["measured"]
+    assert all(operation.duration > 0 for operation in problem.trace.operations)
+
+
+def test_with_an_example_even_the_first_step_follows_a_plan(pair: Pair) -> None:
+    example = TrainingStep(
+        pair.planned,
+        lambda model, batch: nn.functional.cross_entropy(model(batch[0]), batch[1]),
+        lambda: (torch.randn(64, 32), torch.randint(4, (64,))),
+    )
+    with offload(pair.planned, "auto", memory="25%", example=example, **FAST) as training:
+        pair.step()
+        pair.step()
+    assert training.steps == {"planned": 2}
+
+
+def test_every_kind_of_step_gets_a_plan_up_to_a_number(pair: Pair) -> None:
+    with offload(pair.planned, "auto", memory="25%", max_plans=2, **FAST) as training:
+        pair.steps(64, 48)
+        with pytest.warns(OffloadWarning, match="no plan for this step: input 0 is 40x32"):
+            pair.step(40)
+        pair.steps(64, 48, 40)
+    assert training.steps == {"studied": 2, "planned": 2, "unplanned": 2}
+
+
+def test_the_device_budget_leaves_room_for_parameters_and_optimiser(pair: Pair) -> None:
+    budget = 10**6
+    with offload(
+        pair.planned, "auto", device_memory=budget, optimiser=pair.optimisers[1], **FAST
+    ) as training:
+        for _ in range(2):
+            pair.step()
+    problem = training.certificates[0].problem
+    parameters = sum(p.numel() * 4 for p in pair.planned.parameters())
+    buffers = sum(b.numel() * b.element_size() for b in pair.planned.buffers())
+    # Gradients and momentum take as much as the parameters each; the batch has 64 rows.
+    assert problem.platform.memory == budget - 3 * parameters - buffers - 64 * 32 * 4
+
+
+def test_a_budget_that_nothing_fits_into_is_said_and_training_goes_on(pair: Pair) -> None:
+    with offload(pair.planned, "auto", memory=10, **FAST) as training:
+        pair.step()
+        with pytest.warns(OffloadWarning, match="no plan fits"):
+            pair.step()
+        pair.step()
+    assert training.certificates[0].result.status is SolveStatus.INFEASIBLE
+    assert training.steps["planned"] == 0
+
+
+class Passing(TorchDispatchMode):
+    """A mode of the user's own."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def test_modes_of_the_user_stay_in_their_order(pair: Pair) -> None:
+    outer, inner = Passing(), Passing()
+    with outer, offload(pair.planned, "auto", memory="25%", **FAST) as training:
+        pair.step()
+        # Our recording still watches; this one is entered after it and left after it.
+        with inner:
+            pair.step()
+            assert _get_current_dispatch_mode_stack() == [outer, inner]
+            pair.step()
+        assert _get_current_dispatch_mode_stack() == [outer]
+    assert not _get_current_dispatch_mode_stack()
+    assert training.steps == {"studied": 1, "planned": 2}
+
+
+def test_nothing_stays_when_a_step_fails_while_it_is_studied(pair: Pair) -> None:
+    hooks = [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in pair.planned.modules()]
+    with suppress(ZeroDivisionError), offload(pair.planned, "auto", memory="25%", **FAST):
+        pair.planned(torch.randn(8, 32))
+        raise ZeroDivisionError
+    assert not _get_current_dispatch_mode_stack()
+    assert torch._C._autograd._top_saved_tensors_default_hooks(True) is None
+    assert hooks == [
+        len(m._forward_hooks) + len(m._forward_pre_hooks) for m in pair.planned.modules()
+    ]
+
+
+def test_evaluation_between_steps_is_no_step(pair: Pair) -> None:
+    with offload(pair.planned, "auto", memory="25%", **FAST) as training:
+        pair.step()
+        pair.planned.eval()
+        with torch.no_grad():
+            pair.planned(torch.randn(8, 32))
+        pair.planned.train()
+        pair.step()
+    assert training.steps == {"studied": 1, "planned": 1}
+
+
+def test_strict_training_does_not_object_to_being_studied(pair: Pair) -> None:
+    with offload(pair.planned, "auto", memory="25%", strict=True, max_plans=1, **FAST):
+        pair.step()
+        pair.step()
+        with pytest.raises(PlanError, match="no plan for this step"):
+            pair.planned(torch.randn(48, 32))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"plan": "best", "memory": 1}, "a schedule or \"auto\", not 'best'"),
+        ({"plan": "auto"}, "exactly one of memory and device_memory"),
+        ({"plan": "auto", "memory": 1, "device_memory": 1}, "exactly one of memory"),
+        ({"plan": "auto", "memory": -1}, "memory must be at least 0, not -1"),
+        ({"plan": "auto", "memory": 1, "time_limit": 0}, "time_limit must be above 0"),
+        ({"plan": "auto", "memory": 1, "max_plans": 0}, "max_plans must be at least 1"),
+        ({"plan": "auto", "memory": 1, "hardware": "abacus"}, "There is no hardware 'abacus'"),
+    ],
+)
+def test_bad_input_is_named(given: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        offload(network(), **given)  # type: ignore[arg-type]
+
+
+def test_budgets_are_for_plans_that_are_made(pair: Pair) -> None:
+    with offload(pair.planned, "auto", memory="25%", **FAST) as training:
+        pair.step()
+        pair.step()
+    with pytest.raises(InputError, match='memory can only be given with plan="auto"'):
+        offload(pair.planned, training.certificates[0], memory=5)
+
+
+def test_certificates_made_on_the_way_can_be_followed_again(pair: Pair) -> None:
+    with offload(pair.planned, "auto", memory="25%", **FAST) as training:
+        pair.step()
+        pair.step()
+    with (
+        warnings.catch_warnings(action="error"),
+        offload(pair.planned, training.certificates) as again,
+    ):
+        pair.step()
+    assert again.steps == {"planned": 1}
