@@ -115,7 +115,8 @@ def same_bits(first: torch.Tensor | None, second: torch.Tensor | None) -> bool:
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    # A tensor with a dimension of one is contiguous whatever the stride there.
+    return tensor.detach().clone(memory_format=torch.contiguous_format).flatten().view(torch.uint8)
 
 
 @dataclass(frozen=True)

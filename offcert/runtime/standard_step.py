@@ -106,8 +106,7 @@ def _run(model: nn.Module, batches: Batches) -> Any:
             raise
     # A program that looks at values cannot run without any.
     with _as_it_was(model, None), Originals():
-        inputs, _ = batches.draw(torch.default_generator)
-        return model(inputs.to(device_of(model)))
+        return model(batches.inputs(torch.default_generator).to(device_of(model)))
 
 
 @contextmanager

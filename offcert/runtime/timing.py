@@ -132,11 +132,15 @@ class _Timing(Session):
         self._marks: list[Mark] = []
         self._allocated = 0
         self._ended = False
+        self._calls_made = 0
         self.rises: list[int] = []
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
         """Go on with the step, which may call the model several times."""
-        return self if torch.is_grad_enabled() else None
+        if not torch.is_grad_enabled():
+            return None
+        self._calls_made += 1
+        return self
 
     def left(self, session: Session, output: Any) -> None:
         """Nothing has to be done."""
@@ -170,6 +174,12 @@ class _Timing(Session):
     def require_complete(self) -> None:
         """Raise an `InputError` unless every operation has begun and the last one has ended."""
         operations = self._capture.trace.operations
+        calls = len(self._capture.calls)
+        if self._calls_made != calls:
+            raise InputError(
+                f"the model was called {self._calls_made} times when the step was timed, {calls} "
+                "times when it was captured"
+            )
         if not self._ended or len(self._marks) != len(operations) + 1:
             missing = operations[min(len(self._marks), len(operations) - 1)].name
             raise InputError(f"{missing} never began when the step was timed: the steps differ")

@@ -189,13 +189,14 @@ class Batches:
 
     def draw(self, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return an input and labels, or None in their place for losses without any."""
-        inputs = self._inputs(generator)
+        inputs = self.inputs(generator)
         if self.workload.loss != "cross-entropy":
             return inputs, None
         shape = self.output_shape[:-1]
         return inputs, torch.randint(self.output_shape[-1], shape, generator=generator)
 
-    def _inputs(self, generator: torch.Generator) -> torch.Tensor:
+    def inputs(self, generator: torch.Generator) -> torch.Tensor:
+        """Return an input."""
         if self.tokens is not None:
             return torch.randint(self.tokens, self.workload.shape, generator=generator)
         floats = torch.randn(self.workload.shape, generator=generator)
