@@ -90,7 +90,8 @@ class Handle:
                 "afterwards; its gradient would be wrong"
             )
         if self.tensor is not None:
-            return self.tensor
+            # Another one, so that it shows if whoever asked keeps it.
+            return self.tensor.detach()
         assert self.entry is not None
         assert self.view is not None
         if self.entry.data is None:
