@@ -1,0 +1,96 @@
+"""What a training report says to people."""
+
+from typing import Any
+
+from offcert.core.problem import Units
+from offcert.report.training import describe_training
+
+UNITS = Units("ns", "B")
+
+
+def step(**changes: Any) -> dict[str, Any]:
+    return {
+        "plain_loss": 1.5,
+        "planned_loss": 1.5,
+        "differences": [],
+        "deviations": [],
+        "peak": 2048,
+        "unfreed_bytes": 0,
+        "offloaded_bytes": 64,
+        "prefetched_bytes": 64,
+        "plain_seconds": 0.25,
+        "planned_seconds": 0.5,
+        "deviation": None,
+        "unforeseen_bytes": 0,
+    } | changes
+
+
+def report(operations: int, *steps: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {
+        "name": "net",
+        "limit": 4096,
+        "unplanned_peak": 8192,
+        "steps": steps,
+        "operations": [f"o{index}" for index in range(operations)],
+        "counted_end": [10 * index % 7919 for index in range(operations)],
+        "predicted_end": [10 * index % 7919 for index in range(operations)],
+        "bitwise_equal": True,
+        "follows_prediction": True,
+        "counted": True,
+        "peak": 2048,
+    } | changes
+
+
+def test_all_is_well() -> None:
+    lines = describe_training(report(3, step()), UNITS).splitlines()
+    assert "     1      1.500000     yes      2.00 KiB     0.25 s     0.50 s" in lines
+    assert "  live bytes as predicted at all 6 events: yes" in lines
+    assert "  peak 2.00 KiB, limit 4.00 KiB, without a plan 8.00 KiB" in lines
+    assert len([line for line in lines if line.strip().startswith("o")]) == 3
+
+
+def test_whatever_is_wrong_is_said_and_long_lists_are_cut() -> None:
+    wrong = step(
+        planned_loss=None,
+        differences=["loss", "random state"],
+        deviation="F:a never began",
+        unfreed_bytes=12,
+        unforeseen_bytes=13,
+        deviations=[
+            {"event": "end", "operation": f"F:{index}", "counted": 5, "predicted": 4}
+            for index in range(25)
+        ],
+    )
+    text = describe_training(report(1, wrong, bitwise_equal=False, follows_prediction=False), UNITS)
+    assert "     1             -      NO" in text
+    for part in (
+        "differs: random state",
+        "not as planned: F:a never began",
+        "end of F:9: 5 bytes live, 4 predicted",
+        "and 15 more",
+        "12 bytes could not be freed",
+        "13 bytes were saved that were not foreseen",
+        "bitwise equal: NO",
+        "events: NO",
+    ):
+        assert part in text
+    assert "F:10" not in text
+
+
+def test_long_traces_are_drawn_in_stretches_with_their_highest_points() -> None:
+    made = report(1000, step())
+    made["counted_end"][500] = made["predicted_end"][500] = 8000
+    lines = describe_training(made, UNITS).splitlines()
+    assert "  most live bytes at the ends of 21 operations at a time (predicted):" in lines
+    rows = [line.split() for line in lines if line.strip().startswith("o")]
+    assert len(rows) == 48
+    assert ["o500", "8000"] in [row[:2] for row in rows]
+    assert max(int(row[1]) for row in rows) == 8000
+
+
+def test_without_counting_nothing_is_claimed_of_bytes() -> None:
+    text = describe_training(report(3, step(peak=0), counted=False, counted_end=[]), UNITS)
+    assert "live bytes were not counted" in text
+    assert "every step as planned: yes" in text
+    assert "peak 0" not in text
+    assert "as predicted" not in text
