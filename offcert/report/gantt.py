@@ -24,6 +24,8 @@ _COLOURS = {
     Kind.PREFETCH: "#228833",
 }
 _FORMATS = (".png", ".svg")
+# White lines between more bars than these would hide the bars.
+_MOST_OUTLINED = 150
 
 
 def save_gantt(certificate: Certificate, path: str | Path) -> None:
@@ -62,7 +64,8 @@ def plot_gantt(problem: Problem, schedule: Schedule | FluidSchedule, ax: Axes) -
     """Draw the operations on the device and the transfers on the link, against time."""
     moves = schedule.transfers if isinstance(schedule, Schedule) else schedule.pieces
     scale = _time_scale(problem)
-    middle = len(schedule.starts) // 2
+    middle = turn(problem)
+    width = 0.3 if max(len(schedule.starts), len(moves)) <= _MOST_OUTLINED else 0.0
     for half, (begin, end) in {"forward": (0, middle), "backward": (middle, None)}.items():
         bars = [
             (start / scale, (stop - start) / scale)
@@ -70,7 +73,7 @@ def plot_gantt(problem: Problem, schedule: Schedule | FluidSchedule, ax: Axes) -
                 schedule.starts[begin:end], schedule.ends[begin:end], strict=True
             )
         ]
-        ax.broken_barh(bars, (2.1, 0.8), color=_COLOURS[half], label=half, ec="white", lw=0.3)
+        ax.broken_barh(bars, (2.1, 0.8), color=_COLOURS[half], label=half, ec="white", lw=width)
     for kind in Kind:
         row = 0.1 if problem.platform.duplex and kind is Kind.PREFETCH else 1.1
         bars = [
@@ -78,12 +81,19 @@ def plot_gantt(problem: Problem, schedule: Schedule | FluidSchedule, ax: Axes) -
             for move in moves
             if move.kind is kind
         ]
-        ax.broken_barh(bars, (row, 0.8), color=_COLOURS[kind], label=kind, ec="white", lw=0.3)
+        ax.broken_barh(bars, (row, 0.8), color=_COLOURS[kind], label=kind, ec="white", lw=width)
     if problem.platform.duplex:
         ax.set_yticks([0.5, 1.5, 2.5], ["link in", "link out", "device"])
     else:
         ax.set_yticks([1.5, 2.5], ["link", "device"])
     ax.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+
+
+def turn(problem: Problem) -> int:
+    """Return the first operation of the backward pass: the first named so, or half-way."""
+    names = [operation.name for operation in problem.trace.operations]
+    backward = (index for index, name in enumerate(names) if name.startswith("B:"))
+    return next(backward, len(names) // 2)
 
 
 def plot_memory(problem: Problem, schedule: Schedule | FluidSchedule, ax: Axes) -> None:

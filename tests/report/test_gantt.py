@@ -12,8 +12,9 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.result import Result, SolveStatus
 from offcert.core.simulate import simulate
+from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.sequential import sequential
-from offcert.report.gantt import memory_curve, save_gantt
+from offcert.report.gantt import memory_curve, save_gantt, turn
 
 
 def test_the_memory_curve_of_a_hand_computed_schedule() -> None:
@@ -49,3 +50,12 @@ def test_a_picture_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     save_gantt(certificate, tmp_path / "plan.svg")
     assert "</svg>" in (tmp_path / "plan.svg").read_text()
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_backward_pass_begins_where_an_operation_is_named_so() -> None:
+    def problem(*names: str) -> Problem:
+        trace = Trace([Operation(name, 1) for name in names], [Tensor("x", 1, (0, 1))])
+        return Problem("p", trace, Platform(5, Fraction(1)))
+
+    assert turn(problem("F:a", "F:loss", "R:a", "B:loss", "B:a")) == 3
+    assert turn(problem("a", "b", "c", "d")) == 2
