@@ -17,13 +17,14 @@ from offcert.certify.descents import (
     descend_set_search,
 )
 from offcert.certify.effort import Effort
-from offcert.certify.long_traces import is_long
+from offcert.certify.long_traces import has_early_gaps, is_long
 from offcert.certify.search import Progress, Search, keeper
 from offcert.certify.searched_steps import (
     MANY_GAPS,
     NEAR,
     NEAR_OF_MANY,
     climb_heads,
+    climb_joined,
     climb_matched,
     climb_outward,
     climb_pivot,
@@ -49,7 +50,10 @@ class _Rung:
     What is `always` taken leaves a plan and a bound however little time there is. `at_least` are
     seconds that it may take if there are so many, `at_most` those after which it has had its turn:
     with much time, what closes most problems should not come late. What is for problems of which
-    the outward search has left a certain part of the makespan open is skipped for others.
+    the outward search has left a certain part of the makespan open is skipped for others; so is
+    what pays only where some part of it is open in any case, or where tensors may leave and return
+    before others are written, so that the fractional bound is not what a fluid model says; so is
+    what takes too long for the number of operations, or `needs` more seconds than it would get.
     """
 
     run: Callable[[Search, Effort], None]
@@ -61,11 +65,19 @@ class _Rung:
     at_most: float = math.inf
     open_from: float = 0.0
     open_to: float = math.inf
+    gap_from: float = 0.0
+    early_gaps_only: bool = False
+    most_operations: float = math.inf
+    needs: float = 0.0
 
     def suits(self, search: Search) -> bool:
         """Return whether it is for such a problem."""
         atomic = search.problem.transfers is Transfers.ATOMIC
         if self.relaxed_only if atomic else self.atomic_only:
+            return False
+        if search.gap < self.gap_from or len(search.problem.trace) > self.most_operations:
+            return False
+        if self.early_gaps_only and not has_early_gaps(search.problem):
             return False
         return self.open_from <= search.workings.get("outward open", 1.0) <= self.open_to
 
@@ -100,6 +112,7 @@ _LONG = (
     _Rung(climb_matched, 0.7, atomic_only=True, open_to=NEAR),
     _Rung(descend_order_search, 0.25),
     _Rung(climb_matched, 0.5, atomic_only=True),
+    _Rung(climb_joined, 0.3, atomic_only=True, at_most=10.0),
     _Rung(descend_local_search, 0.25),
     _Rung(climb_pivot, 0.5, atomic_only=True),
     _Rung(climb_pivot_outward, 0.4, atomic_only=True),
@@ -155,6 +168,10 @@ _DISTINCT_SIZES = (
     _Rung(climb_fluid, 0.1),
     _Rung(climb_pivot, 0.3, atomic_only=True),
 )
+# More than that open, and it is not for want of better orders.
+_MUCH_OPEN = 0.0005
+# Operations of which linear programs are still solved, and their prices made exact, in seconds.
+_MOST_FOR_LINEAR = 2000
 # On long traces a good schedule is soon found and the fractional bound nearly met. What searches
 # over labels, or has a variable for each tensor and operation, does not end there: it would take
 # the time and gigabytes for nothing.
@@ -164,6 +181,15 @@ _LONG_TRACES = (
     _Rung(descend_greedy, 1.0),
     _Rung(descend_set_search, 0.1, at_most=3.0),
     _Rung(descend_order_search, 0.2, at_most=5.0),
+    _Rung(descend_local_search, 0.2, at_most=10.0, gap_from=_MUCH_OPEN),
+    _Rung(
+        climb_fluid,
+        0.6,
+        gap_from=_MUCH_OPEN,
+        early_gaps_only=True,
+        most_operations=_MOST_FOR_LINEAR,
+        needs=5.0,
+    ),
     _Rung(descend_set_search, 0.3),
     _Rung(descend_order_search, 0.6),
     # Where tensors are read in both halves of the step there are no ordered schedules to anneal.
@@ -238,6 +264,8 @@ def certify(
             if not rung.suits(search):
                 continue
             seconds = rung.seconds(search.remaining)
+            if seconds < rung.needs:
+                continue
             # A method that does not apply to this network leaves its place to the next one.
             with suppress(MethodError), search.surviving():
                 rung.run(search, Effort(seconds, workers, seed))

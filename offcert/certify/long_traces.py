@@ -12,3 +12,10 @@ MOST_OPERATIONS, MOST_GAPS = 320, 200
 def is_long(problem: Problem) -> bool:
     """Return whether the trace of a problem is long."""
     return len(problem.trace) > MOST_OPERATIONS or len(problem.trace.gaps) > MOST_GAPS
+
+
+def has_early_gaps(problem: Problem) -> bool:
+    """Return whether some tensor may leave and has to return before another one is written."""
+    trace = problem.trace
+    written = max((trace.tensors[gap.tensor].uses[0] for gap in trace.gaps), default=-1)
+    return any(gap.after <= written for gap in trace.gaps)

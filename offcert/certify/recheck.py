@@ -20,6 +20,7 @@ from offcert.certify.absence import (
 )
 from offcert.certify.fluid_proof import examine
 from offcert.certify.heads_check import ends_fault, heads_fault
+from offcert.certify.joined import with_joined_gaps
 from offcert.certify.link_work import LinkWork
 from offcert.certify.matched_check import matched_fault
 from offcert.certify.outward_check import outward_fault
@@ -33,7 +34,14 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound
 
 # Bounds whose proof is a search, which may take long.
-SEARCHED = ("pivot", "pivot-outward", "atomic-heads", "matched-heads", "outward")
+SEARCHED = (
+    "pivot",
+    "pivot-outward",
+    "atomic-heads",
+    "matched-heads",
+    "matched-heads-joined",
+    "outward",
+)
 
 
 def recheck(bound: Bound, problem: Problem) -> str | None:
@@ -56,6 +64,10 @@ def recheck(bound: Bound, problem: Problem) -> str | None:
         return _recheck_heads(bound, problem)
     if bound.method == "matched-heads":
         return _recheck_matched(bound, problem)
+    if bound.method == "matched-heads-joined":
+        if problem.transfers is not Transfers.ATOMIC:
+            return f"no proof is known for a bound of this kind with {problem.transfers} transfers"
+        return _recheck_matched(bound, with_joined_gaps(problem))
     if bound.method == "outward":
         return _recheck_outward(bound, problem)
     if bound.method == "fractional-large-tensors":

@@ -142,6 +142,13 @@ class Search:
         return int(self.lower_bound / (1 - self.target_gap))
 
     @property
+    def gap(self) -> float:
+        """The part of the makespan that is open."""
+        if self.objective is None:
+            return math.inf
+        return (self.objective - self.lower_bound) / self.objective if self.objective else 0.0
+
+    @property
     def done(self) -> bool:
         """Whether the target is reached or the time is over."""
         met = self.objective is not None and self.objective <= self.goal

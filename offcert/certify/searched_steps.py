@@ -27,6 +27,7 @@ from offcert.core.trace import LARGEST_TOTAL
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from offcert.core.problem import Problem
     from offcert.core.schedule import Schedule
     from offcert.formulations.atomic_heads.bound import Ends
     from offcert.formulations.atomic_heads.orders import Orders
@@ -138,9 +139,34 @@ def climb_matched(search: Search, effort: Effort) -> None:
         for orders in outcome.orders:
             _offer_orders(search, orders)
         if outcome.lower_bound > search.proved_bound:
-            _add_matched(search, outcome)
+            _add_matched(search, outcome, search.problem, "matched-heads")
         if outcome.finished or search.done or search.remaining <= rest:
             return
+
+
+def climb_joined(search: Search, effort: Effort) -> None:
+    """Search for the best head and tail that move the same, as if tensors had one gap each.
+
+    It applies to traces on which some have several, and finds no schedules.
+    """
+    search.begin("matched heads and tails, gaps joined")
+    with held_interrupts():
+        from offcert.formulations.joined_gaps import joined_gaps
+        from offcert.formulations.matched_heads.bound import MatchedProgram
+    problem = joined_gaps(search.problem)
+    with search.untimed():
+        warm_matched()
+    if "joined" not in search.workings:
+        search.workings["joined"] = MatchedProgram(problem)
+    program: MatchedProgram = search.workings["joined"]
+    rest = max(0.0, search.remaining - effort.seconds)
+    finished = False
+    while not finished and not search.done and search.remaining > rest:
+        assert search.objective is not None
+        outcome = program.improve(search.objective, search.remaining - rest)
+        if outcome.lower_bound > search.proved_bound:
+            _add_matched(search, outcome, problem, "matched-heads-joined")
+        finished = outcome.finished
 
 
 def _offer_orders(search: Search, orders: Orders) -> None:
@@ -163,7 +189,7 @@ def _offer_completed(
         search.offer(complete(search.problem, offloads, prefetches, others[:_MOST_INSERTED]))
 
 
-def _add_matched(search: Search, outcome: MatchedOutcome) -> None:
+def _add_matched(search: Search, outcome: MatchedOutcome, problem: Problem, name: str) -> None:
     ends, proof = outcome.ends, outcome.proof
     advice: dict[str, Any] = {
         "unit": proof.unit,
@@ -172,7 +198,7 @@ def _add_matched(search: Search, outcome: MatchedOutcome) -> None:
         "spare": proof.spare,
     }
     confirmable = proof.labels <= _MOST_CONFIRMED_LABELS and matched_check.within_reach(
-        search.problem,
+        problem,
         ends.pivot,
         (ends.head, ends.tail),
         ends.counted,
@@ -181,7 +207,7 @@ def _add_matched(search: Search, outcome: MatchedOutcome) -> None:
         **advice,
     )
     details = {"pivot": ends.pivot, **ends_details(ends), **advice}
-    _add_searched(search, "matched-heads", outcome.lower_bound, details, confirmable)
+    _add_searched(search, name, outcome.lower_bound, details, confirmable)
 
 
 def climb_outward(search: Search, effort: Effort) -> None:

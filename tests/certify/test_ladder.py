@@ -2,9 +2,11 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from long_problems import long_problem
 from oracle import brute_force
 from random_instances import mixed_problem, random_problem
 
+from offcert.certify import ladder
 from offcert.certify.attestation import witness
 from offcert.certify.ladder import _Rung, certify
 from offcert.certify.methods import METHODS, solve
@@ -237,3 +239,31 @@ def test_the_goal_is_the_makespan_at_the_target_gap() -> None:
     search.add(Bound("a", 90, Evidence.PROVED))
     assert search.goal == 100
     assert Fraction(search.goal - 90, search.goal) <= Fraction(1, 10)
+
+
+def test_a_rung_is_passed_over_where_it_is_of_no_use() -> None:
+    """By what is open, by the trace, and by the seconds that it would get."""
+    loose, nested = long_problem(1, 30, 10, nested=False), long_problem(1, 30, 10)
+    far, early, short = (
+        _Rung(lambda search, effort: None, 1.0, **limits)
+        for limits in ({"gap_from": 0.1}, {"early_gaps_only": True}, {"most_operations": 29})
+    )
+    search = Search(loose, 60.0)
+    assert [rung.suits(search) for rung in (far, early, short)] == [True, True, False]
+    search = Search(nested, 60.0)
+    search.offer(simulate(nested, sequential(nested)))
+    assert search.objective is not None
+    search.add(Bound("a", search.objective * 19 // 20, Evidence.PROVED))
+    assert [rung.suits(search) for rung in (far, early)] == [False, False]
+
+
+def test_a_rung_is_not_begun_with_less_time_than_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+
+    def rung(name: str, needs: float) -> _Rung:
+        return _Rung(lambda search, effort: begun.append(name), 0.5, always=True, needs=needs)
+
+    rungs = rung("any", 0.0), rung("some", 20.0), rung("more", 40.0)
+    monkeypatch.setattr(ladder, "_ladder", lambda problem: rungs)
+    certify(random_problem(7), time_limit=60.0)
+    assert begun == ["any", "some"]
