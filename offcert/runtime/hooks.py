@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import torch
@@ -22,7 +23,7 @@ _REFUSED = {
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """Return the module that a wrapper of PyTorch runs: the one of DDP or of `torch.compile`.
+    """Return the module that DistributedDataParallel runs, or else the model itself.
 
     Raises
     ------
@@ -31,25 +32,47 @@ def unwrap(model: nn.Module) -> nn.Module:
     """
     if not isinstance(model, nn.Module):
         raise InputError(f"model must be an nn.Module, not {type(model).__name__}")
-    while True:
-        name = type(model).__name__
-        if name in _REFUSED:
-            raise InputError(f"{name} cannot be trained under a plan: {_REFUSED[name]}")
-        if isinstance(model, nn.parallel.DistributedDataParallel):
-            model = model.module
-        else:
-            return model
+    while isinstance(model, nn.parallel.DistributedDataParallel):
+        model = model.module
+    name = type(model).__name__
+    if name in _REFUSED:
+        raise InputError(f"{name} cannot be trained under a plan: {_REFUSED[name]}")
+    if is_compiled(model):
+        raise InputError(
+            f"{name} is compiled as a whole, and no plan can move what compiled code saves: "
+            "compile modules inside of the model"
+        )
+    return model
 
 
 def is_compiled(module: nn.Module) -> bool:
     """Whether `torch.compile` made the module; what it runs inside cannot be watched."""
-    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+    return hasattr(module, "_orig_mod") or _in_place(module)
+
+
+def _in_place(module: nn.Module) -> bool:
+    return getattr(module, "_compiled_call_impl", None) is not None
+
+
+def uncompiled() -> AbstractContextManager[Any]:
+    """Return a context in which what `torch.compile` has made runs as it was before.
+
+    The compiler passes by code that it first meets under a dispatch mode, and never comes back.
+    """
+    if "torch._dynamo" not in sys.modules:
+        return nullcontext()
+    return torch.compiler.set_stance("force_eager")
 
 
 def watched_modules(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Yield path and module of everything that can be hooked, the root first.
 
     What `torch.compile` has compiled is one module, and so is a script module.
+
+    Raises
+    ------
+    InputError
+        If a module was compiled in place.
     """
     seen: set[int] = set()
     stack: list[tuple[str, nn.Module]] = [("", root)]
@@ -58,6 +81,11 @@ def watched_modules(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
         if id(module) in seen:
             continue
         seen.add(id(module))
+        if _in_place(module):
+            raise InputError(
+                f"{path} was compiled in place, which hides when it is called: assign what "
+                "torch.compile returns"
+            )
         yield path, module
         if is_compiled(module) or isinstance(module, torch.jit.ScriptModule):
             continue
@@ -84,17 +112,25 @@ class Hooks:
         A call of it begins a step.
     steps : Steps
         Is asked for the session.
+
+    Attributes
+    ----------
+    compiled : set of str
+        Paths of the modules that are hooked and compiled.
     """
 
     def __init__(self, root: nn.Module, steps: Steps) -> None:
         self.root = root
         self.steps = steps
         self.local = _Local()
+        self.compiled: set[str] = set()
         self._handles: list[Any] = []
 
     def attach(self, wanted: Callable[[str], bool] = lambda path: True) -> None:
         """Hook the root and the modules whose path is wanted."""
-        for path, module in watched_modules(self.root):
+        modules = list(watched_modules(self.root))
+        self.compiled = {path for path, module in modules if is_compiled(module)}
+        for path, module in modules:
             if path and not wanted(path):
                 continue
             hook = _RootHook(self, path, module) if not path else _ModuleHook(self, path, module)

@@ -81,6 +81,11 @@ class LiveBytes(TorchDispatchMode):
         # Storages known not to count; weak references guard against reuse of the address.
         self._foreign: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let `torch.compile` work as without the mode; what it has compiled is counted."""
+        return True
+
     def __torch_dispatch__(
         self,
         func: Any,

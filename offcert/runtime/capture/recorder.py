@@ -253,6 +253,9 @@ class Recorder(Session):
     def note_saved(self, entry: Entry, tensor: torch.Tensor) -> None:
         """Note that autograd has saved a storage for the first time."""
         life = self._touch(tensor)
+        if any(path in self.hooks.compiled for path in self._paths):
+            # Compiled code will save something else.
+            life = None
         if life is not None:
             life.saved = self.tracker.now
             life.entry = weakref.ref(entry)

@@ -20,7 +20,7 @@ from offcert.runtime.capture.kernels import CpuKernels
 from offcert.runtime.capture.originals import Originals
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.hardware import Hardware
-from offcert.runtime.hooks import Hooks, unwrap
+from offcert.runtime.hooks import Hooks, uncompiled, unwrap
 from offcert.runtime.quiet import one_line, quiet
 from offcert.runtime.step import TrainingStep
 
@@ -167,6 +167,7 @@ def _run_real(step: TrainingStep, hardware: Hardware | None) -> tuple[Recorder, 
 def _as_it_was(step: TrainingStep, replace: Any) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(random_state_kept())
+        stack.enter_context(uncompiled())
         stack.enter_context(borrowed(step.model, *reached(step.run), replace=replace))
         yield
 
