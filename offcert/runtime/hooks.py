@@ -151,13 +151,13 @@ class Saving:
     """Saved-tensor hooks of a thread, entered and left apart from each other."""
 
     def __init__(self, storages: SavedStorages) -> None:
-        self._storages = storages
         self._hooks = storages.hooks()
         self._hooks.__enter__()
 
     def leave(self) -> bool:
         """Leave them; return whether that was possible: only the innermost hooks can be left."""
-        if not self._storages.on_top:
+        top = torch._C._autograd._top_saved_tensors_default_hooks(True)
+        if top is None or top[0] != self._hooks.pack_hook:
             return False
         self._hooks.__exit__()
         return True
@@ -174,6 +174,11 @@ class _Local(threading.local):
         self.error: BaseException | None = None
         # Left when the forward pass is.
         self.saving: Saving | None = None
+
+    @property
+    def failing(self) -> bool:
+        """Whether a call is left by an exception: hooks are called while it is handled."""
+        return sys.exception() is not self.error
 
 
 class _Method:
@@ -217,9 +222,11 @@ class _ModuleHook:
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         local = self.hooks.local
-        session = local.forward or local.backward
-        if session is not None:
-            session.leave(self.path, output)
+        if local.forward is not None:
+            if not local.failing:
+                local.forward.leave(self.path, output)
+        elif local.backward is not None:
+            local.backward.leave(self.path, output)
 
 
 class _RootHook(_ModuleHook):
@@ -244,9 +251,7 @@ class _RootHook(_ModuleHook):
         super()._leave(module, args, output)
         local.depth -= 1
         if local.depth == 0:
-            # The hook is called while the exception that ended the call is handled.
-            failed = sys.exception() is not local.error
-            local.error = None
+            failed, local.error = local.failing, None
             self._end(local, output, failed)
 
     def _end(self, local: _Local, output: Any, failed: bool) -> None:

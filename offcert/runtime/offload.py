@@ -173,7 +173,7 @@ class Offload(AbstractContextManager["Offload"]):
             self._storages.closed = True
         self._leave_hooks()
         self._hooks.detach()
-        self._close_run()
+        self._close_run("the context ended")
         self._thread = None
         self._counter = None
         self._stores.clear()
@@ -232,7 +232,7 @@ class Offload(AbstractContextManager["Offload"]):
         )
 
     def _begin_step(self, call: Signature) -> StepRun | None:
-        self._close_run()
+        self._close_run("another step began")
         chosen = next((p for p in self.programs if p.capture.calls[0] == call), None)
         if chosen is None:
             reasons = [difference(each.capture.calls[0], call) for each in self.programs]
@@ -283,11 +283,11 @@ class Offload(AbstractContextManager["Offload"]):
                 stacklevel=2,
             )
 
-    def _close_run(self) -> None:
+    def _close_run(self, what: str) -> None:
         """Take stock of the latest step: another one begins, or the context ends."""
         run, self._run, self._storages = self._run, None, None
         if run is not None:
-            run.supersede()
+            run.supersede(what)
             self._account(run)
             self._report = run.report()
             self._warn(run)

@@ -50,8 +50,8 @@ class StepRun(Session):
         The first thing in which the step was not the one that was planned.
     finished : bool
         Whether its last backward pass has ended.
-    superseded : bool
-        Whether another step has begun before that.
+    superseded : str or None
+        What has happened before that, so that the step is not alone any more.
     counted_as : str or None
         As what kind of step it has been counted.
     offloaded_bytes : int
@@ -72,7 +72,7 @@ class StepRun(Session):
         self.now = -1
         self.deviation: str | None = None
         self.finished = False
-        self.superseded = False
+        self.superseded: str | None = None
         self.counted_as: str | None = None
         self.offloaded_bytes = 0
         self.store = store
@@ -104,14 +104,15 @@ class StepRun(Session):
         self._calls_made += 1
         return True
 
-    def supersede(self) -> None:
-        """Take note that another step begins."""
-        self.superseded = not self.finished
+    def supersede(self, what: str) -> None:
+        """Take note of what has happened before the backward pass has ended."""
+        if not self.finished:
+            self.superseded = what
 
     def begin_backward(self) -> None:
         """Two steps at once take more memory than one."""
-        if self.superseded:
-            self.deviate("another step began before its backward pass")
+        if self.superseded is not None:
+            self.deviate(f"{self.superseded} before its backward pass")
 
     @property
     def hooks_saved(self) -> bool:
@@ -186,20 +187,20 @@ class StepRun(Session):
             self._close()
             self.now = index
             self._transfer(index)
-            if self._counter is not None and not self.superseded:
+            if self._counter is not None and self.superseded is None:
                 self._at_begin.append(self._counter.live)
                 self._counter.now = index
                 self._counter.start_peak()
 
     def _close(self) -> None:
         # What is alive once another step has begun is not this step's alone.
-        if self._counter is not None and not self.superseded and self.now >= 0:
+        if self._counter is not None and self.superseded is None and self.now >= 0:
             self._at_end.append(self._counter.live)
             self._peaks.append(self._counter.peak)
 
     def _finish(self) -> None:
         self._close()
-        if self._counter is not None and not self.superseded:
+        if self._counter is not None and self.superseded is None:
             self._counter.stop()
         self.finished = True
         try:

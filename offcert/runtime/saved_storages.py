@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -93,7 +93,6 @@ class SavedStorages:
     def __init__(self, owned: Owned, tracker: LiveBytes | None = None) -> None:
         self.owned = owned
         self.closed = False
-        self._hooked: Callable[[torch.Tensor], Handle] | None = None
         self._tracker = tracker
         self._by_address: weakref.WeakValueDictionary[int, Entry] = weakref.WeakValueDictionary()
 
@@ -103,14 +102,7 @@ class SavedStorages:
         if "torch._dynamo" in sys.modules:
             # Compiled code calls them, and would compile them, again and again.
             pack, unpack = torch._dynamo.disable(pack), torch._dynamo.disable(unpack)
-        self._hooked = pack
         return torch.autograd.graph.saved_tensors_hooks(pack, unpack)
-
-    @property
-    def on_top(self) -> bool:
-        """Whether these are the hooks that are called in this thread."""
-        hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
-        return hooks is not None and hooks[0] == self._hooked
 
     def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:
         """Return the entry of a storage that is saved for the first time."""
