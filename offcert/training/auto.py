@@ -75,7 +75,7 @@ class AutoOffload(Offload):
             return super().begin(args, kwargs)
         if self._study is None:
             self._study = _Study(self._root, call, self._planner.hardware is None)
-        self._close_run()
+        self._close_run("another step began")
         self.steps.update(["studied"])
         return self._study.begin(self._hooks, args, kwargs, self._planner)
 
