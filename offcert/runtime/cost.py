@@ -129,7 +129,9 @@ def _mutated(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
 
 def _tensors(tree: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+    # Sparse tensors have no storage; nothing is known of their traffic.
+    leaves = tree_leaves(tree)
+    return [t for t in leaves if isinstance(t, Tensor) and t.layout is torch.strided]
 
 
 def _storage(tensor: Tensor) -> int:
