@@ -201,7 +201,7 @@ def _captured(
     made: nn.Module | TrainingStep, workload: Workload, clock: Clock, hardware: Hardware | None
 ) -> Made:
     step = _step(made, workload, measure=hardware is None)
-    tensors = "fake" if without_data(step.model) else "auto"
+    tensors = "fake" if without_data(step.model) else step.tensors
     captured = capture(step, clock=clock, hardware=hardware, tensors=tensors)
     if hardware is None:
         found = measured(timed_trace(step, captured), device_of(step.model))

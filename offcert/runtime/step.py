@@ -39,6 +39,12 @@ class TrainingStep:
         Only to count the bytes of its state.
     source : mapping, optional
         How to build the step again: what `offcert.runtime.workload.Workload.source` returns.
+    tensors : str
+        ``"fake"``: capture it on tensors without data, which takes neither memory nor a GPU.
+        ``"real"``: capture it as it runs, for programs that do something else where they see that
+        there is no data (models of `transformers` make masks that they otherwise leave out).
+        ``"auto"``: on fake ones, and on real ones if that fails, as it must if the program looks at
+        values.
     """
 
     model: nn.Module
@@ -46,12 +52,15 @@ class TrainingStep:
     batch: Any = ()
     optimiser: torch.optim.Optimizer | None = None
     source: dict[str, Any] = field(default_factory=dict)
+    tensors: str = "auto"
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):
             raise InputError(f"step.model must be an nn.Module, not {type(self.model).__name__}")
         if not callable(self.run):
             raise InputError(f"step.run must be callable, not {type(self.run).__name__}")
+        if self.tensors not in ("auto", "fake", "real"):
+            raise InputError(f'tensors must be "auto", "fake" or "real", not {self.tensors!r}')
 
     def make_batch(self) -> Any:
         """Return the batch, calling what makes it if it is a callable."""

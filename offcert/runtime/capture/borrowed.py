@@ -54,6 +54,24 @@ def borrowed(*objects: Any, replace: Replace | None = None) -> Iterator[None]:
 
 
 @contextmanager
+def python_state_kept(*objects: Any) -> Iterator[None]:
+    """Put back attributes, lists, dictionaries and sets, but not gradients.
+
+    Parameters
+    ----------
+    *objects : object
+        As for `borrowed`.
+    """
+    state = _State(None)
+    for thing in objects:
+        state.visit(thing)
+    try:
+        yield
+    finally:
+        state.restore()
+
+
+@contextmanager
 def random_state_kept() -> Iterator[None]:
     """Put back the state of every generator of random numbers that models use without asking."""
     python = random.getstate()

@@ -71,10 +71,12 @@ def _grouped_product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     left, right = args[:2]
     if left.dtype == right.dtype == torch.bfloat16 or right.dtype != left.dtype:
         return func(*args, **kwargs)
-    groups = args[2] if len(args) > 2 else kwargs.get("offs")
+    ends = args[2] if len(args) > 2 else kwargs.get("offs")
     dtype = args[4] if len(args) > 4 else kwargs.get("out_dtype")
     if left.dim() == right.dim() == 2:
-        shape = [groups.size(0), left.size(0), right.size(1)]
+        # One product for each group of columns.
+        assert ends is not None
+        shape = [ends.size(0), left.size(0), right.size(1)]
     elif left.dim() == 3 and right.dim() == 2:
         shape = [left.size(1), right.size(1)]
     else:

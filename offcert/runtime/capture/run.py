@@ -30,7 +30,7 @@ def capture(
     *,
     clock: Clock | str = Clock.MODULES,
     hardware: Hardware | None = None,
-    tensors: str = "auto",
+    tensors: str | None = None,
 ) -> Capture:
     """Capture one training step as a trace.
 
@@ -46,10 +46,8 @@ def capture(
         ``"modules"`` or ``"operators"``.
     hardware : Hardware, optional
         The roofline that gives operations their durations, in nanoseconds; zero without one.
-    tensors : str
-        ``"fake"``: run it on tensors without data, which takes neither memory nor a GPU.
-        ``"real"``: run it as it is. ``"auto"``: fake ones, and real ones if that fails, as it must
-        if the program looks at values.
+    tensors : str, optional
+        ``"auto"``, ``"fake"`` or ``"real"``, instead of what the step says.
 
     Returns
     -------
@@ -64,6 +62,7 @@ def capture(
     clock = Clock(clock)
     if clock is Clock.STAGES:
         raise InputError("stages are traced, not captured: use offcert.runtime.profile.profile")
+    tensors = step.tensors if tensors is None else tensors
     if tensors not in ("auto", "fake", "real"):
         raise InputError(f'tensors must be "auto", "fake" or "real", not {tensors!r}')
     if tensors != "real":

@@ -1,0 +1,222 @@
+"""Plans in the Trainer of Hugging Face: a callback that follows one, and the step to plan for.
+
+For example::
+
+    step = trainer_step(trainer)
+    problem = profile(step, hardware="v100-pcie")
+    certificate = certify(problem.with_memory(problem.memory_at(Fraction(1, 2))))
+    trainer.add_callback(OffloadCallback(certificate))
+    trainer.train()
+
+or, with a plan that is made while the training begins::
+
+    trainer.add_callback(OffloadCallback("auto", memory="50%"))
+    trainer.train()
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from torch import nn
+
+from offcert.core.errors import InputError
+from offcert.core.problem import Problem
+from offcert.runtime.capture.borrowed import python_state_kept, random_state_kept
+from offcert.runtime.offload import Offload
+from offcert.runtime.plans import AnyPlan, Certificate
+from offcert.runtime.step import TrainingStep
+from offcert.training.offload import offload
+
+try:
+    from transformers import Trainer, TrainerCallback
+except ImportError as error:
+    raise ImportError(
+        "the Trainer's callback needs transformers: pip install 'offcert[huggingface]'"
+    ) from error
+
+log = logging.getLogger(__name__)
+
+
+class OffloadCallback(TrainerCallback):
+    """Trains the model of a `transformers.Trainer` under a plan.
+
+    The plan is attached when the training begins and detached when it ends, in whatever way. What
+    the Trainer does between the steps (clipping, evaluation, saving) is left alone. Each
+    micro-batch of an accumulated step follows the plan anew.
+
+    Parameters
+    ----------
+    plan : Certificate, Plan, Schedule, sequence of certificates, or ``"auto"``
+        As for `offcert.training.offload`.
+    problem : Problem, optional
+        What a plan or schedule was made for.
+    **options : object
+        Of `offcert.training.offload`: ``strict``, ``count``, ``memory`` and so on.
+
+    Attributes
+    ----------
+    offload : Offload or None
+        The plan of the latest training, with its `steps` and its `report`; None before the first.
+    steps : Counter
+        How many steps of the latest training were ``"planned"``, ``"deviating"``, and so on.
+    """
+
+    def __init__(
+        self,
+        plan: AnyPlan | Sequence[Certificate] | str,
+        problem: Problem | None = None,
+        **options: Any,
+    ) -> None:
+        _tell_how_training_ends()
+        self.offload: Offload | None = None
+        self._open = ExitStack()
+        self._make: Callable[[nn.Module], Offload] = lambda model: offload(
+            model, plan, problem, **options
+        )
+
+    @property
+    def steps(self) -> Counter[str]:
+        """What became of the steps."""
+        return Counter() if self.offload is None else self.offload.steps
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, model: Any = None, **others: Any
+    ) -> None:
+        """Attach the plan."""
+        # A training that ran out of memory begins again with a smaller batch.
+        self.detach()
+        self.offload = self._make(model)
+        self._open.enter_context(self.offload)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Detach the plan and log what became of the steps."""
+        self.detach()
+        counts = ", ".join(f"{count} {kind}" for kind, count in self.steps.items()) or "none"
+        log.info("steps under the offloading plan: %s", counts)
+
+    def detach(self) -> None:
+        """Detach the plan, if it is attached."""
+        # After an error nobody wants to hear that nothing was moved.
+        self._open.__exit__(*sys.exc_info())
+
+
+def _tell_how_training_ends() -> None:
+    """Make the Trainer detach our callbacks from a training that raises: it has no event for it."""
+    train = Trainer.train
+    if hasattr(train, "_detaches_plans"):
+        return
+
+    @functools.wraps(train)
+    def detaching(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return train(self, *args, **kwargs)
+        finally:
+            for callback in self.callback_handler.callbacks:
+                if isinstance(callback, OffloadCallback):
+                    callback.detach()
+
+    detaching._detaches_plans = True  # type: ignore[attr-defined]
+    Trainer.train = detaching
+
+
+def trainer_step(trainer: Any, batch: Any = None, *, tensors: str = "real") -> TrainingStep:
+    """Return the step that a Trainer makes of one batch, to be profiled.
+
+    It is `Trainer.training_step`, with the precision and the gradient checkpointing of the
+    Trainer's arguments: they are put on the model while the step runs and taken off again. Neither
+    the trainer nor the model nor the random states are changed. It is the first micro-batch of an
+    accumulated step: from the second one on, each gradient exists besides the sum it is added to.
+
+    Parameters
+    ----------
+    trainer : transformers.Trainer
+        Before its training or after it.
+    batch : mapping, optional
+        What the model is called with; by default the first batch of the Trainer's own loader, whose
+        size and length other batches should have.
+    tensors : str
+        What it is captured on. Without data, models of `transformers` make masks that they leave
+        out where they see that nothing is masked.
+
+    Returns
+    -------
+    TrainingStep
+        For `offcert.runtime.profile.profile`.
+
+    Raises
+    ------
+    InputError
+        If the Trainer has another engine than PyTorch's own (DeepSpeed, FSDP).
+    """
+    if not isinstance(trainer, Trainer):
+        raise InputError(f"trainer must be a transformers.Trainer, not {type(trainer).__name__}")
+    for engine in ("deepspeed", "fsdp"):
+        if getattr(trainer, f"is_{engine}_enabled", False):
+            raise InputError(f"a Trainer with {engine} cannot be profiled")
+    accumulated = trainer.args.gradient_accumulation_steps
+    with _left_alone(trainer), random_state_kept():
+        batches = iter(
+            [batch] * accumulated if batch is not None else trainer.get_train_dataloader()
+        )
+        samples, items = trainer.get_batch_samples(batches, accumulated, trainer.args.device)
+        del batches
+    if not samples:
+        raise InputError("the Trainer's data set gives no batch")
+
+    def run(model: nn.Module, batch: Any) -> None:
+        inputs, items = batch
+        with _left_alone(trainer), python_state_kept(model):
+            trainer.current_gradient_accumulation_steps = len(samples)
+            trainer.training_step(_prepared(trainer, model), inputs, items)
+
+    first = samples[0], items
+    return TrainingStep(trainer.model, run, first, trainer.optimizer, tensors=tensors)
+
+
+def _prepared(trainer: Any, model: nn.Module) -> nn.Module:
+    """Give a model what `Trainer.train` gives it: checkpointing, and Accelerate's precision."""
+    arguments = trainer.args
+    asked = getattr(arguments, "activation_checkpointing", arguments.gradient_checkpointing)
+    if asked and not getattr(model, "is_gradient_checkpointing", False):
+        options = getattr(
+            arguments, "activation_checkpointing_kwargs", arguments.gradient_checkpointing_kwargs
+        )
+        options = dict(options or {})
+        own = {name: options.pop(name) for name in ("every_n_layers", "offload") if name in options}
+        # Its name before transformers 5.23, and after.
+        enable: Any = getattr(model, "activation_checkpointing_enable", None)
+        if enable is None:
+            enable = model.gradient_checkpointing_enable
+        enable(options or None, **own)
+    prepared: nn.Module = trainer.accelerator.prepare_model(
+        model, device_placement=False, evaluation_mode=True
+    )
+    return prepared
+
+
+@contextmanager
+def _left_alone(trainer: Any) -> Iterator[None]:
+    """Put back what the trainer and its accelerator remember of models, loaders and batches."""
+    accelerator = trainer.accelerator
+    memories: list[dict[str, Any]] = [
+        each.__dict__ for each in (trainer, accelerator, accelerator.gradient_state)
+    ]
+    kept = [
+        (memory, dict(memory), {name: list(v) for name, v in memory.items() if type(v) is list})
+        for memory in memories
+    ]
+    try:
+        yield
+    finally:
+        for memory, values, lists in kept:
+            memory.clear()
+            memory.update(values)
+            for name, elements in lists.items():
+                values[name][:] = elements
