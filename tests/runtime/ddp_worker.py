@@ -1,0 +1,76 @@
+"""One of the processes of a test: trains a network with DistributedDataParallel, plain or not.
+
+Arguments: rank, number of processes, a file for the processes to meet at, and one for the results.
+"""
+
+import sys
+
+import torch
+import torch.distributed
+from captured import evict_everything, evicted_bytes, mean_step, problem_of_step
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from offcert.runtime.offload import offload
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(8, 8),
+        nn.BatchNorm1d(8),
+        nn.Sigmoid(),
+        nn.Linear(8, 8),
+        nn.Tanh(),
+        nn.Linear(8, 8),
+    )
+
+
+def train(model, rank):
+    """Return the gradients and buffers after each of three steps; each rank has its own batches."""
+    torch.manual_seed(100 + rank)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    states = []
+    for turn in range(3):
+        optimiser.zero_grad()
+        if turn == 1:
+            # Accumulation without a reduction.
+            with model.no_sync():
+                model(torch.randn(4, 8)).square().mean().backward()
+        model(torch.randn(4, 8)).square().mean().backward()
+        states.append([parameter.grad.clone() for parameter in model.parameters()])
+        optimiser.step()
+        states.append([buffer.clone() for buffer in model.buffers()])
+    return states
+
+
+def main(rank, size, meeting, results):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=size
+    )
+    plain = train(DistributedDataParallel(network()), rank)
+    model = DistributedDataParallel(network())
+    problem = problem_of_step(mean_step(network(), 4, 8))
+    plan = evict_everything(problem)
+    with offload(model, plan, problem, count=True) as made:
+        ours = train(model, rank)
+        report = made.report
+    found = {
+        "equal": all(
+            torch.equal(one, other)
+            for mine, theirs in zip(ours, plain, strict=True)
+            for one, other in zip(mine, theirs, strict=True)
+        ),
+        "gradients": [gradient.tolist() for gradient in ours[-2]],
+        "steps": dict(made.steps),
+        "follows": report.follows_prediction,
+        "moved": report.offloaded_bytes == evicted_bytes(problem, plan) > 0,
+        "hooks": sum(len(module._forward_hooks) for module in model.modules()),
+    }
+    torch.save(found, results)
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])
