@@ -109,22 +109,31 @@ class Session:
 
     def enter(self, path: str, values: Any) -> None:
         """Note that a module is called with `values`."""
-        call = self._calls.get(path, 0)
-        self._calls[path] = call + 1
-        self._open.setdefault(path, []).append(call)
+        call = self.open_call(path)
         self.tick(Event(ENTER, path, call))
-        self._watch(INPUT, path, call, values)
+        self.watch(INPUT, path, call, values)
 
     def leave(self, path: str, output: Any) -> None:
         """Note that a module returns `output`."""
-        calls = self._open.get(path)
-        if not calls:
-            return
-        call = calls.pop()
-        self.tick(Event(LEAVE, path, call))
-        self._watch(OUTPUT, path, call, output)
+        call = self.close_call(path)
+        if call is not None:
+            self.tick(Event(LEAVE, path, call))
+            self.watch(OUTPUT, path, call, output)
 
-    def _watch(self, kind: str, path: str, call: int, values: Any) -> None:
+    def open_call(self, path: str) -> int:
+        """Return the number of the call that begins."""
+        call = self._calls.get(path, 0)
+        self._calls[path] = call + 1
+        self._open.setdefault(path, []).append(call)
+        return call
+
+    def close_call(self, path: str) -> int | None:
+        """Return the number of the call that ends, or None if its beginning was not seen."""
+        calls = self._open.get(path)
+        return calls.pop() if calls else None
+
+    def watch(self, kind: str, path: str, call: int, values: Any) -> None:
+        """Ask for the gradients of those tensors that `tick` wants to hear of."""
         if not torch.is_grad_enabled():
             return
         for index, tensor in enumerate(tensors_in(values)):

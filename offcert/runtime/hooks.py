@@ -13,6 +13,7 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.runtime.events import Session
+from offcert.runtime.parts import Parts
 from offcert.runtime.saved_storages import SavedStorages
 
 # Wrappers whose replicas or shards are other modules than those that would be hooked.
@@ -117,6 +118,8 @@ class Hooks:
     ----------
     compiled : set of str
         Paths of the modules that are hooked and compiled.
+    parts : Parts
+        Of the root, as they were when they were last looked at.
     """
 
     def __init__(self, root: nn.Module, steps: Steps) -> None:
@@ -124,10 +127,12 @@ class Hooks:
         self.steps = steps
         self.local = _Local()
         self.compiled: set[str] = set()
+        self.parts = Parts(root)
         self._handles: list[Any] = []
 
     def attach(self, wanted: Callable[[str], bool] = lambda path: True) -> None:
         """Hook the root and the modules whose path is wanted."""
+        self.look_again()
         modules = list(watched_modules(self.root))
         self.compiled = {path for path, module in modules if is_compiled(module)}
         for path, module in modules:
@@ -138,6 +143,10 @@ class Hooks:
                 module.register_forward_pre_hook(hook.enter, with_kwargs=True),
                 module.register_forward_hook(hook.leave, always_call=True),
             ]
+
+    def look_again(self) -> None:
+        """List the parts of the root anew: modules may have been replaced."""
+        self.parts = Parts(self.root)
 
     def detach(self) -> None:
         """Remove every hook."""

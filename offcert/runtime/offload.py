@@ -210,7 +210,7 @@ class Offload(AbstractContextManager["Offload"]):
             if self._busy():
                 self._refuse("thread", "another thread is in the middle of a forward pass")
                 return None
-            call = signature(self._root, args, kwargs)
+            call = signature(self._hooks.parts, args, kwargs)
             run = self._run
             if run is None or not run.accepts(call):
                 run = self._begin_step(call)
@@ -262,7 +262,7 @@ class Offload(AbstractContextManager["Offload"]):
         accepted = run.accepts(chosen.capture.calls[0])
         assert accepted
         self._run, self._latest = run, weakref.ref(run)
-        self._storages = StepStorages(run, owned_storages(self._root), counter)
+        self._storages = StepStorages(run, owned_storages(self._hooks.parts), counter)
         return run
 
     def _refuse(self, kind: str, message: str) -> None:
@@ -291,6 +291,8 @@ class Offload(AbstractContextManager["Offload"]):
             self._account(run)
             self._report = run.report()
             self._warn(run)
+            if self._report.unforeseen:
+                self._hooks.look_again()
 
     def _ended(self, run: StepRun) -> None:
         """Take stock of a step whose backward pass has ended."""

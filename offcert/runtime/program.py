@@ -13,7 +13,7 @@ from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.core.trace import Trace
 from offcert.runtime.capture import Capture, read_capture
-from offcert.runtime.events import Event
+from offcert.runtime.events import OUTPUT, Event
 from offcert.runtime.predict import Prediction, predict
 from offcert.runtime.saved_storages import Place
 
@@ -38,6 +38,9 @@ class Program:
         The operation that an event begins.
     watched : set of Event
         The events that begin an operation when they come first, or when they come again.
+    kinds : dict
+        For the path of every module that has such events, their kinds; the model itself tells that
+        a backward pass has begun.
     places : dict
         Everything that the captured forward pass saved, with the tensor it is a part of, or None.
     parts : dict
@@ -55,6 +58,7 @@ class Program:
     limit: int
     operation_of: dict[Event, int]
     watched: frozenset[Event]
+    kinds: dict[str, set[str]]
     places: dict[Place, int | None]
     parts: dict[int, tuple[Place, ...]]
     offsets: dict[Place, int]
@@ -100,11 +104,19 @@ def program(problem: Problem, plan: Plan | Schedule | FluidSchedule) -> Program:
         problem.platform.memory,
         _operations(capture.ticks),
         frozenset(event._replace(again=0) for event in capture.ticks),
+        _kinds(capture.ticks),
         {storage.place: storage.tensor for storage in capture.storages},
         parts,
         offsets,
         total,
     )
+
+
+def _kinds(ticks: Sequence[Event]) -> dict[str, set[str]]:
+    kinds: dict[str, set[str]] = {"": {OUTPUT}}
+    for event in ticks:
+        kinds.setdefault(event.path, set()).add(event.kind)
+    return kinds
 
 
 def _operations(ticks: Sequence[Event]) -> dict[Event, int]:

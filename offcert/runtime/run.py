@@ -10,12 +10,22 @@ from typing import Any
 import torch
 
 from offcert.core.errors import PlanError
-from offcert.runtime.events import END, OPERATOR, OUTPUT, UNPACK, Event, Session
+from offcert.runtime.events import (
+    END,
+    ENTER,
+    INPUT,
+    LEAVE,
+    OPERATOR,
+    OUTPUT,
+    UNPACK,
+    Event,
+    Session,
+)
 from offcert.runtime.hooks import Hooks
 from offcert.runtime.program import Program
 from offcert.runtime.reports import StepReport, Unforeseen, Unfreed
 from offcert.runtime.saved import Entry, Handle
-from offcert.runtime.saved_storages import Owned, Place, SavedStorages
+from offcert.runtime.saved_storages import Owned, Place, SavedStorages, dtype_name
 from offcert.runtime.signature import Signature
 from offcert.runtime.store import HostStore
 from offcert.runtime.tracker import LiveBytes
@@ -142,6 +152,28 @@ class StepRun(Session):
         )
 
     # The clock.
+
+    def enter(self, path: str, values: Any) -> None:
+        """Note that a module is called; nothing is made of it where nothing can tick."""
+        kinds = self.program.kinds.get(path)
+        if kinds is None:
+            return
+        call = self.open_call(path)
+        if ENTER in kinds:
+            self.tick(Event(ENTER, path, call))
+        if INPUT in kinds:
+            self.watch(INPUT, path, call, values)
+
+    def leave(self, path: str, output: Any) -> None:
+        """Note that it returns."""
+        call = self.close_call(path)
+        if call is None:
+            return
+        kinds = self.program.kinds[path]
+        if LEAVE in kinds:
+            self.tick(Event(LEAVE, path, call))
+        if OUTPUT in kinds:
+            self.watch(OUTPUT, path, call, output)
 
     def wants(self, event: Event) -> bool:
         """Whether the event begins an operation, or tells that the backward pass has begun."""
@@ -285,7 +317,7 @@ class StepRun(Session):
 
     def saved(self, size: int, tensor: torch.Tensor) -> Entry:
         """Return the entry of a storage that is saved for the first time."""
-        dtype = str(tensor.dtype).removeprefix("torch.")
+        dtype = dtype_name(tensor.dtype)
         shape = tuple(tensor.shape)
         kind = (max(self.now, 0), size, dtype, shape)
         ordinal = self._ordinals.get(kind, 0)

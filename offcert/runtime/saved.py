@@ -22,16 +22,22 @@ class _View:
     """How a tensor lies in its storage."""
 
     dtype: torch.dtype
-    size: tuple[int, ...]
+    shape: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
+
+    @classmethod
+    def like(cls, tensor: torch.Tensor) -> _View:
+        """Return how a tensor lies in its storage."""
+        offset = int(tensor.storage_offset())
+        return cls(tensor.dtype, tuple(tensor.shape), tensor.stride(), offset)
 
     def of(self, data: torch.Tensor) -> torch.Tensor:
         """Return this view of bytes; it shares their version."""
         whole = data.numel() // self.dtype.itemsize * self.dtype.itemsize
         with torch.no_grad():
             typed = data[:whole].view(self.dtype)
-            return typed.as_strided(self.size, self.stride, self.offset)
+            return typed.as_strided(self.shape, self.stride, self.offset)
 
 
 class Handle:
@@ -48,9 +54,11 @@ class Handle:
         The version when the tensor was saved.
     stale : bool
         Whether the tensor had been changed in place when it left the device.
+    view : _View or None
+        How it lies in its storage, once it has left the device.
     """
 
-    __slots__ = ("__weakref__", "entry", "shape", "stale", "tensor", "version", "view")
+    __slots__ = ("__weakref__", "entry", "stale", "tensor", "version", "view")
 
     def __init__(self, tensor: torch.Tensor, entry: Entry | None) -> None:
         self.entry = entry
@@ -58,11 +66,7 @@ class Handle:
         # Of the detached one: subclasses that wrap tensors do not share their versions.
         self.version = self.tensor._version
         self.stale = False
-        self.shape = tensor.shape
-        self.view = None
-        if entry is not None:
-            offset = int(tensor.storage_offset())
-            self.view = _View(tensor.dtype, tuple(tensor.size()), tensor.stride(), offset)
+        self.view: _View | None = None
 
     @property
     def changed(self) -> bool:
@@ -84,7 +88,8 @@ class Handle:
             If it is not on the device.
         """
         if self.changed:
-            shape = "x".join(map(str, self.shape)) or "scalar"
+            known = self.tensor if self.tensor is not None else self.view
+            shape = "x".join(map(str, () if known is None else known.shape)) or "scalar"
             raise InPlaceError(
                 f"a tensor of shape {shape} saved for the backward pass was changed in place "
                 "afterwards; its gradient would be wrong"
@@ -123,16 +128,27 @@ class Entry:
         self.size = size
         self.data: torch.Tensor | None = None
         self._version = 0
-        self._handles: weakref.WeakSet[Handle] = weakref.WeakSet()
+        # Most have one or two; a set of weak references would cost more than all else here.
+        self._handles: list[weakref.ref[Handle]] = []
 
     def add(self, handle: Handle) -> None:
         """Register a handle; the entry lives as long as one of them."""
-        self._handles.add(handle)
+        self._handles.append(weakref.ref(handle))
+
+    def _alive(self) -> list[Handle]:
+        handles = [reference() for reference in self._handles]
+        return [handle for handle in handles if handle is not None]
 
     @property
     def away(self) -> bool:
         """Whether nothing of it is on the device."""
-        return self.data is None and all(handle.tensor is None for handle in self._handles)
+        if self.data is not None:
+            return False
+        for reference in self._handles:
+            handle = reference()
+            if handle is not None and handle.tensor is not None:
+                return False
+        return True
 
     @property
     def changed(self) -> bool:
@@ -143,7 +159,7 @@ class Entry:
         """Return the storage on the device; call it only if there is one."""
         if self.data is not None:
             return self.data.untyped_storage()
-        return next(h.tensor for h in self._handles if h.tensor is not None).untyped_storage()
+        return next(h.tensor for h in self._alive() if h.tensor is not None).untyped_storage()
 
     @property
     def held_elsewhere(self) -> bool:
@@ -151,7 +167,7 @@ class Entry:
         if self.away:
             return False
         storage = self.device_storage()
-        ours = sum(handle.tensor is not None for handle in self._handles)
+        ours = sum(handle.tensor is not None for handle in self._alive())
         ours += self.data is not None
         # The storage's own Python object counts as one user; someone may have that alone.
         ours += 1
@@ -160,9 +176,11 @@ class Entry:
 
     def drop(self) -> None:
         """Drop every reference to the storage on the device."""
-        for handle in self._handles:
+        for handle in self._alive():
             handle.stale = handle.changed
-            handle.tensor = None
+            if handle.tensor is not None:
+                handle.view = _View.like(handle.tensor)
+                handle.tensor = None
         self.data = None
 
     def put(self, storage: torch.UntypedStorage) -> None:
@@ -186,9 +204,9 @@ _REFERENCES = _references()
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether a tensor is an ordinary one over a storage of its own kind."""
     kind = type(tensor)
-    ordinary = kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__ or kind is FakeTensor
+    ordinary = kind is torch.Tensor or kind is FakeTensor
     return (
-        ordinary
+        (ordinary or kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__)
         and tensor.layout is torch.strided
         and not tensor.is_quantized
         and not tensor.is_conj()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 
+from offcert.runtime.parts import Parts
 from offcert.runtime.saved import Entry, Handle, is_plain
 from offcert.runtime.tracker import LiveBytes
 
@@ -38,15 +39,21 @@ class Place(NamedTuple):
     ordinal: int
 
 
+@cache
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return the name of a data type without the library's."""
+    return str(dtype).removeprefix("torch.")
+
+
 # The storages that are left alone, by address. Weakly: a buffer may be replaced while the model
 # runs, and then its address may be used again.
 Owned = dict[int, weakref.ref[torch.UntypedStorage]]
 
 
-def owned_storages(model: nn.Module) -> Owned:
+def owned_storages(parts: Parts) -> Owned:
     """Return the storages that a model holds: they are never moved."""
     owned: Owned = {}
-    for tensor in _belongings(model):
+    for tensor in parts.tensors():
         try:
             storage = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
@@ -56,18 +63,22 @@ def owned_storages(model: nn.Module) -> Owned:
     return owned
 
 
-def _belongings(model: nn.Module) -> Iterator[torch.Tensor]:
-    for module in model.modules():
-        attributes = module.__dict__
-        groups: tuple[Iterable[Any], ...] = (
-            module._parameters.values(),
-            module._buffers.values(),
-            attributes.values(),
-        )
-        for group in groups:
-            for value in group:
-                if isinstance(value, torch.Tensor):
-                    yield value
+def _uncompiled(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function that is not compiled where compiled code calls it, and costs no more else.
+
+    Telling the compiler to keep off takes several microseconds a call; almost all calls come from
+    where nothing is compiled.
+    """
+    from torch._C._dynamo.eval_frame import get_eval_frame_callback
+    from torch._dynamo.eval_frame import skip_code
+
+    apart = torch._dynamo.disable(function)
+
+    def call(argument: Any) -> Any:
+        return (function if get_eval_frame_callback() is None else apart)(argument)
+
+    skip_code(call.__code__)
+    return call
 
 
 class SavedStorages:
@@ -98,10 +109,11 @@ class SavedStorages:
 
     def hooks(self) -> torch.autograd.graph.saved_tensors_hooks:
         """Return the context in which autograd saves handles."""
-        pack, unpack = self._pack, self.unpack
+        pack: Callable[[Any], Any] = self._pack
+        unpack: Callable[[Any], Any] = self.unpack
         if "torch._dynamo" in sys.modules:
             # Compiled code calls them, and would compile them, again and again.
-            pack, unpack = torch._dynamo.disable(pack), torch._dynamo.disable(unpack)
+            pack, unpack = _uncompiled(pack), _uncompiled(unpack)
         return torch.autograd.graph.saved_tensors_hooks(pack, unpack)
 
     def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:

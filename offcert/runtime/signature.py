@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
 from torch.utils._pytree import tree_flatten
+
+from offcert.runtime.parts import Parts
 
 # A JSON value: lists of strings, numbers and lists.
 Signature = list[Any]
 
 
-def signature(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
+def signature(parts: Parts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
     """Return the signature of a call, as a JSON value.
 
     It has the shapes, data types and kinds of devices of the inputs, the other arguments as far as
@@ -26,9 +27,7 @@ def signature(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         for device in devices
         if device != "meta" and torch.is_autocast_enabled(device)
     ]
-    training = [module.training for module in model.modules()]
-    trained = [parameter.requires_grad for parameter in model.parameters()]
-    return [list(map(_describe, leaves)), autocast, _runs(training), _runs(trained)]
+    return [list(map(_describe, leaves)), autocast, _runs(parts.training()), _runs(parts.trained())]
 
 
 def _describe(leaf: Any) -> Any:

@@ -70,7 +70,7 @@ class AutoOffload(Offload):
             if study.under_way:
                 return study.session.begin(args, kwargs)
             self._conclude(study)
-        call = signature(self._root, args, kwargs)
+        call = signature(self._hooks.parts, args, kwargs)
         if not self._is_new(call):
             return super().begin(args, kwargs)
         if self._study is None:

@@ -22,7 +22,7 @@ from offcert.runtime.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Sessi
 from offcert.runtime.hardware import Hardware, roofline_ns
 from offcert.runtime.hooks import Hooks
 from offcert.runtime.saved import Entry
-from offcert.runtime.saved_storages import SavedStorages, owned_storages
+from offcert.runtime.saved_storages import SavedStorages, dtype_name, owned_storages
 from offcert.runtime.signature import Signature, signature
 from offcert.runtime.tracker import LiveBytes, StorageRecord
 
@@ -160,9 +160,9 @@ class Recorder(Session):
         """Begin the step, or go on with it at another call of the root."""
         if not torch.is_grad_enabled():
             return None
-        self.calls.append(signature(self.hooks.root, args, kwargs))
+        self.calls.append(signature(self.hooks.parts, args, kwargs))
         if not self.moments:
-            self._storages.owned = owned_storages(self.hooks.root)
+            self._storages.owned = owned_storages(self.hooks.parts)
             self.tracker.start()
             self.tracker.announcer = self._announce
             self.tracker.listener = self._listen
@@ -261,7 +261,7 @@ class Recorder(Session):
             life.entry = weakref.ref(entry)
             self._life_of_entry[entry] = life
             self._hold(life)
-        dtype = str(tensor.dtype).removeprefix("torch.")
+        dtype = dtype_name(tensor.dtype)
         shape = tuple(map(int, tensor.shape))
         self.saved.append(Saved(self.tracker.now, entry.size, dtype, shape, life))
 

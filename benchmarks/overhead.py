@@ -1,0 +1,166 @@
+"""What training under a plan costs on the CPU: a step beside a plain one, as ratios.
+
+    python benchmarks/overhead.py -o out/overhead.json
+
+The variants take turns, step by step, on one thread; the figure is the median of the ratios of a
+planned step to the plain one beside it, in CPU time of the process. The empty plan moves nothing;
+the other one is certified for a quarter of the memory range, and really copies its bytes to a
+memory-mapped file and back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import statistics
+import time
+import warnings
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import torch
+from torch import nn
+
+from offcert.certify.ladder import certify
+from offcert.core.documents import write_json
+from offcert.core.plan import Plan
+from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule
+from offcert.runtime.offload import Offload, offload
+from offcert.runtime.profile import profile
+from offcert.runtime.standard_step import standard_step
+from offcert.runtime.workload import Workload
+
+HARDWARE = "v100-pcie"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network of the zoo, and the shape of its input."""
+
+    label: str
+    model: str
+    shape: tuple[int, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+CASES = (
+    Case("ResNet-18, 8×3×64²", "resnet18", (8, 3, 64, 64)),
+    Case(
+        "GPT, 4 layers, width 128, 8×64",
+        "gpt",
+        (8, 64),
+        {"layers": 4, "width": 128, "heads": 4, "vocabulary": 256},
+    ),
+)
+
+
+class Variant:
+    """A copy of the network that is trained, under a plan or plainly."""
+
+    def __init__(self, model: nn.Module, workload: Workload, context: Offload | None) -> None:
+        self._step = standard_step(model, workload)
+        self._optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
+        self._batch = self._step.make_batch()
+        self.context = context
+
+    def run(self) -> float:
+        """Take one step; return the seconds of CPU time of its forward and backward pass."""
+        begun = time.process_time()
+        self._step.execute(self._batch)
+        seconds = time.process_time() - begun
+        self._optimiser.step()
+        self._optimiser.zero_grad()
+        return seconds
+
+
+def measure(case: Case, steps: int, time_limit: float) -> dict[str, Any]:
+    """Return the ratios of one case."""
+    problem = profile(case.model, case.shape, options=case.options, hardware=HARDWARE)
+    quarter = problem.with_memory(problem.memory_at(Fraction(1, 4)))
+    schedule = certify(quarter, time_limit=time_limit).result.schedule
+    assert schedule is not None
+    plans: dict[str, tuple[Problem, Plan | Schedule]] = {
+        "empty plan": (problem, Plan()),
+        "plan at 25 %": (quarter, schedule),
+    }
+    workload = Workload(case.model, case.shape, case.options)
+    model = workload.load()
+    assert isinstance(model, nn.Module)
+    variants = {"plain": Variant(model, workload, None)}
+    for label, (limited, plan) in plans.items():
+        twin = copy.deepcopy(model)
+        variants[label] = Variant(twin, workload, offload(twin, plan, limited))
+    ratios = side_by_side(variants, steps)
+    planned = variants["plan at 25 %"].context
+    assert planned is not None
+    report = planned.report
+    assert report.planned, report.deviation
+    return {
+        "network": case.label,
+        "operations": len(problem.trace),
+        "steps": steps,
+        "ratios": ratios,
+        "saved_bytes": sum(t.size for t in problem.trace.tensors if t.evictable),
+        "moved_bytes": report.offloaded_bytes,
+        "moved_storages": sum(map(len, planned.programs[0].parts.values())),
+    }
+
+
+def side_by_side(variants: dict[str, Variant], steps: int) -> dict[str, float]:
+    """Return the median ratio of every variant's steps to the plain ones beside them."""
+    seconds: dict[str, list[float]] = {label: [] for label in variants}
+    entered = [v.context.__enter__() for v in variants.values() if v.context is not None]
+    try:
+        for _ in range(steps + 3):
+            for label, variant in variants.items():
+                seconds[label].append(variant.run())
+    finally:
+        for context in entered:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                context.__exit__(None, None, None)
+    plain = seconds.pop("plain")[3:]
+    return {
+        label: statistics.median(a / b for a, b in zip(times[3:], plain, strict=True))
+        for label, times in seconds.items()
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as a Markdown table."""
+    lines = ["| network | empty plan | plan at 25 % | moved, of what is saved |"]
+    lines.append("| --- | ---: | ---: | ---: |")
+    for row in rows:
+        ratios = row["ratios"]
+        share = row["moved_bytes"] / row["saved_bytes"]
+        lines.append(
+            f"| {row['network']} | {ratios['empty plan']:.3f} | {ratios['plan at 25 %']:.3f} "
+            f"| {row['moved_bytes'] / 2**20:.1f} MiB ({share:.0%}) in {row['moved_storages']} "
+            "storages |"
+        )
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None, cases: tuple[Case, ...] = CASES) -> int:
+    """Measure every case, print the table and write the rows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--time-limit", type=float, default=3.0, help="seconds for the plan")
+    parser.add_argument("-o", "--output")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    rows = [measure(case, options.steps, options.time_limit) for case in cases]
+    print(table(rows))
+    if options.output:
+        write_json(options.output, {"torch": torch.__version__, "rows": rows})
+    else:
+        print(json.dumps(rows, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,41 @@
+"""The parts of a model: listed once, because listing takes longer than most steps of a hook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+import torch
+from torch import nn
+
+
+class Parts:
+    """The modules of a model as they were when it was looked at.
+
+    Parameters
+    ----------
+    root : nn.Module
+        The model.
+    """
+
+    def __init__(self, root: nn.Module) -> None:
+        self.modules = list(root.modules())
+        self.parameters = list(root.parameters())
+
+    def training(self) -> list[bool]:
+        """Return which modules are in training mode."""
+        return [module.training for module in self.modules]
+
+    def trained(self) -> list[bool]:
+        """Return which parameters require gradients."""
+        return [parameter.requires_grad for parameter in self.parameters]
+
+    def tensors(self) -> Iterator[torch.Tensor]:
+        """Yield what the modules hold now: parameters, buffers and tensors that are attributes."""
+        for module in self.modules:
+            attributes = module.__dict__
+            for value in chain(
+                module._parameters.values(), module._buffers.values(), attributes.values()
+            ):
+                if isinstance(value, torch.Tensor):
+                    yield value
