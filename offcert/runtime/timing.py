@@ -19,7 +19,7 @@ from offcert.core.trace import Trace
 from offcert.runtime.capture.borrowed import borrowed, random_state_kept
 from offcert.runtime.capture.capture import Capture, Clock
 from offcert.runtime.capture.originals import Originals
-from offcert.runtime.capture.run import Nobody, reached
+from offcert.runtime.capture.run import Nobody, borrowing
 from offcert.runtime.events import END, Event, Session
 from offcert.runtime.hooks import Hooks, unwrap
 from offcert.runtime.predict import predict
@@ -88,7 +88,7 @@ def _workspaces(trace: Trace, rises: list[int]) -> list[int]:
 
 @contextmanager
 def _as_it_was(step: TrainingStep) -> Iterator[None]:
-    with random_state_kept(), borrowed(step.model, *reached(step.run)):
+    with random_state_kept(), borrowed(*borrowing(step)):
         yield
 
 

@@ -21,6 +21,8 @@ class Originals(TorchDispatchMode):
         super().__init__()
         self._new: set[int] = set()
         self._copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        # One tensor for each version that was counted on: views share it, detached ones do not.
+        self._versions: dict[int, tuple[torch.Tensor, int]] = {}
 
     def __exit__(self, *reason: Any) -> None:
         """Undo the changes."""
@@ -31,8 +33,9 @@ class Originals(TorchDispatchMode):
         """Undo the changes once more, after the same has been run again without this mode."""
         with torch.no_grad():
             for original, copy in self._copies.values():
-                with torch.autograd._unsafe_preserve_version_counter(original):
-                    original.copy_(copy)
+                original.copy_(copy)
+        for tensor, version in self._versions.values():
+            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
     def __torch_dispatch__(
         self,
@@ -52,7 +55,11 @@ class Originals(TorchDispatchMode):
 
     def _keep(self, tensor: torch.Tensor) -> None:
         address = _address(tensor)
-        if address in self._new or address in self._copies:
+        if address in self._new:
+            return
+        if not tensor.is_inference():
+            self._versions.setdefault(id(tensor), (tensor, tensor._version))
+        if address in self._copies:
             return
         # All of the storage, however the tensor lies in it.
         whole = torch.empty(0, dtype=torch.uint8, device=tensor.device)

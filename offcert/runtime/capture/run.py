@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -152,14 +152,17 @@ def _run_fake(step: TrainingStep, hardware: Hardware | None) -> tuple[Recorder, 
     twins = FakeTwins()
     with _as_it_was(step, twins.twin), quiet(), twins.mode, CpuKernels():
         batch = twins.batch(step)
-        return _record(step, batch, hardware), batch_bytes(batch)
+        # The step may take it apart.
+        size = batch_bytes(batch)
+        return _record(step, batch, hardware), size
 
 
 def _run_real(step: TrainingStep, hardware: Hardware | None) -> tuple[Recorder, int]:
     with _as_it_was(step, None):
         batch = step.make_batch()
+        size = batch_bytes(batch)
         with Originals():
-            return _record(step, batch, hardware), batch_bytes(batch)
+            return _record(step, batch, hardware), size
 
 
 @contextmanager
@@ -167,26 +170,24 @@ def _as_it_was(step: TrainingStep, replace: Any) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(random_state_kept())
         stack.enter_context(uncompiled())
-        stack.enter_context(borrowed(step.model, *reached(step.run), replace=replace))
+        stack.enter_context(borrowed(*borrowing(step), replace=replace))
         yield
 
 
-def reached(function: Any) -> list[Any]:
-    """Return the modules and objects that a function refers to by itself."""
-    found = []
-    if isinstance(function, types.MethodType):
-        found.append(function.__self__)
-        function = function.__func__
-    if hasattr(function, "func"):
-        found += reached(function.func)
-    for cell in getattr(function, "__closure__", None) or ():
-        try:
-            content = cell.cell_contents
-        except ValueError:
-            continue
-        if isinstance(content, nn.Module):
-            found.append(content)
-    return found
+def borrowing(step: TrainingStep) -> tuple[Any, ...]:
+    """Return what a step may change: its model, its batch, and what its function refers to."""
+    return step.model, step.run, step.batch, *_globals_of(step.run)
+
+
+def _globals_of(function: Any) -> list[Any]:
+    """Return the modules and containers that a function finds in the file it was written in."""
+    while isinstance(function, partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return []
+    found = [function.__globals__.get(name) for name in code.co_names]
+    return [each for each in found if isinstance(each, nn.Module | dict | list | set)]
 
 
 def _record(step: TrainingStep, batch: Any, hardware: Hardware | None) -> Recorder:
