@@ -138,9 +138,32 @@ def _require_fit(capture: Capture) -> None:
             f"source.capture.ticks has {len(capture.ticks)} entries for {len(capture.trace)} "
             "operations"
         )
+    operation_of: dict[Event, int] = {}
+    for operation, event in enumerate(capture.ticks):
+        other = operation_of.setdefault(event, operation)
+        if other != operation:
+            raise InputError(
+                f"source.capture.ticks: operations {other} and {operation} begin with the same "
+                f"event {list(event)}"
+            )
+    if capture.tensors not in ("fake", "real"):
+        raise InputError(f'source.capture.tensors is {capture.tensors!r}, not "fake" or "real"')
+    if capture.backward_passes < 1:
+        raise InputError(f"source.capture.backward_passes is {capture.backward_passes}, below 1")
+    if not capture.calls:
+        raise InputError("source.capture.calls is empty")
+    for index, call in enumerate(capture.calls):
+        if not isinstance(call, list):
+            raise InputError(f"source.capture.calls[{index}] is {call!r}, not a list")
+    _require_storages(capture)
+
+
+def _require_storages(capture: Capture) -> None:
     sizes: dict[int, int] = {}
     for index, storage in enumerate(capture.storages):
-        tensor = storage.tensor
+        operation, tensor = storage.place.operation, storage.tensor
+        if not 0 <= operation < len(capture.trace):
+            raise InputError(f"source.capture.saved[{index}] names operation {operation}")
         if tensor is None:
             continue
         if type(tensor) is not int or not 0 <= tensor < len(capture.trace.tensors):

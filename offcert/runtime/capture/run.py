@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
 from offcert.core.errors import InputError, OffcertError
@@ -65,6 +66,9 @@ def capture(
     tensors = step.tensors if tensors is None else tensors
     if tensors not in ("auto", "fake", "real"):
         raise InputError(f'tensors must be "auto", "fake" or "real", not {tensors!r}')
+    for name, parameter in step.model.named_parameters():
+        if is_lazy(parameter):
+            raise InputError(f"{name} has no shape yet: run the model once before it is captured")
     if tensors != "real":
         try:
             recorder, batch = _run_fake(step, hardware)
