@@ -188,7 +188,9 @@ class Offload(AbstractContextManager["Offload"]):
         stack.enter_context(self._counter)
 
     def _announce(self, func: Any, args: Any, kwargs: Any) -> None:
-        if self._run is not None:
+        local = self._hooks.local
+        # An evaluation is not a part of the step, whatever it comes between.
+        if self._run is not None and (local.forward is not None or not local.depth):
             self._run.count(OPERATOR, str(func))
 
     def _exclude_gradient(self, parameter: torch.Tensor) -> None:

@@ -186,8 +186,14 @@ class StepRun(Session):
         operation = self.program.operation_of.get(event)
         if operation is not None:
             self._reach(operation)
-        elif event.kind == END and event.call + 1 == self.program.capture.backward_passes:
+        elif event.kind == END and self._is_last(event):
             self._finish()
+
+    def _is_last(self, end: Event) -> bool:
+        # A backward pass inside of the forward pass may go unnoticed: the clock watches less than
+        # the recorder did.
+        passes = self.program.capture.backward_passes
+        return end.call + 1 >= passes or self.now + 1 == len(self.program.trace)
 
     def count(self, kind: str, name: str = "") -> None:
         """Tick at an operator or an unpacking, if the clock is one of operators."""

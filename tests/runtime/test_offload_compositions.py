@@ -785,10 +785,12 @@ def test_a_thread_in_the_middle_of_a_forward_pass_refuses_others():
         thread = threading.Thread(target=lambda: model(torch.ones(4, 8)).square().mean().backward())
         thread.start()
         model.inside.wait()
-        with pytest.warns(OffloadWarning, match="another thread is in the middle of a forward"):
-            model(torch.ones(4, 8)).square().mean().backward()
-        model.go_on.set()
-        thread.join()
+        try:
+            with pytest.warns(OffloadWarning, match="another thread is in the middle of a forward"):
+                model(torch.ones(4, 8)).square().mean().backward()
+        finally:
+            model.go_on.set()
+            thread.join()
         assert made.steps == {"unplanned": 1, "planned": 1}
         assert made.report.offloaded_bytes > 0
 

@@ -516,7 +516,7 @@ def test_plans_above_the_limit_and_without_a_capture_are_refused():
         offload(model, Plan(), replace(problem, source={"clock": "stages"}))
     source = {**problem.source, "capture": {**problem.source["capture"]}}
     source["capture"]["ticks"] = [source["capture"]["ticks"][0]] * len(problem.trace)
-    with pytest.raises(InputError, match="twice"):
+    with pytest.raises(InputError, match="operations 0 and 1 begin with the same event"):
         offload(model, Plan(), replace(problem, source=source))
 
 
