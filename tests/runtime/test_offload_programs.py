@@ -340,10 +340,9 @@ def test_submodule_replaced_while_training():
 
     outcome = compare(mean_step(Layers(), 4, 8), loop)
     assert [report.planned for report in outcome.reports] == [True, False, False]
-    # What has changed is noticed at the latest when the step ends.
-    assert "layers.1 never began" in outcome.reports[1].deviation
-    assert "the model has 9 modules instead of 6" in outcome.reports[2].deviation
-    assert outcome.offload.steps == {"planned": 1, "deviating": 1, "unplanned": 1}
+    for report in outcome.reports[1:]:
+        assert "layers.1 never began" in report.deviation
+    assert outcome.offload.steps == {"planned": 1, "deviating": 2}
 
 
 def test_submodule_replaced_before_the_context():
