@@ -15,6 +15,8 @@ Booleans = NDArray[np.bool_]
 
 # How often what is tried; what remains of 1 changes an order.
 _COUNTS, _EXCHANGE, _SWAP = 0.15, 0.3, 0.1
+# The same of whether a tensor leaves again, where some may.
+_AGAIN = 0.1
 # Of the largest size: exchanges of sums closer than that are always tried.
 _CLOSE = 400
 
@@ -22,7 +24,9 @@ _CLOSE = 400
 class Classes(NamedTuple):
     """Gaps by class of equal sizes, outermost first, and exchanges between the classes.
 
-    ``members[first[c]:first[c + 1]]`` are those of class ``c``; the rest is `Exchanges`.
+    ``members[first[c]:first[c + 1]]`` are those of class ``c``; ``again`` are the gaps in which a
+    tensor that has left may leave again, which needs the gap that is ``followed``, itself for all
+    others; the rest is `Exchanges`.
     """
 
     members: Integers
@@ -30,6 +34,8 @@ class Classes(NamedTuple):
     classes: Integers
     changes: Integers
     differences: Integers
+    again: Integers
+    followed: Integers
 
 
 class State(NamedTuple):
@@ -54,10 +60,10 @@ def _assign(state: State, other: State) -> None:
 
 
 @inlined
-def _select(order: Integers, chosen: Booleans, selected: Integers) -> int:
+def _select(order: Integers, chosen: Booleans, followed: Integers, selected: Integers) -> int:
     count = 0
     for gap in order:
-        if chosen[gap]:
+        if chosen[gap] and chosen[followed[gap]]:
             selected[count] = gap
             count += 1
     return count
@@ -134,6 +140,10 @@ def _reorder(order: Integers, chosen: Booleans) -> bool:
 @inlined
 def _move(classes: Classes, state: State, tolerance: float) -> bool:
     """Change the state at random; return whether it may be worth a value."""
+    if classes.again.size and np.random.random() < _AGAIN:
+        gap = np.random.choice(classes.again)
+        state.chosen[gap] = not state.chosen[gap]
+        return True
     kind = np.random.random()
     if kind < _COUNTS:
         return _change_counts(classes, state.chosen)
@@ -194,8 +204,8 @@ def anneal(
         # Where a worse makespan is likely to be kept, sums may differ by as much.
         if not _move(classes, new, max(close, 2.0 * temperature * rate)):
             continue
-        count = _select(new.offloads, new.chosen, leaving)
-        _select(new.prefetches, new.chosen, returning)
+        count = _select(new.offloads, new.chosen, classes.followed, leaving)
+        _select(new.prefetches, new.chosen, classes.followed, returning)
         found = evaluate_ordered(keys, gaps, settings, leaving[:count], returning[:count], scratch)
         if found < 0:
             continue

@@ -18,11 +18,13 @@ from offcert.core.errors import MethodError
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
+from offcert.formulations.relaxations import required_absent
 from offcert.heuristics.cooling import coolings, length_of_round
 from offcert.heuristics.exchanges import exchanges
 from offcert.heuristics.order_moves import Classes, State, anneal
 from offcert.heuristics.ordered import OrderedArrays, ordered_orders, ordered_schedule
 from offcert.heuristics.ordered_kernel import INFEASIBLE
+from offcert.heuristics.returning import later_gaps, needed_again
 from offcert.heuristics.set_search import classes_of_equal_size
 
 _ROUNDS, _STEPS = 50, 20_000
@@ -38,7 +40,7 @@ class OrderAnnealer:
     Parameters
     ----------
     problem : Problem
-        Any trace; of a tensor with several gaps the widest is considered.
+        Any trace; of a tensor with several gaps the widest is considered, and later ones with it.
     seed : int
         Of the random numbers.
     start : pair of sequence of int, optional
@@ -59,10 +61,13 @@ class OrderAnnealer:
     def __init__(self, problem: Problem, seed: int, start: Orders | None = None) -> None:
         self._problem = problem
         self._random = np.random.default_rng(seed)
-        self._arrays = OrderedArrays(problem)
         members = classes_of_equal_size(problem)
         everything = [gap for gaps in members for gap in gaps]
-        self._natural = ordered_orders(problem, everything)
+        later = later_gaps(problem.trace, everything)
+        needed = needed_again(problem.trace, required_absent(problem), everything, later)
+        self._arrays = OrderedArrays(problem, later)
+        self._everything = {*everything, *later}
+        self._natural = ordered_orders(problem, self._everything)
         table = exchanges(
             [problem.trace.gap_size(gaps[0]) for gaps in members], [len(gaps) for gaps in members]
         )
@@ -72,17 +77,34 @@ class OrderAnnealer:
             table.classes,
             table.changes,
             table.differences,
+            np.array(sorted(later), dtype=np.int64),
+            self._followed(later),
         )
         # What a tick moves over the link: differences in bytes and in ticks are compared.
         platform = problem.platform
         self._rate = float(min(platform.rate(kind) for kind in Kind))
         self.makespan = INFEASIBLE
-        if start is not None and set(start[0]) == set(start[1]) <= set(everything):
+        if start is not None and self._is_possible(start):
             self._begin(start)
         if self.makespan == INFEASIBLE:
-            self._begin(self._natural)
+            self._begin(ordered_orders(problem, [*everything, *needed]))
         if not everything or self.makespan == INFEASIBLE:
             raise MethodError("there is no ordered schedule to start from")
+
+    def _followed(self, later: dict[int, int]) -> np.ndarray:
+        """Return, for each gap, the one without which it is not evicted: itself, or an earlier."""
+        followed = np.arange(len(self._problem.trace.gaps), dtype=np.int64)
+        for gap, first in later.items():
+            followed[gap] = first
+        return followed
+
+    def _is_possible(self, start: Orders) -> bool:
+        """Return whether a start evicts only what is considered, and no later gap alone."""
+        chosen = set(start[0])
+        followed = self._classes.followed
+        return chosen == set(start[1]) <= self._everything and all(
+            int(followed[gap]) in chosen for gap in chosen
+        )
 
     def _begin(self, start: Orders) -> None:
         chosen = np.zeros(len(self._problem.trace.gaps), dtype=np.bool_)
@@ -118,8 +140,9 @@ class OrderAnnealer:
 
     def schedule(self) -> Schedule:
         """Return the schedule of the best set and orders."""
+        chosen, followed = self._best.chosen, self._classes.followed
         orders = [
-            [gap for gap in order.tolist() if self._best.chosen[gap]]
+            [gap for gap in order.tolist() if chosen[gap] and chosen[followed[gap]]]
             for order in (self._best.offloads, self._best.prefetches)
         ]
         return ordered_schedule(self._problem, *orders)
@@ -182,7 +205,8 @@ def _orders(schedule: Schedule) -> Orders:
         [item.gap for item in schedule.transfers if item.kind is kind]
         for kind in (Kind.OFFLOAD, Kind.PREFETCH)
     )
-    return leave, back
+    # Those that leave again have no offload.
+    return [*leave, *(gap for gap in back if gap not in set(leave))], back
 
 
 def _among(natural: Sequence[int], own: Sequence[int]) -> np.ndarray:

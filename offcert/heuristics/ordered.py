@@ -29,6 +29,11 @@ Running the prefetches as late as possible is essential: an order of transfers a
 when a prefetch may take its memory, and an eager one delays operations or blocks them (Prop. 1 of
 the offloading paper needs this reading).
 
+*Tensors that leave again.* A tensor that has come back may leave again without an offload. In the
+front such a gap opens after the offload of the first one, and takes the link no time; in the back
+its prefetch is one more, before which ``before`` has to end, as for any other. As every offload
+precedes every prefetch, and thereby ``before``, nothing else changes.
+
 *Duplex link.* Offloads and prefetches may then overlap in time, where the absent set is the front's
 and the back's in common. We keep operations that need memory out of the overlap: those before some
 split end by ``T - t_b`` and the others start at ``t_f`` or later. A tensor's prefetch starts after
@@ -69,6 +74,7 @@ from offcert.heuristics.ordered_kernel import (
     evaluate_ordered,
     split_makespan,
 )
+from offcert.heuristics.returning import leaving_again
 
 
 def ordered_orders(problem: Problem, evicted: Iterable[int]) -> tuple[list[int], list[int]]:
@@ -96,11 +102,9 @@ def ordered_orders(problem: Problem, evicted: Iterable[int]) -> tuple[list[int],
 def ordered_makespan(problem: Problem, evicted: Iterable[int]) -> int | None:
     """Return the makespan of `ordered_plan` in ticks, or None where that raises MethodError."""
     orders = ordered_orders(problem, evicted)
-    tensors = {problem.trace.gaps[gap].tensor for gap in orders[0]}
-    if len(tensors) < len(orders[0]):
-        return None
     try:
-        makespan = OrderedArrays(problem).makespan(*orders)
+        again = leaving_again(problem.trace, orders[0])
+        makespan = OrderedArrays(problem, again).makespan(*orders)
     except MethodError:
         return None
     return None if makespan == INFEASIBLE else makespan
@@ -114,7 +118,7 @@ def ordered_plan(problem: Problem, evicted: Iterable[int]) -> Plan:
     problem : Problem
         Any trace.
     evicted : iterable of int
-        Gap numbers, at most one of each tensor.
+        Gap numbers.
 
     Returns
     -------
@@ -139,15 +143,16 @@ def ordered_schedule(
     problem : Problem
         Any trace.
     offload_order, prefetch_order : sequence of int
-        The same gap numbers, at most one of each tensor.
+        The same gap numbers; those of one tensor in the order in which it has them.
 
     Raises
     ------
     MethodError
-        If there is none, or the orders do not name the same gaps of different tensors.
+        If there is none, or the orders do not name the same gaps.
     """
     _require_orders(problem, offload_order, prefetch_order)
-    arrays = OrderedArrays(problem)
+    again = leaving_again(problem.trace, offload_order)
+    arrays = OrderedArrays(problem, again)
     scratch = arrays.scratch()
     offloads = np.array(offload_order, dtype=np.int64)
     prefetches = np.array(prefetch_order, dtype=np.int64)
@@ -159,6 +164,8 @@ def ordered_schedule(
     starts = _operation_starts(arrays, offloads, scratch, makespan)
     transfers = []
     for gap in offload_order:
+        if gap in again:
+            continue
         length, end = int(arrays.gaps[gap, OFFLOAD]), int(scratch[OFFLOAD_END, gap])
         transfers.append(Transfer(Kind.OFFLOAD, gap, end - length, end))
     for gap in prefetch_order:
@@ -202,15 +209,15 @@ def _operation_starts(
 
 
 def _require_orders(problem: Problem, offloads: Sequence[int], prefetches: Sequence[int]) -> None:
-    """Raise unless both orders name the same gaps, of different tensors."""
+    """Raise unless both orders name the same gaps, each once."""
     trace = problem.trace
     for gap in (*offloads, *prefetches):
         if not 0 <= gap < len(trace.gaps):
             raise MethodError(f"gap {gap} does not exist: the trace has {len(trace.gaps)}")
     if sorted(offloads) != sorted(prefetches):
         raise MethodError("the offload order and the prefetch order must name the same gaps")
-    if len({trace.gaps[gap].tensor for gap in offloads}) < len(offloads):
-        raise MethodError("an ordered schedule evicts at most one gap of each tensor, once")
+    if len(set(offloads)) < len(offloads):
+        raise MethodError("an ordered schedule evicts a gap at most once")
 
 
 def _obstacle(problem: Problem, evicted: Iterable[int]) -> str:

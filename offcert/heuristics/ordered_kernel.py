@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -42,7 +42,11 @@ class OrderedArrays:
     Parameters
     ----------
     problem : Problem
-        Any trace; at most one gap of each tensor may be in the orders that are evaluated.
+        Any trace.
+    again : collection of int
+        Gaps whose tensors have left before: their offloads take no time, and they may be evaluated
+        only together with an earlier gap of the tensor. Of the others, at most one gap of each
+        tensor may be in the orders that are evaluated.
 
     Attributes
     ----------
@@ -67,7 +71,7 @@ class OrderedArrays:
         If the tensors that are resident at the start do not fit.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, again: Collection[int] = ()) -> None:
         trace, memory = problem.trace, problem.platform.memory
         if trace.resident_at_start > memory:
             raise MethodError(
@@ -82,6 +86,7 @@ class OrderedArrays:
         self.elapsed = (0, *accumulate(trace.durations))
         self.keys = self._key_rows(problem)
         self.gaps = self._gap_rows(problem)
+        self.gaps[list(again), OFFLOAD] = 0
         nested = all(gap.after > latest_before for gap in trace.gaps)
         self.settings = np.array(
             [trace.compute_time, problem.platform.duplex, nested], dtype=np.int64
@@ -270,7 +275,7 @@ def evaluate_ordered(
         Of an `OrderedArrays`.
     offload_order, prefetch_order : int64 arrays
         The same gap numbers, in the orders in which their tensors leave and come back. Not checked:
-        equal sets, at most one gap of each tensor.
+        equal sets, of each tensor at most one gap that is not `again`, and that before the others.
     scratch : int64 array
         ``OrderedArrays.scratch()``. On a feasible return it holds the times: idle ticks before each
         key in the front (``FRONT_IDLE``) and, reversed, in the back (``BACK_IDLE``; entry 0 is the

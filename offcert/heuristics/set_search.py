@@ -20,9 +20,11 @@ from offcert.core.compiled import compiled, inlined
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
+from offcert.formulations.relaxations import required_absent
 from offcert.heuristics.cooling import coolings, length_of_round
 from offcert.heuristics.ordered import OrderedArrays, ordered_orders, ordered_schedule
 from offcert.heuristics.ordered_kernel import INFEASIBLE, evaluate_ordered
+from offcert.heuristics.returning import later_gaps, needed_again
 
 Integers = NDArray[np.int64]
 
@@ -37,7 +39,8 @@ class SetAnnealer:
     Parameters
     ----------
     problem : Problem
-        Any trace; of a tensor with several gaps the widest is considered.
+        Any trace; of a tensor with several gaps the widest is considered, and later ones with it
+        where it is not enough that everything else is absent.
     seed : int
         Of the random numbers.
 
@@ -55,10 +58,13 @@ class SetAnnealer:
     def __init__(self, problem: Problem, seed: int) -> None:
         self._problem = problem
         self._random = np.random.default_rng(seed)
-        self._arrays = OrderedArrays(problem)
         classes = classes_of_equal_size(problem)
         self._sizes = np.array([len(members) for members in classes], dtype=np.int64)
         place = {gap: (c, r) for c, gaps in enumerate(classes) for r, gap in enumerate(gaps)}
+        later = later_gaps(problem.trace, place)
+        again = needed_again(problem.trace, required_absent(problem), place, later)
+        self._arrays = OrderedArrays(problem, again)
+        place |= {gap: place[later[gap]] for gap in again}
         orders = ordered_orders(problem, place)
         self._orders = tuple(np.array(order, dtype=np.int64) for order in orders)
         self._places = np.zeros((len(problem.trace.gaps), 2), dtype=np.int64)

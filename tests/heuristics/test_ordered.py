@@ -155,12 +155,38 @@ def test_the_orders_follow_availability_and_need():
     assert ordered_orders(problem, [0, 1, 2]) == ([2, 1, 0], [0, 1, 2])
 
 
-def test_two_gaps_of_one_tensor_are_refused():
-    trace = Trace([Operation(str(i), 1) for i in range(6)], [Tensor("x", 1, (0, 2, 4))])
-    problem = Problem("p", trace, Platform(1, Fraction(1)))
-    with pytest.raises(MethodError, match="at most one gap of each tensor"):
-        ordered_plan(problem, [0, 1])
-    assert ordered_makespan(problem, [0, 1]) is None
+def test_a_tensor_that_leaves_again_is_offloaded_once() -> None:
+    trace = Trace([Operation(str(i), 1) for i in range(6)], [Tensor("x", 3, (0, 2, 4))])
+    problem = Problem("p", trace, Platform(3, Fraction(1)))
+    schedule = ordered_schedule(problem, [0, 1], [0, 1])
+    moves = [(item.kind, item.gap) for item in schedule.transfers]
+    assert moves == [(Kind.OFFLOAD, 0), (Kind.PREFETCH, 0), (Kind.PREFETCH, 1)]
+    # Written, away and back; read; back again after the fourth operation, for the fifth.
+    assert schedule.makespan == ordered_makespan(problem, [0, 1]) == 1 + 3 + 3 + 1 + 3 + 1 + 1
+    assert check(problem, schedule) == []
+    with pytest.raises(MethodError):
+        ordered_schedule(problem, [0, 1], [1, 0])
+
+
+def test_tensors_that_leave_again_do_so_within_the_memory() -> None:
+    again = 0
+    for seed in range(3000):
+        rng = random.Random(seed)
+        problem = mixed_problem(seed, largest=7)
+        gaps = problem.trace.gaps
+        chosen = [gap for gap in range(len(gaps)) if rng.random() < 0.8]
+        orders = ordered_orders(problem, chosen)
+        if rng.random() < 0.5:
+            orders = orders[0], rng.sample(chosen, len(chosen))
+        try:
+            schedule = ordered_schedule(problem, *orders)
+        except MethodError:
+            continue
+        assert check(problem, schedule) == [], seed
+        plan = schedule.plan(problem.trace)
+        assert simulate(problem, plan).makespan <= schedule.makespan
+        again += len({gaps[gap].tensor for gap in chosen}) < len(chosen)
+    assert again > 50
 
 
 def test_an_insufficient_set_is_named_with_the_operation_and_the_bytes():
