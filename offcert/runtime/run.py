@@ -300,21 +300,21 @@ class StepRun(Session):
             if self._counter is not None:
                 # A tick at an operator comes from within the counter, which sees no operators then.
                 self._counter.adopt(device)
-            entry.put(device.untyped_storage())
-            device.copy_(self._host(entry))
+            assert self.store is not None
+            self.store.read(self.program.offsets[entry.key], device)
+            entry.put(device)
 
     def _copy_to_host(self, entry: Entry) -> None:
+        assert self.store is not None
         with self._uncounted():
-            self._host(entry).copy_(_bytes(entry))
+            self.store.write(self.program.offsets[entry.key], entry.device_storage())
 
     def _same_on_host(self, entry: Entry) -> bool:
         """Whether the copy is still good: `x.data` can be changed without a trace."""
-        with self._uncounted():
-            return torch.equal(self._host(entry), _bytes(entry))
-
-    def _host(self, entry: Entry) -> torch.Tensor:
         assert self.store is not None
-        return self.store.view(self.program.offsets[entry.key], entry.size)
+        with self._uncounted():
+            host = self.store.view(self.program.offsets[entry.key], entry.size)
+            return torch.equal(host, torch.empty(0, dtype=torch.uint8).set_(entry.device_storage()))
 
     def _uncounted(self) -> AbstractContextManager[None]:
         return nullcontext() if self._counter is None else self._counter.paused()
@@ -334,10 +334,6 @@ class StepRun(Session):
         if place not in self.program.places:
             self._unforeseen.append(Unforeseen(self._name(max(self.now, 0)), size, dtype, shape))
         return entry
-
-
-def _bytes(entry: Entry) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8).set_(entry.device_storage())
 
 
 class StepStorages(SavedStorages):

@@ -35,9 +35,8 @@ class _View:
     def of(self, data: torch.Tensor) -> torch.Tensor:
         """Return this view of bytes; it shares their version."""
         whole = data.numel() // self.dtype.itemsize * self.dtype.itemsize
-        with torch.no_grad():
-            typed = data[:whole].view(self.dtype)
-            return typed.as_strided(self.shape, self.stride, self.offset)
+        typed = (data if whole == data.numel() else data[:whole]).view(self.dtype)
+        return typed.as_strided(self.shape, self.stride, self.offset)
 
 
 class Handle:
@@ -164,13 +163,14 @@ class Entry:
     @property
     def held_elsewhere(self) -> bool:
         """Whether someone besides autograd's handles keeps the storage on the device alive."""
-        if self.away:
+        tensors = [each.tensor for each in self._alive() if each.tensor is not None]
+        if self.data is not None:
+            tensors.append(self.data)
+        if not tensors:
             return False
-        storage = self.device_storage()
-        ours = sum(handle.tensor is not None for handle in self._alive())
-        ours += self.data is not None
+        storage = tensors[0].untyped_storage()
         # The storage's own Python object counts as one user; someone may have that alone.
-        ours += 1
+        ours = len(tensors) + 1
         users = torch._C._storage_Use_Count(storage._cdata)
         return users > ours or sys.getrefcount(storage) > _REFERENCES
 
@@ -183,10 +183,10 @@ class Entry:
                 handle.tensor = None
         self.data = None
 
-    def put(self, storage: torch.UntypedStorage) -> None:
-        """Take `storage` as the one on the device from now on."""
-        self.data = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-        self._version = self.data._version
+    def put(self, data: torch.Tensor) -> None:
+        """Take these bytes as those on the device from now on."""
+        self.data = data
+        self._version = data._version
 
 
 def _references() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import tempfile
@@ -9,6 +10,9 @@ import tempfile
 import torch
 
 from offcert.core.errors import OffcertError
+
+# Below this, an operator takes longer to be called than to copy; above, it may use several threads.
+_SMALL = 2**20
 
 
 class HostStore:
@@ -43,6 +47,23 @@ class HostStore:
         except OSError as error:
             raise OffcertError(f"no room for {size} bytes of offloaded tensors: {error}") from error
         self._bytes = torch.frombuffer(mapped, dtype=torch.uint8)
+
+    def write(self, offset: int, storage: torch.UntypedStorage) -> None:
+        """Copy a storage into the store, from `offset` on."""
+        size = storage.nbytes()
+        if storage.device.type == "cpu" and size < _SMALL:
+            ctypes.memmove(self._bytes.data_ptr() + offset, storage.data_ptr(), size)
+        else:
+            whole = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+            self.view(offset, size).copy_(whole)
+
+    def read(self, offset: int, data: torch.Tensor) -> None:
+        """Fill a tensor of bytes with what lies in the store from `offset` on."""
+        size = data.numel()
+        if data.device.type == "cpu" and size < _SMALL:
+            ctypes.memmove(data.data_ptr(), self._bytes.data_ptr() + offset, size)
+        else:
+            data.copy_(self.view(offset, size))
 
     def view(self, offset: int, size: int) -> torch.Tensor:
         """Return `size` bytes from `offset` on, as a tensor over the store."""

@@ -719,13 +719,17 @@ def test_step_in_another_thread():
     assert all(report.offloaded_bytes > 0 for report in results)
 
 
+def in_a_thread(function):
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+
+
 def test_live_bytes_in_another_thread_are_not_counted_and_that_is_said():
     model = mlp()
     with evicting(model, 4, 8, count=True) as made:
-        thread = threading.Thread(target=lambda: model(torch.ones(4, 8)).square().mean().backward())
-        thread.start()
         with pytest.warns(OffloadWarning, match="only counted where the context was entered"):
-            thread.join()
+            in_a_thread(lambda: model(torch.ones(4, 8)).square().mean().backward())
         assert made.report.planned
         assert made.report.peaks == ()
 

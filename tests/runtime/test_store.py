@@ -39,3 +39,17 @@ def test_an_empty_store_needs_no_file():
 def test_no_room_is_said_before_anything_is_moved(size, directory):
     with pytest.raises(OffcertError, match=f"no room for {size} bytes"):
         HostStore(size, directory)
+
+
+@pytest.mark.parametrize("size", [0, 1000, 2**20 + 4])
+def test_storages_are_written_and_read_whatever_their_size(size: int) -> None:
+    store = HostStore(size + 8)
+    values = torch.arange(size // 4, dtype=torch.int32)
+    store.view(0, size + 8).fill_(255)
+    store.write(4, values.untyped_storage())
+    back = torch.empty(size, dtype=torch.uint8)
+    store.read(4, back)
+    assert torch.equal(back.view(torch.int32), values)
+    # Nothing beside them has changed.
+    assert store.view(0, 4).tolist() == [255] * 4
+    assert store.view(size + 4, 4).tolist() == [255] * 4

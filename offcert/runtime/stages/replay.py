@@ -276,7 +276,7 @@ class _Transfers(Meter):
         if not entry.away:
             return
         # Counted, because the tracker sees the operator.
-        entry.put(torch.empty(entry.size, dtype=torch.uint8).untyped_storage())
+        entry.put(torch.empty(entry.size, dtype=torch.uint8))
         self._copy(entry, to_host=False)
 
     def _copy(self, entry: Entry, *, to_host: bool) -> None:
