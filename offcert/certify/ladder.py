@@ -36,6 +36,7 @@ from offcert.certify.steps import (
     climb_fluid_exact,
     climb_interval,
     climb_stage,
+    climb_sums,
     descend_dives,
 )
 from offcert.core.errors import MethodError
@@ -107,8 +108,11 @@ _SHORT = (
     _Rung(descend_order_search, 0.06, at_most=1.0),
     _Rung(descend_local_search, 0.03, at_most=0.5),
 )
+# More than that open, and it is not for want of better orders.
+_MUCH_OPEN = 0.0005
 # Long turns of what may still close a problem after each has had a short one.
 _LONG = (
+    _Rung(climb_sums, 1.0, atomic_only=True, gap_from=_MUCH_OPEN),
     _Rung(climb_matched, 0.7, atomic_only=True, open_to=NEAR),
     _Rung(descend_order_search, 0.25),
     _Rung(climb_matched, 0.5, atomic_only=True),
@@ -168,8 +172,6 @@ _DISTINCT_SIZES = (
     _Rung(climb_fluid, 0.1),
     _Rung(climb_pivot, 0.3, atomic_only=True),
 )
-# More than that open, and it is not for want of better orders.
-_MUCH_OPEN = 0.0005
 # Operations of which linear programs are still solved, and their prices made exact, in seconds.
 _MOST_FOR_LINEAR = 2000
 # On long traces a good schedule is soon found and the fractional bound nearly met. What searches

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from offcert.certify.absence import (
-    Absence,
-    absences,
     large_tensors,
     least_memory,
     needs,
     whole_tensors,
 )
 from offcert.certify.fluid_proof import examine
+from offcert.certify.fluid_times import rests, starts
 from offcert.certify.heads_check import ends_fault, heads_fault
 from offcert.certify.joined import with_joined_gaps
-from offcert.certify.link_work import LinkWork
 from offcert.certify.matched_check import matched_fault
 from offcert.certify.outward_check import outward_fault
 from offcert.certify.pivot_check import pivot_fault
 from offcert.certify.pivot_outward_check import pivot_outward_fault
+from offcert.certify.returned import with_returned_apart
+from offcert.certify.sum_check import sums_fault
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
 from offcert.core.plan import Kind
@@ -72,6 +73,10 @@ def recheck(bound: Bound, problem: Problem) -> str | None:
         return _recheck_outward(bound, problem)
     if bound.method == "fractional-large-tensors":
         return _recheck_large(bound, problem)
+    if bound.method == "fractional-large-tensors-returns":
+        return _recheck_returns(bound, problem)
+    if bound.method == "exact-sums":
+        return _recheck_sums(bound, problem)
     value = recompute(bound.method, problem)
     if value is None:
         return f"no proof is known for a bound of this kind with {problem.transfers} transfers"
@@ -155,6 +160,34 @@ def _recheck_large(bound: Bound, problem: Problem) -> str | None:
     if value != bound.value:
         return f"the document says {bound.value}, but the computation gives {value}"
     return None
+
+
+def _recheck_returns(bound: Bound, problem: Problem) -> str | None:
+    """Check the bound on what is left when the time of forced returns is cut out."""
+    if problem.transfers is not Transfers.ATOMIC:
+        return f"no proof is known for a bound of this kind with {problem.transfers} transfers"
+    if problem.platform.link is not Link.SIMPLEX:
+        return "on a duplex link something else may be moved while a tensor has to return"
+    rest, ticks = with_returned_apart(problem)
+    if ticks > bound.value:
+        return f"forced returns take {ticks} ticks, more than the bound"
+    return _recheck_large(replace(bound, value=bound.value - ticks), rest)
+
+
+def _recheck_sums(bound: Bound, problem: Problem) -> str | None:
+    fields = Fields(dict(bound.details), "details")
+    try:
+        pivot, smallest = fields.integer("pivot", 0), fields.integer("smallest", 1)
+        fields.finish()
+    except InputError as error:
+        return str(error)
+    if problem.transfers is not Transfers.ATOMIC:
+        return f"no proof is known for a bound of this kind with {problem.transfers} transfers"
+    if pivot >= len(problem.trace):
+        return f"details.pivot must be an operation, not {pivot}"
+    if least_memory(problem)[0] > problem.platform.memory:
+        return "no schedule exists, so there is no bound"
+    return sums_fault(problem, pivot, smallest, bound.value)
 
 
 def _recheck_heads(bound: Bound, problem: Problem) -> str | None:
@@ -260,48 +293,9 @@ def _fluid(problem: Problem, amounts: Sequence[int]) -> int:
     to_host = problem.platform.rate(Kind.OFFLOAD)
     to_device = problem.platform.rate(Kind.PREFETCH)
     # In ticks times the numerator of a rate, all times of its direction are whole.
-    starts = _starts(problem, amounts, to_host)
-    rests = _rests(problem, amounts, to_device)
     return max(
         math.ceil(Fraction(start, to_host.numerator) + Fraction(rest, to_device.numerator))
-        for start, rest in zip(starts, rests, strict=True)
+        for start, rest in zip(
+            starts(problem, amounts, to_host), rests(problem, amounts, to_device), strict=True
+        )
     )
-
-
-def _starts(problem: Problem, amounts: Sequence[int], rate: Fraction) -> list[int]:
-    """Return when each operation can start at the earliest, in ticks times the numerator."""
-    known = sorted(absences(problem.trace), key=lambda each: each.writer)
-    link = LinkWork(len(known), rate.denominator)
-    changes = _changes(problem, known)
-    ends = {-1: 0}
-    starts = []
-    for index, duration in enumerate(problem.trace.durations):
-        for place, enters in changes[index]:
-            link.put(place, ends[known[place].writer], known[place].size if enters else 0)
-        starts.append(max(ends[index - 1], link.finish(amounts[index])))
-        ends[index] = starts[index] + duration * rate.numerator
-    return starts
-
-
-def _rests(problem: Problem, amounts: Sequence[int], rate: Fraction) -> list[int]:
-    """Return the least time from each start to the end, in ticks times the numerator."""
-    known = sorted(absences(problem.trace), key=lambda each: -each.after)
-    link = LinkWork(len(known), rate.denominator)
-    changes = _changes(problem, known)
-    rests = [0] * (len(amounts) + 1)
-    for index in reversed(range(len(amounts))):
-        # Backwards, what an operation's successor has closed comes in and what it opened goes.
-        for place, entered in changes[index + 1]:
-            link.put(place, rests[known[place].after], 0 if entered else known[place].size)
-        work = problem.trace.durations[index] * rate.numerator
-        rests[index] = work + max(rests[index + 1], link.finish(amounts[index]))
-    return rests[:-1]
-
-
-def _changes(problem: Problem, known: Sequence[Absence]) -> list[list[tuple[int, bool]]]:
-    """Return which tensors may be absent from each operation on (true), and which no longer."""
-    changes: list[list[tuple[int, bool]]] = [[] for _ in range(len(problem.trace) + 1)]
-    for place, each in enumerate(known):
-        changes[each.before + 1].append((place, True))
-        changes[each.after].append((place, False))
-    return changes

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.long_traces import is_long
 from offcert.certify.search import Search
-from offcert.core.errors import NoPlanError
+from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.problem import Transfers
 from offcert.core.result import Bound, Evidence
+from offcert.formulations.exact_sums import exact_sums_bound
+from offcert.formulations.forced_returns import without_forced_returns
 from offcert.formulations.large_tensors import large_tensors_bound, sizes_worth_counting
 from offcert.formulations.relaxations import (
     fractional_bound,
@@ -45,6 +48,7 @@ def climb_combinatorial(search: Search, effort: Effort, late_too: bool = False) 
     search.begin("combinatorial bounds")
     if is_long(search.problem):
         _climb_large(search)
+        _climb_returns(search)
         return
     for rounding in (False, True):
         # What is cheap is said however little time there is.
@@ -65,6 +69,35 @@ def _climb_large(search: Search) -> None:
             if search.late:
                 return
             search.add(large_tensors_bound(search.problem, smallest))
+
+
+def _climb_returns(search: Search) -> None:
+    """Add the same bound with the time of forced returns cut out, where there are any."""
+    try:
+        rest, ticks = without_forced_returns(search.problem)
+    except MethodError:
+        return
+    for smallest in sizes_worth_counting(rest):
+        if search.late:
+            return
+        bound = large_tensors_bound(rest, smallest)
+        bound = replace(bound, method=f"{bound.method}-returns", value=bound.value + ticks)
+        if bound.value > search.proved_bound:
+            search.add(bound)
+
+
+def climb_sums(search: Search, effort: Effort) -> None:
+    """Go through the exact sums of what may be absent where most has to be."""
+    search.begin("exact sums")
+    for smallest in sorted({1, *sizes_worth_counting(search.problem)}):
+        if search.late:
+            return
+        bound = exact_sums_bound(search.problem, smallest)
+        if bound is not None:
+            if bound.value > search.proved_bound:
+                search.add(bound)
+            # With larger tensors alone it says less.
+            return
 
 
 def climb_fluid(search: Search, effort: Effort) -> None:

@@ -54,8 +54,12 @@ def steps_of(problem: Problem, **options: float) -> list[str]:
     return steps
 
 
-def test_nothing_in_the_library_is_long() -> None:
-    families = list(default_library().families())
+def test_nothing_in_the_library_is_long_but_networks_with_fine_clocks() -> None:
+    families = [
+        family
+        for family in default_library().families()
+        if not family.name.endswith(("-modules", "-operators"))
+    ]
     assert len(families) > 100
     assert not any(is_long(family.problem) for family in families)
     assert is_long(long_problem(0, MOST_OPERATIONS + 2, 50))
