@@ -17,7 +17,7 @@ from offcert.certify.descents import (
     descend_set_search,
 )
 from offcert.certify.effort import Effort
-from offcert.certify.long_traces import has_early_gaps, is_long
+from offcert.certify.long_traces import has_early_gaps, is_fine, is_long
 from offcert.certify.search import Progress, Search, keeper
 from offcert.certify.searched_steps import (
     MANY_GAPS,
@@ -54,7 +54,8 @@ class _Rung:
     the outward search has left a certain part of the makespan open is skipped for others; so is
     what pays only where some part of it is open in any case, or where tensors may leave and return
     before others are written, so that the fractional bound is not what a fluid model says; so is
-    what takes too long for the number of operations, or `needs` more seconds than it would get.
+    what is for fine traces only, takes too long for the number of operations, or `needs` more
+    seconds than it would get.
     """
 
     run: Callable[[Search, Effort], None]
@@ -69,6 +70,7 @@ class _Rung:
     gap_from: float = 0.0
     early_gaps_only: bool = False
     most_operations: float = math.inf
+    fine_only: bool = False
     needs: float = 0.0
 
     def suits(self, search: Search) -> bool:
@@ -77,6 +79,8 @@ class _Rung:
         if self.relaxed_only if atomic else self.atomic_only:
             return False
         if search.gap < self.gap_from or len(search.problem.trace) > self.most_operations:
+            return False
+        if self.fine_only and not is_fine(search.problem):
             return False
         if self.early_gaps_only and not has_early_gaps(search.problem):
             return False
@@ -113,6 +117,7 @@ _MUCH_OPEN = 0.0005
 # Long turns of what may still close a problem after each has had a short one.
 _LONG = (
     _Rung(climb_sums, 1.0, atomic_only=True, gap_from=_MUCH_OPEN),
+    _Rung(climb_joined, 0.4, atomic_only=True, at_most=10.0, fine_only=True),
     _Rung(climb_matched, 0.7, atomic_only=True, open_to=NEAR),
     _Rung(descend_order_search, 0.25),
     _Rung(climb_matched, 0.5, atomic_only=True),

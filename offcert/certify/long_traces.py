@@ -14,6 +14,21 @@ def is_long(problem: Problem) -> bool:
     return len(problem.trace) > MOST_OPERATIONS or len(problem.trace.gaps) > MOST_GAPS
 
 
+# More than any network of the library has by stages, chains apart.
+_MOST_BY_STAGES = 120
+
+
+def is_fine(problem: Problem) -> bool:
+    """Return whether a trace that may not be long has many operations between its gaps.
+
+    So have networks by modules or operators. Their many small tensors make searches over labels
+    hold more of them at once, and what those do not close with few they do not with gigabytes.
+    """
+    trace = problem.trace
+    many = len(trace) > _MOST_BY_STAGES and 3 * len(trace.gaps) <= 2 * len(trace)
+    return many and problem.chain is None
+
+
 def has_early_gaps(problem: Problem) -> bool:
     """Return whether some tensor may leave and has to return before another one is written."""
     trace = problem.trace

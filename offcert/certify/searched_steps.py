@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from offcert.certify import heads_check, matched_check, outward_check
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
+from offcert.certify.long_traces import is_fine
 from offcert.certify.pivot_check import within_reach
 from offcert.certify.search import Search
 from offcert.certify.warm import (
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
     from offcert.formulations.pivot import PivotOutcome
     from offcert.formulations.pivot_outward import PivotOutwardOutcome
 
-# About 100 bytes each.
-_MOST_LABELS = 30_000_000
+# About 100 bytes each; fewer of fine traces, so that the process stays well below 2 GiB.
+_MOST_LABELS, _MOST_LABELS_OF_FINE = 30_000_000, 6_000_000
+# Of one side of a level of the matched search; the arrays have room for several times as many.
+_MOST_MATCHED, _MOST_MATCHED_OF_FINE = 6_400_000, 1_600_000
 # Verification searches about as many labels and gives up at several times more than these; a bound
 # that took more is not called proved.
 _MOST_CONFIRMED_LABELS = 3_000_000
@@ -129,7 +132,8 @@ def climb_matched(search: Search, effort: Effort) -> None:
     with search.untimed():
         warm_matched()
     if "matched" not in search.workings:
-        search.workings["matched"] = MatchedProgram(search.problem)
+        most = _MOST_MATCHED_OF_FINE if is_fine(search.problem) else _MOST_MATCHED
+        search.workings["matched"] = MatchedProgram(search.problem, max_labels=most)
     program: MatchedProgram = search.workings["matched"]
     # What remains of the whole time when this step's is over.
     rest = max(0.0, search.remaining - effort.seconds)
@@ -157,7 +161,8 @@ def climb_joined(search: Search, effort: Effort) -> None:
     with search.untimed():
         warm_matched()
     if "joined" not in search.workings:
-        search.workings["joined"] = MatchedProgram(problem)
+        most = _MOST_MATCHED_OF_FINE if is_fine(search.problem) else _MOST_MATCHED
+        search.workings["joined"] = MatchedProgram(problem, max_labels=most)
     program: MatchedProgram = search.workings["joined"]
     rest = max(0.0, search.remaining - effort.seconds)
     finished = False
@@ -302,7 +307,8 @@ def climb_pivot(search: Search, effort: Effort) -> None:
         warm_pivot()
     assert search.objective is not None
     if "pivot" not in search.workings:
-        search.workings["pivot"] = PivotSearch(search.problem, max_labels=_MOST_LABELS)
+        most = _MOST_LABELS_OF_FINE if is_fine(search.problem) else _MOST_LABELS
+        search.workings["pivot"] = PivotSearch(search.problem, max_labels=most)
     program: PivotSearch = search.workings["pivot"]
     known = search.workings.pop("ends", [])
     outcome = program.improve(search.objective, effort.seconds, known)
@@ -345,7 +351,7 @@ def climb_pivot_outward(search: Search, effort: Effort, most_open: float = _NEAR
     if "pivot-outward" not in search.workings:
         search.workings["pivot-outward"] = PivotOutwardProgram(
             search.problem,
-            max_labels=_MOST_LABELS,
+            max_labels=_MOST_LABELS_OF_FINE if is_fine(search.problem) else _MOST_LABELS,
             workers=effort.workers,
             most_open=most_open,
         )

@@ -9,7 +9,7 @@ from long_problems import long_problem
 
 from offcert.certify import ladder
 from offcert.certify.ladder import certify
-from offcert.certify.long_traces import MOST_GAPS, MOST_OPERATIONS, is_long
+from offcert.certify.long_traces import MOST_GAPS, MOST_OPERATIONS, is_fine, is_long
 from offcert.certify.search import Progress
 from offcert.certify.verify import verify
 from offcert.core.check import check
@@ -107,3 +107,14 @@ def test_a_round_on_a_long_trace_takes_no_longer_than_on_a_short_one() -> None:
     assert length_of_round(short, 10_000) == 10_000
     size = len(long.trace) + len(long.trace.gaps)
     assert 0 < length_of_round(long, 10_000) * size <= 10_000 * 1_000
+
+
+def test_traces_with_many_operations_between_gaps_are_fine_and_the_rest_of_the_library_is_not() -> (
+    None
+):
+    assert is_fine(long_problem(0, 150, 60))
+    assert not is_fine(long_problem(0, 100, 40))
+    assert not is_fine(long_problem(0, 150, 120))
+    for family in default_library().families():
+        if not family.name.endswith(("-modules", "-operators")):
+            assert not is_fine(family.problem), family.name

@@ -210,3 +210,23 @@ def test_other_problems_are_refused() -> None:
         MatchedProgram(replace(problem, transfers=Transfers.INTERRUPTIBLE))
     with pytest.raises(MethodError, match="nothing ever has to leave"):
         MatchedProgram(problem.with_memory(problem.trace.peak_memory))
+
+
+def test_with_fewer_labels_it_ends_without_a_better_bound_and_says_so() -> None:
+    proved = []
+    for seed in range(200):
+        problem = random_problem(seed, 5)
+        try:
+            program = MatchedProgram(problem)
+            limited = MatchedProgram(problem, max_labels=0)
+        except MethodError:
+            continue
+        optimum = brute_force(problem)
+        assert optimum is not None
+        outcomes = [item.improve(optimum + 5, 5.0) for item in (program, limited)]
+        for outcome in outcomes:
+            assert outcome.lower_bound <= optimum
+        assert outcomes[1].proof.levels == ()
+        assert outcomes[1].lower_bound <= outcomes[0].lower_bound
+        proved.append(outcomes[0].lower_bound > outcomes[1].lower_bound)
+    assert any(proved)

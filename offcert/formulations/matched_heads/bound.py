@@ -69,6 +69,8 @@ class MatchedProgram:
     ----------
     problem : Problem
         Atomic transfers; any trace and link.
+    max_labels : int
+        That a level may take on one side.
     stop : callable, optional
         Asked from time to time; if it returns true, the search ends with what is proved by then.
 
@@ -78,7 +80,13 @@ class MatchedProgram:
         If transfers are not atomic, or nothing ever has to leave.
     """
 
-    def __init__(self, problem: Problem, *, stop: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        max_labels: int = _LAST_BUDGET,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
         if problem.transfers is not Transfers.ATOMIC:
             raise MethodError(f"matched heads need atomic transfers, not {problem.transfers}")
         required = required_absent(problem, subset_sum=True)
@@ -86,6 +94,7 @@ class MatchedProgram:
             raise MethodError("nothing ever has to leave, so there are no heads to match")
         self.problem = problem
         self.stop = stop
+        self._max_labels = max_labels
         self.deadline = 0.0
         self.upper = 0
         self._required = required
@@ -146,7 +155,7 @@ class MatchedProgram:
         search, budget = self._search, _FIRST_BUDGET
         step = self.upper - self._bound
         nearest = max(1, step // _NEAREST)
-        while self._bound < self.upper and not search.exact and budget <= _LAST_BUDGET:
+        while self._bound < self.upper and not search.exact and budget <= self._max_labels:
             self._pause()
             try:
                 search.improve(min(self.upper, self._bound + step), budget, self._pause)
