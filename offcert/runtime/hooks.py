@@ -223,7 +223,10 @@ class _ModuleHook:
         self.enter = _Method(self._enter)
         self.leave = _Method(self._leave)
 
-    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _enter(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+    ) -> None:
+        # Called without keyword arguments if another thread has just removed the hook.
         local = self.hooks.local
         session = local.forward or local.backward
         if session is not None:
@@ -241,7 +244,9 @@ class _ModuleHook:
 class _RootHook(_ModuleHook):
     """The hooks of the model itself, which begin a step."""
 
-    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _enter(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+    ) -> None:
         local = self.hooks.local
         if local.depth and not _calls_itself(module):
             # An interrupt ended an earlier call without a word.
@@ -250,7 +255,7 @@ class _RootHook(_ModuleHook):
         local.depth += 1
         if local.depth == 1:
             local.error = sys.exception()
-            local.forward = self.hooks.steps.begin(args, kwargs)
+            local.forward = self.hooks.steps.begin(args, kwargs or {})
         super()._enter(module, args, kwargs)
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:

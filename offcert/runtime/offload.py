@@ -206,7 +206,7 @@ class Offload(AbstractContextManager["Offload"]):
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
         """Begin a step at a call of the model, or go on with the one under way."""
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or self._open is None:
             return None
         with self._lock:
             if self._busy():

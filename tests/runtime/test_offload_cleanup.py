@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from offcert.core.errors import InputError, PlanError
-from offcert.core.plan import Plan
+from offcert.core.plan import Kind, Move, Plan
 from offcert.runtime.offload import OffloadWarning, offload
 
 
@@ -182,6 +182,39 @@ def test_a_step_that_fails_between_two_calls_of_the_model():
         model.where = None
         run(model, torch.randn(4, 8)).backward()
         assert made.report.planned
+
+
+def test_a_backward_pass_that_fails_can_be_run_again():
+    model = Breakable()
+    expected = train(model)
+    failures = [1]
+
+    def fail_once(gradient):
+        if failures.pop():
+            failures.append(0)
+            raise ArithmeticError
+        failures.append(0)
+
+    made = evicting(model)
+    with made:
+        model.zero_grad()
+        torch.manual_seed(0)
+        hook = model.layers[2].register_forward_hook(lambda m, i, o: _watch(o, fail_once))
+        loss = model(torch.randn(4, 8)).square().mean()
+        with pytest.raises(ArithmeticError):
+            loss.backward(retain_graph=True)
+        assert made._hooks.local.backward is None
+        model.zero_grad()
+        loss.backward()
+        hook.remove()
+        gradients = [parameter.grad for parameter in model.parameters()]
+        assert all(map(torch.equal, gradients, expected))
+        assert made.report.finished
+        require_trains_as_plain(made, model, expected)
+
+
+def _watch(output, hook):
+    output.register_hook(hook)
 
 
 def test_hooks_that_an_interrupt_has_left_are_left_later():
@@ -374,6 +407,28 @@ def test_steps_under_way_at_once_have_their_own_room_on_the_host():
         train(model)
         assert made.report.planned
         assert len(os.listdir("/proc/self/fd")) == files
+
+
+def test_steps_that_have_not_offloaded_yet_keep_their_room_on_the_host():
+    model = Breakable()
+    problem = problem_of_step(mean_step(model, 4, 8))
+    trace = problem.trace
+    # Everything leaves as late as there is a backward pass to leave in.
+    moves = []
+    for number, gap in enumerate(trace.gaps):
+        moves += [Move(Kind.OFFLOAD, number, gap.after), Move(Kind.PREFETCH, number, gap.after)]
+    made = offload(model, Plan(moves), problem)
+    with made:
+        train(model)
+        assert made.report.offloaded_bytes > 0
+        files = len(os.listdir("/proc/self/fd"))
+        first = model(torch.randn(4, 8)).square().mean()
+        second = model(torch.randn(4, 8)).square().mean()
+        assert len(os.listdir("/proc/self/fd")) == files + 1
+        second.backward()
+        assert made.report.planned
+        with pytest.warns(OffloadWarning, match="another step began"):
+            first.backward()
 
 
 def test_files_are_where_they_should_be(tmp_path):

@@ -656,6 +656,40 @@ def test_compiled_submodules(backend, count):
     torch._dynamo.reset()
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_functions_in_the_forward_pass(backend):
+    compile_graph, compiled = compiling(backend)
+
+    def gate(x):
+        return torch.tanh(x) * torch.sigmoid(x)
+
+    class Gated(nn.Module):
+        def __init__(self, gate):
+            super().__init__()
+            torch.manual_seed(0)
+            self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+            self.gate = gate
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = self.gate(layer(x))
+            return x
+
+    model, plain = Gated(torch.compile(gate, backend=compile_graph)), Gated(gate)
+    problem = problem_of_step(mean_step(model, 4, 8))
+    expected = evicted_bytes(problem, evict_everything(problem))
+    with offload(model, evict_everything(problem), problem) as made:
+        for turn in range(4):
+            for each in (plain, model):
+                torch.manual_seed(turn)
+                each(torch.randn(4, 8)).square().mean().backward()
+            require_equal_models(model, plain)
+            assert made.report.planned, made.report.deviation
+            assert made.report.offloaded_bytes == expected > 0
+    assert len(compiled) == 1
+    torch._dynamo.reset()
+
+
 def test_models_that_are_compiled_as_a_whole_or_in_place_are_refused_by_name():
     problem = problem_of_step(mean_step(mlp(), 4, 8))
     plan = evict_everything(problem)
@@ -797,6 +831,41 @@ def test_a_thread_in_the_middle_of_a_forward_pass_refuses_others():
             thread.join()
         assert made.steps == {"unplanned": 1, "planned": 1}
         assert made.report.offloaded_bytes > 0
+
+
+def test_a_context_that_ends_while_a_thread_is_in_the_middle_of_a_forward_pass():
+    model, plain = mlp(), mlp()
+    inside, go_on, results = threading.Event(), threading.Event(), []
+
+    def wait(module, inputs):
+        inside.set()
+        go_on.wait()
+
+    def train():
+        torch.manual_seed(0)
+        model(torch.ones(4, 8)).square().mean().backward()
+        hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+        # Nobody else can take them out of this thread, but they do nothing any more.
+        results.append(None if hooks is None else hooks[0](torch.ones(3)).entry)
+
+    made = evicting(model, 4, 8)
+    handle = model[8].register_forward_pre_hook(wait)
+    thread = threading.Thread(target=train)
+    made.__enter__()
+    try:
+        thread.start()
+        inside.wait()
+        with pytest.warns(OffloadWarning, match="the context ends while another thread"):
+            made.__exit__(None, None, None)
+    finally:
+        go_on.set()
+        thread.join()
+    handle.remove()
+    assert results == [None]
+    torch.manual_seed(0)
+    plain(torch.ones(4, 8)).square().mean().backward()
+    require_equal_models(model, plain)
+    assert not any(module._forward_hooks for module in model.modules())
 
 
 # Copies of the model.
