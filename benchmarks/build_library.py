@@ -91,7 +91,7 @@ def network(model: str, shape: str, suffix: str, group: str) -> Recipe:
 
 def fine_networks() -> Iterator[Recipe]:
     """Yield the zoo's networks at the clocks that training follows."""
-    shapes = {model: "32x3x224x224" for model in ON_IMAGES} | {"gpt": "8x1024"}
+    shapes = dict.fromkeys(ON_IMAGES, "32x3x224x224") | {"gpt": "8x1024"}
     for clock in FINE_CLOCKS:
         for model, shape in shapes.items():
             yield fine_network(model, shape, clock)

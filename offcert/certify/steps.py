@@ -68,7 +68,10 @@ def _climb_large(search: Search) -> None:
         for smallest in sizes_worth_counting(search.problem):
             if search.late:
                 return
-            search.add(large_tensors_bound(search.problem, smallest))
+            bound = large_tensors_bound(search.problem, smallest)
+            # Sizes of one unit often say the same.
+            if bound.value > search.proved_bound:
+                search.add(bound)
 
 
 def _climb_returns(search: Search) -> None:
