@@ -78,7 +78,8 @@ def test_an_interrupt_writes_the_table(tmp_path: Path) -> None:
         said_last = campaign.communicate(timeout=60)[1].decode()
     rows = read_rows(path)
     assert campaign.returncode == 130
-    assert said_last == f"offcert: interrupted; {len(rows)} of {CELLS} rows in {path}\n"
+    # A process that is just being forked may complain afterwards: it is not ours yet.
+    assert said_last.startswith(f"offcert: interrupted; {len(rows)} of {CELLS} rows in {path}\n")
     assert CELLS // 10 <= len(rows) < CELLS
     assert {row["status"] for row in rows} <= {"FEASIBLE", "OPTIMAL", "NO_PLAN", "UNKNOWN"}
     assert [path] == list(tmp_path.iterdir())

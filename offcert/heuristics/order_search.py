@@ -18,13 +18,12 @@ from offcert.core.errors import MethodError
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
-from offcert.formulations.relaxations import required_absent
 from offcert.heuristics.cooling import coolings, length_of_round
 from offcert.heuristics.exchanges import exchanges
 from offcert.heuristics.order_moves import Classes, State, anneal
 from offcert.heuristics.ordered import OrderedArrays, ordered_orders, ordered_schedule
 from offcert.heuristics.ordered_kernel import INFEASIBLE
-from offcert.heuristics.returning import later_gaps, needed_again
+from offcert.heuristics.returning import lacking, later_gaps, needed_again
 from offcert.heuristics.set_search import classes_of_equal_size
 
 _ROUNDS, _STEPS = 50, 20_000
@@ -64,7 +63,7 @@ class OrderAnnealer:
         members = classes_of_equal_size(problem)
         everything = [gap for gaps in members for gap in gaps]
         later = later_gaps(problem.trace, everything)
-        needed = needed_again(problem.trace, required_absent(problem), everything, later)
+        needed = needed_again(problem.trace, lacking(problem), everything, later)
         self._arrays = OrderedArrays(problem, later)
         self._everything = {*everything, *later}
         self._natural = ordered_orders(problem, self._everything)

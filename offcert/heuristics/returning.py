@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from offcert.core.problem import Problem
 from offcert.core.trace import Trace
 
 
@@ -40,6 +41,11 @@ def later_gaps(trace: Trace, gaps: Iterable[int]) -> dict[int, int]:
         for number, gap in enumerate(trace.gaps)
         if gap.tensor in chosen and chosen[gap.tensor] < number
     }
+
+
+def lacking(problem: Problem) -> list[int]:
+    """Return for each operation the bytes that do not fit if nothing ever leaves."""
+    return [max(0, demand - problem.platform.memory) for demand in problem.trace.demand]
 
 
 def needed_again(

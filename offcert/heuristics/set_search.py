@@ -20,11 +20,10 @@ from offcert.core.compiled import compiled, inlined
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
-from offcert.formulations.relaxations import required_absent
 from offcert.heuristics.cooling import coolings, length_of_round
 from offcert.heuristics.ordered import OrderedArrays, ordered_orders, ordered_schedule
 from offcert.heuristics.ordered_kernel import INFEASIBLE, evaluate_ordered
-from offcert.heuristics.returning import later_gaps, needed_again
+from offcert.heuristics.returning import lacking, later_gaps, needed_again
 
 Integers = NDArray[np.int64]
 
@@ -62,7 +61,7 @@ class SetAnnealer:
         self._sizes = np.array([len(members) for members in classes], dtype=np.int64)
         place = {gap: (c, r) for c, gaps in enumerate(classes) for r, gap in enumerate(gaps)}
         later = later_gaps(problem.trace, place)
-        again = needed_again(problem.trace, required_absent(problem), place, later)
+        again = needed_again(problem.trace, lacking(problem), place, later)
         self._arrays = OrderedArrays(problem, again)
         place |= {gap: place[later[gap]] for gap in again}
         orders = ordered_orders(problem, place)

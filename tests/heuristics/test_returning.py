@@ -13,7 +13,7 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.relaxations import required_absent
 from offcert.heuristics.order_search import order_search
 from offcert.heuristics.ordered import ordered_plan
-from offcert.heuristics.returning import later_gaps, leaving_again, needed_again
+from offcert.heuristics.returning import lacking, later_gaps, leaving_again, needed_again
 from offcert.heuristics.set_search import set_search
 
 
@@ -49,7 +49,8 @@ def test_what_has_to_leave_again_does_so_only_if_all_else_is_not_enough(
     memory: int, alone: list[int], together: list[int]
 ) -> None:
     problem = read_on_the_way_back(memory)
-    required = required_absent(problem)
+    required = lacking(problem)
+    assert required == required_absent(problem)
     assert needed_again(problem.trace, required, [0], [1]) == alone
     # With y away as well there may be room for x.
     assert needed_again(problem.trace, required, [0, 2], [1]) == together
