@@ -18,6 +18,8 @@ from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.core.trace import Trace
 from offcert.runtime.predict import Prediction, predict
+from offcert.runtime.program import require_memory
+from offcert.runtime.reports import Unfreed
 from offcert.runtime.saved import Entry
 from offcert.runtime.stages.meter import Meter
 from offcert.runtime.stages.prepare import prepare
@@ -26,25 +28,6 @@ from offcert.runtime.stages.saved import Key
 from offcert.runtime.stages.staged import StagedModel
 from offcert.runtime.store import HostStore
 from offcert.runtime.workload import Batches, Workload
-
-
-@dataclass(frozen=True)
-class Unfreed:
-    """Bytes that a plan wanted to free, but that someone besides autograd still holds.
-
-    Attributes
-    ----------
-    tensor : str
-        The trace's tensor that the storage belongs to.
-    operation : str
-        The operation before which it should have left.
-    size : int
-        Bytes; they stay on the device, and nothing is moved.
-    """
-
-    tensor: str
-    operation: str
-    size: int
 
 
 @dataclass(frozen=True)
@@ -134,7 +117,7 @@ def offload(
         If the plan does not make sense, or exceeds the problem's memory.
     """
     prediction = predict(problem.trace, plan)
-    _require_memory(problem, prediction)
+    require_memory(problem, prediction)
     for parameter in model.parameters():
         if parameter.device.type != "cpu":
             raise InputError(f"the model must be on the CPU, not on {parameter.device}")
@@ -318,16 +301,6 @@ def _require_batch(batches: Batches, inputs: torch.Tensor, labels: torch.Tensor 
             raise InputError(
                 f"the {name} must be of shape {list(like.shape)} and {like.dtype}, as in the "
                 f"problem, not {list(tensor.shape)} and {tensor.dtype}"
-            )
-
-
-def _require_memory(problem: Problem, prediction: Prediction) -> None:
-    limit = problem.platform.memory
-    for operation, peak in zip(problem.trace.operations, prediction.peaks, strict=True):
-        if peak > limit:
-            raise PlanError(
-                f"the plan needs {peak} bytes during {operation.name}, {peak - limit} more than "
-                f"the limit of {limit}"
             )
 
 
