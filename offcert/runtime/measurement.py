@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import torch
@@ -51,3 +52,18 @@ def modelled(trace: Trace, hardware: Hardware) -> Measurement:
 def measured(trace: Trace, device: torch.device) -> Measurement:
     """Return what the device at hand says, with which the trace was timed."""
     return Measurement(trace, *bandwidths(device), *memory_and_name(device))
+
+
+def retimed(
+    trace: Trace, durations: Sequence[int], workspaces: Sequence[int] | None = None
+) -> Trace:
+    """Return a trace with other durations, and other workspaces if there are any."""
+    if workspaces is None:
+        workspaces = [operation.workspace for operation in trace.operations]
+    operations = [
+        replace(operation, duration=duration, workspace=workspace)
+        for operation, duration, workspace in zip(
+            trace.operations, durations, workspaces, strict=True
+        )
+    ]
+    return Trace(operations, trace.tensors)

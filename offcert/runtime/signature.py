@@ -8,6 +8,7 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 from offcert.runtime.parts import Parts
+from offcert.runtime.saved_storages import dtype_name
 
 # A JSON value: lists of strings, numbers and lists.
 Signature = list[Any]
@@ -23,7 +24,7 @@ def signature(parts: Parts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Si
     leaves, _ = tree_flatten((args, dict(sorted(kwargs.items()))))
     devices = sorted({leaf.device.type for leaf in leaves if isinstance(leaf, torch.Tensor)})
     autocast = [
-        [device, str(torch.get_autocast_dtype(device)).removeprefix("torch.")]
+        [device, dtype_name(torch.get_autocast_dtype(device))]
         for device in devices
         if device != "meta" and torch.is_autocast_enabled(device)
     ]
@@ -32,7 +33,7 @@ def signature(parts: Parts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Si
 
 def _describe(leaf: Any) -> Any:
     if isinstance(leaf, torch.Tensor):
-        dtype = str(leaf.dtype).removeprefix("torch.")
+        dtype = dtype_name(leaf.dtype)
         return [dtype, list(map(int, leaf.shape)), leaf.device.type, leaf.requires_grad]
     if leaf is None or isinstance(leaf, bool | int | str):
         return repr(leaf)

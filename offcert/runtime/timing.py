@@ -8,7 +8,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from offcert.runtime.capture.originals import Originals
 from offcert.runtime.capture.run import Nobody, borrowing
 from offcert.runtime.events import END, Event, Session
 from offcert.runtime.hooks import Hooks, unwrap
+from offcert.runtime.measurement import retimed
 from offcert.runtime.predict import predict
 from offcert.runtime.standard_step import device_of
 from offcert.runtime.step import TrainingStep
@@ -66,13 +66,7 @@ def timed_trace(step: TrainingStep, capture: Capture, repetitions: int = 5) -> T
     if device.type == "cuda":
         rises = _run(step, capture, device, originals, allocator=True).rises
         workspaces = _workspaces(trace, rises)
-    operations = [
-        replace(operation, duration=duration, workspace=workspace)
-        for operation, duration, workspace in zip(
-            trace.operations, durations, workspaces, strict=True
-        )
-    ]
-    return Trace(operations, trace.tensors)
+    return retimed(trace, durations, workspaces)
 
 
 def _workspaces(trace: Trace, rises: list[int]) -> list[int]:

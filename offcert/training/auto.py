@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,14 +25,14 @@ from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.run import batch_bytes, captured
 from offcert.runtime.events import END, Event, Session
 from offcert.runtime.hooks import Hooks
-from offcert.runtime.measurement import measured
+from offcert.runtime.measurement import measured, retimed
 from offcert.runtime.offload import Offload
 from offcert.runtime.program import program
 from offcert.runtime.quiet import one_line
 from offcert.runtime.signature import Signature, signature
 from offcert.runtime.step import TrainingStep
 from offcert.runtime.stopwatch import Mark, mark, nanoseconds
-from offcert.training.planner import Planner, with_durations
+from offcert.training.planner import Planner
 
 # Steps that are timed for a plan, and tries after which a kind of step is left without one.
 _TIMED = 3
@@ -189,7 +190,7 @@ class _Study:
         if len(self._times) < _TIMED:
             return None
         durations = [round(statistics.median(times)) for times in zip(*self._times, strict=True)]
-        capture = with_durations(self._capture, durations)
+        capture = replace(self._capture, trace=retimed(self._capture.trace, durations))
         device = next((p.device for p in self._root.parameters()), torch.device("cpu"))
         return planner.problem_of(capture, measured(capture.trace, device), name)
 

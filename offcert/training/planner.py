@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 
 from offcert.certify.certificate import Certificate
@@ -91,13 +89,3 @@ class Planner:
         if state is not None:
             taken["optimiser"] = state
         return memory_beside(self._device_memory, taken)
-
-
-def with_durations(capture: Capture, durations: list[int]) -> Capture:
-    """Return a capture whose operations last so many nanoseconds."""
-    operations = [
-        replace(operation, duration=duration)
-        for operation, duration in zip(capture.trace.operations, durations, strict=True)
-    ]
-    trace = type(capture.trace)(operations, capture.trace.tensors)
-    return replace(capture, trace=trace)

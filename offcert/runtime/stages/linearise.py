@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import inspect
-import logging
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +14,7 @@ from torch import fx, nn
 from torch.utils._pytree import tree_leaves
 
 from offcert.core.errors import InputError
+from offcert.runtime.quiet import quiet
 
 
 @dataclass(frozen=True)
@@ -206,18 +205,6 @@ def _placeholders(traced: fx.GraphModule, name: str = "the module") -> list[fx.N
     return found
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep fake tensors from logging a failure that is reported in one sentence."""
-    log = logging.getLogger("torch._subclasses.fake_tensor")
-    level = log.level
-    log.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
-
-
 def _run(
     traced: fx.GraphModule,
     example: torch.Tensor,
@@ -228,7 +215,7 @@ def _run(
     # Every value is kept, so that no storage's address is used twice.
     interpreter = fx.Interpreter(traced)
     interpreter.env = env
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), quiet():
         for node in nodes:
             try:
                 env[node] = interpreter.run_node(node)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import copy
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 
 from offcert.core.trace import Trace
-from offcert.runtime.measurement import Measurement, measured
+from offcert.runtime.measurement import Measurement, measured, retimed
 from offcert.runtime.stages.meter import Meter
 from offcert.runtime.stages.prepare import Prepared
 from offcert.runtime.stages.recording import record
@@ -90,17 +89,7 @@ def measure(prepared: Prepared, repetitions: int = 5) -> Measurement:
     workspaces = [operation.workspace for operation in trace.operations]
     if device.type == "cuda":
         workspaces = _allocator_workspaces(staged, batch, trace)
-    return measured(_with(trace, durations, workspaces), device)
-
-
-def _with(trace: Trace, durations: Sequence[int], workspaces: Sequence[int]) -> Trace:
-    operations = [
-        replace(operation, duration=duration, workspace=workspace)
-        for operation, duration, workspace in zip(
-            trace.operations, durations, workspaces, strict=True
-        )
-    ]
-    return Trace(operations, trace.tensors)
+    return measured(retimed(trace, durations, workspaces), device)
 
 
 def _allocator_workspaces(
