@@ -20,18 +20,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.certificate import Certificate, current_versions
 from offcert.certify.records import add
 from offcert.core.files import problem_to_json
 from offcert.core.problem import Problem
 from offcert.core.result import Result, SolveStatus
 from offcert.core.schedule import Schedule
-from offcert.formulations.relaxations import prop3_bound
+from offcert.formulations.combinatorial.relaxations import prop3_bound
 from offcert.instances.kinds import generator
 from offcert.instances.library import FOLDER, Family, Library, make_entry
 from offcert.instances.records import Record
 from offcert.instances.three_partition import schedule_of_triples
 from offcert.instances.two_partition import TwoPartition, schedule_of_half
+from offcert.proofs.certificate import Certificate, current_versions
 
 HARDWARE = "v100-pcie"
 NETWORK_MEMORY = (0, 5, 10, 25, 50, 75)
@@ -226,7 +226,7 @@ def adversarial() -> Iterator[Recipe]:
 
 def search(knobs: dict[str, Any]) -> Problem:
     """Return what a search finds, by the seed among its knobs or seed 0."""
-    from offcert.certify.adversarial.chains import AdversarialChains
+    from offcert.hunts.adversarial.chains import AdversarialChains
 
     seed = knobs.get("seed", 0)
     return AdversarialChains(**{k: v for k, v in knobs.items() if k != "seed"}).problem(seed)
@@ -265,7 +265,7 @@ def core() -> Iterator[Recipe]:
 
 def hardest(shape: str, stages: int, seed: int) -> Problem:
     """Return what the search of a map finds."""
-    from offcert.certify.phase.core import CoreProblems
+    from offcert.hunts.phase.core import CoreProblems
 
     less = FEWER if stages >= FEWER_FROM else FEW if stages >= FEW_FROM else {}
     return CoreProblems(shape=shape, stages=stages, **less).problem(seed)
@@ -273,7 +273,7 @@ def hardest(shape: str, stages: int, seed: int) -> Problem:
 
 def record_optimum(library: Library, name: str) -> None:
     """Certify a find of a search, which is small, and record what comes of it."""
-    from offcert.certify.adversarial.chains import certified
+    from offcert.hunts.adversarial.chains import certified
 
     problem = library.load(name)
     found = (problem.source or {}).get("generator") == "adversarial"

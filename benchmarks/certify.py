@@ -28,11 +28,11 @@ import offcert
 from offcert.campaign.pool import Failure, Pool
 from offcert.campaign.pool import Task as PoolTask
 from offcert.certify.records import improve
-from offcert.certify.verify import Verification
 from offcert.core.documents import read_json, write_json
 from offcert.core.errors import InputError
 from offcert.core.threads import cores
 from offcert.instances.library import Entry, Library
+from offcert.verify.document import Verification
 
 FORMAT = "offcert-library-run"
 # Loaded once, in the process that all others are forked from: nobody's time limit pays for it.
@@ -68,7 +68,7 @@ class Task:
 def work(task: Task) -> tuple[Row, Verification]:
     """Certify and verify one problem, and return what came of it."""
     from offcert.certify.ladder import certify
-    from offcert.certify.verify import verify
+    from offcert.verify.document import verify
 
     steps: list[tuple[float, str, int | None, int]] = []
 

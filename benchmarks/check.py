@@ -20,9 +20,6 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.certificate import Certificate
-from offcert.certify.recheck import recompute
-from offcert.certify.verify import verify
 from offcert.core.check import check
 from offcert.core.check_fluid import check_fluid
 from offcert.core.documents import write_json
@@ -33,6 +30,9 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence, Result, SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import Simulator
+from offcert.proofs.certificate import Certificate
+from offcert.verify.document import verify
+from offcert.verify.recheck import recompute
 
 TESTS = Path(__file__).parent.parent / "tests"
 METHODS = ("prop3", "fractional", "prop3-subset-sum", "fractional-subset-sum")

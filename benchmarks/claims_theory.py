@@ -11,15 +11,15 @@ from pathlib import Path
 
 from no_wait import no_wait_makespan
 
-from offcert.certify.adversarial.values import ordered_optimum
 from offcert.certify.ladder import certify
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Result
 from offcert.core.schedule import Schedule
-from offcert.formulations.relaxations import fractional_bound
+from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.heuristics.dynprog import algorithm_1
+from offcert.hunts.adversarial.values import ordered_optimum
 from offcert.instances.cnn import CnnChains
 from offcert.instances.library import default_library
 from offcert.instances.three_partition import ThreePartition

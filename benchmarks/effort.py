@@ -20,10 +20,10 @@ from statistics import fmean
 from typing import Any
 
 from offcert.certify.ladder import certify
-from offcert.certify.phase.core import CoreProblems
-from offcert.certify.phase.effort import effort
 from offcert.core.documents import write_json
 from offcert.core.problem import Problem
+from offcert.hunts.phase.core import CoreProblems
+from offcert.hunts.phase.effort import effort
 
 SHAPES = ("cnn", "cnn-spiky", "uniform", "uniform-spiky", "broad", "narrow", "narrow-spiky")
 

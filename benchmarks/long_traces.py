@@ -27,12 +27,12 @@ from typing import Any
 
 from offcert.certify.ladder import certify
 from offcert.certify.search import Progress
-from offcert.certify.verify import verify
 from offcert.certify.warm import warm_local_search, warm_order_search, warm_set_search
 from offcert.core.documents import write_json
 from offcert.core.files import read_problem
 from offcert.core.problem import Problem
 from offcert.instances.cnn import CnnChains
+from offcert.verify.document import verify
 
 # Gaps that goals are about.
 LEVELS = (0.01, 0.001, 0.0001)

@@ -22,15 +22,15 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.certificate import Certificate
 from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
-from offcert.certify.verify import verify
 from offcert.core.documents import write_json
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem
 from offcert.core.units import format_size, format_time, parse_memory
+from offcert.proofs.certificate import Certificate
 from offcert.runtime.profile import profile
+from offcert.verify.document import verify
 
 HEURISTICS = ("greedy", "dynprog")
 

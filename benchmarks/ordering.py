@@ -31,8 +31,8 @@ from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Transfers
 from offcert.core.simulate import simulate
-from offcert.formulations.fluid_exact import solve_fluid
-from offcert.formulations.relaxations import fractional_bound
+from offcert.formulations.combinatorial.relaxations import fractional_bound
+from offcert.formulations.fluid.exact import solve_fluid
 from offcert.heuristics.dynprog import algorithm_1, dynprog
 
 RATIOS = ("fractional", "ordered", "algorithm_1", "dynprog_atomic")

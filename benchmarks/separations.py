@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.adversarial.chains import AdversarialChains
-from offcert.certify.adversarial.hunt import Hunt
-from offcert.certify.adversarial.values import BOUNDS, EXACT_DYNPROG, OPTIMUM
 from offcert.core.documents import write_json
+from offcert.hunts.adversarial.chains import AdversarialChains
+from offcert.hunts.adversarial.hunt import Hunt
+from offcert.hunts.adversarial.values import BOUNDS, EXACT_DYNPROG, OPTIMUM
 
 Row = dict[str, Any]
 Pair = tuple[str, str]

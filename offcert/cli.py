@@ -23,9 +23,9 @@ from offcert.cli_profile import add_profile_command
 from offcert.cli_train import add_train_command
 
 if TYPE_CHECKING:
-    from offcert.certify.certificate import Certificate
     from offcert.certify.search import Progress
     from offcert.core.problem import Problem
+    from offcert.proofs.certificate import Certificate
 
 _EXIT_INVALID = 1
 _EXIT_INPUT = 2
@@ -223,8 +223,8 @@ def _show_progress(progress: Progress) -> None:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from offcert.certify.verify import verify_file
     from offcert.report.text import describe_verification, verification_summary
+    from offcert.verify.document import verify_file
 
     verification = verify_file(options.certificate)
     _print(options, verification_summary(verification), describe_verification(verification))
@@ -232,7 +232,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _plot(options: argparse.Namespace) -> int:
-    from offcert.certify.certificate import read_certificate
+    from offcert.proofs.certificate import read_certificate
     from offcert.report.gantt import save_gantt
 
     save_gantt(read_certificate(options.certificate), options.output)

@@ -11,9 +11,9 @@ from offcert.cli_arguments import integer, seconds
 from offcert.cli_output import STDOUT, native_output_to_stderr, print_problem
 
 if TYPE_CHECKING:
-    from offcert.certify.adversarial.hunt import Hunt, HuntProgress
-    from offcert.certify.certificate import Certificate
     from offcert.core.problem import Problem
+    from offcert.hunts.adversarial.hunt import Hunt, HuntProgress
+    from offcert.proofs.certificate import Certificate
 
 _EXIT_NOTHING = 1
 _DEFAULT_SECONDS = 60.0
@@ -54,9 +54,9 @@ def add_adversarial_command(kinds: Any, command: Callable[..., Any], show: Any) 
 
 
 def _run(options: argparse.Namespace, show: Any) -> int:
-    from offcert.certify.adversarial.chains import AdversarialChains, certified
     from offcert.core.documents import require_writable
     from offcert.core.files import write_problem
+    from offcert.hunts.adversarial.chains import AdversarialChains, certified
 
     for path in (options.target_file, options.certificate):
         if path not in (None, STDOUT):

@@ -11,8 +11,8 @@ from offcert.cli_arguments import integer, seconds
 from offcert.cli_output import STDOUT, native_output_to_stderr, print_problem
 
 if TYPE_CHECKING:
-    from offcert.certify.phase.search import EffortMap, MapProgress
     from offcert.core.problem import Problem
+    from offcert.hunts.phase.search import EffortMap, MapProgress
 
 # Knobs of `CoreProblems`, which knows their defaults; importing it would load solvers.
 _NUMBERS = {
@@ -42,9 +42,9 @@ def add_core_command(kinds: Any, command: Callable[..., Any], show: Any) -> None
 
 
 def _run(options: argparse.Namespace, show: Any) -> int:
-    from offcert.certify.phase.core import SHAPES, CoreProblems
     from offcert.core.documents import require_writable
     from offcert.core.files import write_problem
+    from offcert.hunts.phase.core import SHAPES, CoreProblems
 
     if options.shape == "?":
         show(options, {"kinds": list(SHAPES)}, "\n".join(SHAPES))

@@ -143,11 +143,11 @@ def _add_partition(commands: Any, command: Command, show: Print) -> None:
 
 
 def _partition(options: argparse.Namespace, show: Print) -> int:
-    from offcert.certify.certificate import read_certificate
     from offcert.core.errors import InputError
     from offcert.core.fluid_schedule import FluidSchedule
     from offcert.instances.three_partition import triples_of
     from offcert.instances.two_partition import TwoPartition, half_of
+    from offcert.proofs.certificate import read_certificate
 
     certificate = read_certificate(options.certificate)
     problem, schedule = certificate.problem, certificate.result.schedule

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from offcert.cli_arguments import count, seed
 
 if TYPE_CHECKING:
-    from offcert.certify.certificate import Certificate
+    from offcert.proofs.certificate import Certificate
 
 _EXIT_INVALID = 1
 
@@ -55,9 +55,9 @@ def _run(options: argparse.Namespace, show: Any) -> int:
 
 def _read(path: str) -> Certificate:
     """Return a certificate whose plan training can follow."""
-    from offcert.certify.verify import verify_file
     from offcert.core.errors import InputError
     from offcert.core.fluid_schedule import FluidSchedule
+    from offcert.verify.document import verify_file
 
     verification = verify_file(path)
     if not verification.valid:

@@ -5,9 +5,9 @@ import time
 from typing import Any
 
 from offcert.certify.methods import solve
-from offcert.certify.verify import verify
 from offcert.core.simulate import Simulator
 from offcert.heuristics.sequential import sequential
+from offcert.verify.document import verify
 
 __all__ = ["Simulator", "crash_at_m5", "quick", "sequential", "sleep"]
 

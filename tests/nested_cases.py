@@ -11,7 +11,7 @@ from offcert.core.errors import MethodError
 from offcert.core.platform import Link
 from offcert.core.problem import Problem
 from offcert.core.trace import Trace
-from offcert.formulations.pivot.model import nested
+from offcert.formulations.labels.pivot.model import nested
 
 _SCALE = 10_000
 

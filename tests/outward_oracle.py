@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcert.formulations.outward.model import Side
+from offcert.formulations.labels.outward.model import Side
 
 Counts = tuple[int, ...]
 

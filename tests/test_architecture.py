@@ -3,7 +3,7 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,16 +11,19 @@ import pytest
 import offcert
 
 ROOT = Path(offcert.__file__).parent
-ALLOWED = {
+ALLOWED: dict[str, set[str]] = {
     "core": set(),
-    "formulations": {"core"},
+    "proofs": {"core"},
+    "verify": {"core", "proofs"},
+    "formulations": {"core", "proofs"},
     "heuristics": {"core"},
     "instances": {"core"},
-    "certify": {"core", "formulations", "heuristics", "instances"},
-    "campaign": {"core", "formulations", "heuristics", "instances", "certify"},
+    "certify": {"core", "proofs", "verify", "formulations", "heuristics", "instances"},
+    "hunts": {"core", "proofs", "verify", "formulations", "heuristics", "instances", "certify"},
+    "campaign": {"core", "proofs", "verify", "formulations", "heuristics", "instances", "certify"},
     "runtime": {"core"},
-    "training": {"core", "certify", "runtime"},
-    "report": {"core", "certify"},
+    "training": {"core", "proofs", "certify", "runtime"},
+    "report": {"core", "proofs", "verify", "certify"},
 }
 SOLVERS = {"ortools", "pulp", "scipy"}
 
@@ -36,6 +39,8 @@ def imported(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} uses a relative import"
             yield node.module or ""
+            # What is imported may be a module itself.
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def rooms() -> list[str]:
@@ -60,22 +65,69 @@ def test_arrows_between_rooms(room: str) -> None:
                 assert room == "formulations", f"{path} imports {name}"
 
 
-def test_independent_verification_imports_neither_simulator_nor_solver() -> None:
-    independent = {ROOT / "certify" / "verify.py"}
-    while True:
-        names = {name for path in independent for name in imported(path)}
-        paths = {
-            ROOT.parent / f"{name.replace('.', '/')}.py"
-            for name in names
-            if name.startswith("offcert.")
-        }
-        if paths <= independent:
-            break
-        independent |= paths
-    assert ROOT / "certify" / "pivot_search.py" in independent
-    for path in independent:
-        assert path.parent.name not in ("formulations", "heuristics", "pivot"), path
-        assert path.name != "simulate.py"
+def files_of(name: str) -> list[Path]:
+    """Return what importing a name of ours loads: the packages on the way, and the module."""
+    parts = name.split(".")
+    folders = [ROOT.parent.joinpath(*parts[:depth]) for depth in range(1, len(parts) + 1)]
+    files = [folder / "__init__.py" for folder in folders] + [folders[-1].with_suffix(".py")]
+    return [file for file in files if file.exists()]
+
+
+def reached(begin: Iterable[Path]) -> set[Path]:
+    """Return every file of ours that is loaded with these, at any depth."""
+    found: set[Path] = set()
+    waiting = list(begin)
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            for name in imported(path):
+                if name.split(".")[0] == "offcert":
+                    waiting += files_of(name)
+    return found
+
+
+def foreign(begin: Iterable[Path]) -> set[Path]:
+    """Return what verification would share with what finds and simulates, if it loads these."""
+    may = {ROOT / "core", ROOT / "proofs", ROOT / "verify"}
+    return {
+        path
+        for path in reached(begin)
+        if path.name == "simulate.py"
+        or not ((path.parent == ROOT and path.name == "__init__.py") or may & set(path.parents))
+    }
+
+
+VERIFY = sorted((ROOT / "verify").rglob("*.py"))
+
+
+def test_verification_reaches_the_core_and_the_proofs_only() -> None:
+    assert len(VERIFY) > 25
+    assert not foreign(VERIFY)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "from offcert.formulations.labels.outward.model import NOTHING",
+        "from offcert.formulations.labels import atomic_heads",
+        "import offcert.formulations.labels.matched_heads.bound as bound",
+        "def late():\n    from offcert.formulations.labels.pivot_outward import cut",
+        "from offcert.certify.search import Search",
+        "from offcert.core.simulate import simulate",
+        "from offcert import heuristics",
+    ],
+)
+def test_planted_imports_are_found(planted: str, tmp_path: Path) -> None:
+    file = tmp_path / "planted.py"
+    file.write_text(planted)
+    assert foreign([*VERIFY, file])
+
+
+def test_finders_and_simulators_do_not_know_the_verifiers() -> None:
+    for room in ("core", "proofs", "formulations", "heuristics", "instances"):
+        for path in reached((ROOT / room).rglob("*.py")):
+            assert ROOT / "verify" not in path.parents, path
 
 
 def test_the_checker_imports_no_simulator() -> None:
@@ -99,7 +151,7 @@ def test_help_loads_neither_torch_nor_a_solver_nor_a_compiler(arguments: list[st
     assert "offcert" in run.stdout
 
 
-@pytest.mark.parametrize("package", ["offcert.core.files", "offcert.certify.verify"])
+@pytest.mark.parametrize("package", ["offcert.core.files", "offcert.verify.document"])
 def test_people_who_only_verify_load_no_torch(package: str) -> None:
     code = f"import sys, {package}\nsys.exit(int('torch' in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from benchmark_workers import quick, sleep
 
-from offcert.certify.phase.core import CoreProblems
 from offcert.core.files import problem_digest
 from offcert.core.result import SolveStatus
+from offcert.hunts.phase.core import CoreProblems
 from offcert.instances.library import Family, Library, make_entry
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"

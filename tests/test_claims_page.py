@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from offcert.campaign.selection import percent_of
-from offcert.certify.adversarial.values import ordered_optimum
 from offcert.certify.methods import solve
-from offcert.certify.verify import Verification, verify_file
 from offcert.core.documents import read_json
 from offcert.core.plan import Kind
 from offcert.core.result import Evidence
 from offcert.core.schedule import Schedule
 from offcert.heuristics.dynprog import algorithm_1
+from offcert.hunts.adversarial.values import ordered_optimum
 from offcert.report.claims.exhibits import EXHIBITS_FORMAT, LARGEST
 from offcert.report.claims.judge import Outcome
 from offcert.report.claims.offloading import CLAIMS
 from offcert.report.claims.theory import THEORY
 from offcert.report.points import CERTIFY, Cell, Point
+from offcert.verify.document import Verification, verify_file
 
 DOCS = Path(__file__).parent.parent / "docs"
 FOLDER = DOCS / "certificates"

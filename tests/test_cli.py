@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.certificate import read_certificate
 from offcert.cli import main
 from offcert.core.chain import Chain
 from offcert.core.files import problem_to_json, read_problem, write_problem
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Units
+from offcert.proofs.certificate import read_certificate
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_an_interrupt_outside_of_a_search_is_one_line(
     def interrupt(path: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("offcert.certify.verify.verify_file", interrupt)
+    monkeypatch.setattr("offcert.verify.document.verify_file", interrupt)
     assert main(["verify", str(problem_file)]) == 130
     assert capsys.readouterr().err == "offcert: interrupted\n"
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.adversarial.chains import AdversarialChains
-from offcert.certify.verify import verify_file
 from offcert.cli import main
 from offcert.core.files import problem_digest, problem_from_json, read_problem
+from offcert.hunts.adversarial.chains import AdversarialChains
+from offcert.verify.document import verify_file
 
 COMMAND = ["generate", "adversarial"]
 

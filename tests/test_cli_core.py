@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.phase.core import SHAPES, CoreProblems
-from offcert.certify.phase.effort import Effort
-from offcert.certify.phase.search import EffortMap, Point
 from offcert.cli import main
 from offcert.cli_core import _NUMBERS, map_table
 from offcert.core.files import problem_digest, problem_from_json, read_problem
+from offcert.hunts.phase.core import SHAPES, CoreProblems
+from offcert.hunts.phase.effort import Effort
+from offcert.hunts.phase.search import EffortMap, Point
 
 COMMAND = ["generate", "core"]
 SMALL = ["--stages", "4", "--kind", "narrow", "--labels", "500", "--seed", "3"]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.certificate import read_certificate
 from offcert.cli import main
 from offcert.core.files import problem_to_json, read_problem
+from offcert.proofs.certificate import read_certificate
 
 STEP = """
 import torch

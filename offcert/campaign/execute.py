@@ -11,10 +11,8 @@ from typing import Any
 
 from offcert.campaign.cells import CERTIFY, Cell
 from offcert.campaign.schema import FAILED, NO_PLAN, Row
-from offcert.certify.certificate import Certificate
 from offcert.certify.ladder import certify
 from offcert.certify.methods import METHODS, solve
-from offcert.certify.verify import verify
 from offcert.certify.warm import (
     warm_heads,
     warm_local_search,
@@ -28,6 +26,8 @@ from offcert.core.errors import InputError, MethodError
 from offcert.core.problem import Transfers
 from offcert.core.result import Evidence, Result
 from offcert.instances.cnn import cnn_chain
+from offcert.proofs.certificate import Certificate
+from offcert.verify.document import verify
 
 # Large enough for something to have to leave.
 _WARMING_STAGES = 8

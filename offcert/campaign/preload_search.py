@@ -6,10 +6,10 @@ from offcert.campaign.cells import CERTIFY
 from offcert.campaign.execute import warm_up
 
 for _name in (
-    "offcert.formulations.fluid_milp",
-    "offcert.formulations.interval_cpsat",
-    "offcert.formulations.interval_dive",
-    "offcert.formulations.stage_milp",
+    "offcert.formulations.fluid.milp",
+    "offcert.formulations.models.interval_cpsat",
+    "offcert.formulations.models.interval_dive",
+    "offcert.formulations.models.stage_milp",
 ):
     import_module(_name)
 # No solver runs here: a solver's threads would not survive being forked.

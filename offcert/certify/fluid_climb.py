@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from offcert.certify.fluid_document import KINDS, pack
 from offcert.certify.search import Search
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
-from offcert.formulations.fluid_dual import Multipliers
-from offcert.formulations.fluid_milp import fluid_bound
-from offcert.formulations.fluid_tree import Branch, FluidProof, Leaf, prove
-from offcert.formulations.relaxations import required_absent
+from offcert.formulations.combinatorial.relaxations import required_absent
+from offcert.formulations.fluid.dual import Multipliers
+from offcert.formulations.fluid.milp import fluid_bound
+from offcert.formulations.fluid.tree import Branch, FluidProof, Leaf, prove
+from offcert.proofs.fluid_document import KINDS, pack
 
 # HiGHS may take this share of the time, to tell whether a tree can pay.
 _SOLVER_SHARE = 0.5

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from offcert.certify.certificate import Certificate
 from offcert.certify.descents import (
     descend_cover,
     descend_greedy,
@@ -41,7 +40,8 @@ from offcert.certify.steps import (
 )
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem, Transfers
-from offcert.formulations.relaxations import infeasibility
+from offcert.formulations.combinatorial.relaxations import infeasibility
+from offcert.proofs.certificate import Certificate
 
 
 @dataclass(frozen=True)

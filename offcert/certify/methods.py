@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from offcert.certify.certificate import Certificate
 from offcert.certify.descents import (
     descend_local_search,
     descend_order_search,
@@ -37,7 +36,8 @@ from offcert.core.errors import InputError, NoPlanError
 from offcert.core.plan import Plan
 from offcert.core.problem import Problem, Transfers
 from offcert.core.simulate import simulate
-from offcert.formulations.relaxations import infeasibility
+from offcert.formulations.combinatorial.relaxations import infeasibility
+from offcert.proofs.certificate import Certificate
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from offcert.certify.attestation import witness
-from offcert.certify.certificate import Certificate
 from offcert.certify.search import UnsoundError
-from offcert.certify.verify import Verification, verify
 from offcert.core.check import check
 from offcert.core.errors import InputError, PlanError
 from offcert.core.files import problem_digest
@@ -19,6 +16,9 @@ from offcert.core.result import Bound, Evidence
 from offcert.core.simulate import simulate
 from offcert.instances.library import Entry, Library
 from offcert.instances.records import KnownBound, Record
+from offcert.proofs.attestation import witness
+from offcert.proofs.certificate import Certificate
+from offcert.verify.document import Verification, verify
 
 _RANKS = list(Evidence)
 # Characters; the library stays small enough to be read whole in a moment.

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from offcert.certify.attestation import witness
-from offcert.certify.certificate import Certificate, current_versions
 from offcert.certify.interrupts import held_interrupts, is_interrupt
 from offcert.core.check import check
 from offcert.core.check_fluid import check_fluid
@@ -22,6 +20,8 @@ from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence, Infeasibility, Result, SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import Simulator
+from offcert.proofs.attestation import witness
+from offcert.proofs.certificate import Certificate, current_versions
 
 _SECONDS_BETWEEN_KEEPING = 1.0
 

@@ -6,11 +6,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from offcert.certify import heads_check, matched_check, outward_check
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.long_traces import is_fine
-from offcert.certify.pivot_check import within_reach
 from offcert.certify.search import Search
 from offcert.certify.warm import (
     warm_heads,
@@ -24,18 +22,22 @@ from offcert.core.plan import Kind
 from offcert.core.result import Bound, Evidence
 from offcert.core.simulate import simulate
 from offcert.core.trace import LARGEST_TOTAL
+from offcert.verify.heads import check as heads_check
+from offcert.verify.matched import check as matched_check
+from offcert.verify.outward import check as outward_check
+from offcert.verify.pivot.check import within_reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from offcert.core.problem import Problem
     from offcert.core.schedule import Schedule
-    from offcert.formulations.atomic_heads.bound import Ends
-    from offcert.formulations.atomic_heads.orders import Orders
-    from offcert.formulations.matched_heads.bound import MatchedOutcome
-    from offcert.formulations.outward.bound import OutwardOutcome
-    from offcert.formulations.pivot import PivotOutcome
-    from offcert.formulations.pivot_outward import PivotOutwardOutcome
+    from offcert.formulations.labels.atomic_heads.bound import Ends
+    from offcert.formulations.labels.atomic_heads.orders import Orders
+    from offcert.formulations.labels.matched_heads.bound import MatchedOutcome
+    from offcert.formulations.labels.outward.bound import OutwardOutcome
+    from offcert.formulations.labels.pivot import PivotOutcome
+    from offcert.formulations.labels.pivot_outward import PivotOutwardOutcome
 
 # About 100 bytes each; fewer of fine traces, so that the process stays well below 2 GiB.
 _MOST_LABELS, _MOST_LABELS_OF_FINE = 30_000_000, 6_000_000
@@ -73,7 +75,7 @@ def climb_heads(search: Search, effort: Effort) -> None:
     """
     search.begin("atomic heads and tails")
     with held_interrupts():
-        from offcert.formulations.atomic_heads.bound import heads_bound
+        from offcert.formulations.labels.atomic_heads.bound import heads_bound
         from offcert.heuristics.ordered import ordered_plan, ordered_schedule
     with search.untimed():
         warm_heads()
@@ -128,7 +130,7 @@ def climb_matched(search: Search, effort: Effort) -> None:
     """Search for the best head and tail that move the same tensors, on any trace and link."""
     search.begin("matched heads and tails")
     with held_interrupts():
-        from offcert.formulations.matched_heads.bound import MatchedProgram
+        from offcert.formulations.labels.matched_heads.bound import MatchedProgram
     with search.untimed():
         warm_matched()
     if "matched" not in search.workings:
@@ -155,8 +157,8 @@ def climb_joined(search: Search, effort: Effort) -> None:
     """
     search.begin("matched heads and tails, gaps joined")
     with held_interrupts():
-        from offcert.formulations.joined_gaps import joined_gaps
-        from offcert.formulations.matched_heads.bound import MatchedProgram
+        from offcert.formulations.combinatorial.joined_gaps import joined_gaps
+        from offcert.formulations.labels.matched_heads.bound import MatchedProgram
     problem = joined_gaps(search.problem)
     with search.untimed():
         warm_matched()
@@ -219,7 +221,7 @@ def climb_outward(search: Search, effort: Effort) -> None:
     """Follow both sides of the cut outward from the pivot; it applies to simplex links only."""
     search.begin("outward from the pivot")
     with held_interrupts():
-        from offcert.formulations.outward.bound import OutwardProgram
+        from offcert.formulations.labels.outward.bound import OutwardProgram
     with search.untimed():
         warm_outward()
     if "outward" not in search.workings:
@@ -302,7 +304,7 @@ def climb_pivot(search: Search, effort: Effort) -> None:
     """Run the pivot dynamic program; it applies to nested traces and simplex links only."""
     search.begin("pivot program")
     with held_interrupts():
-        from offcert.formulations.pivot.bound import PivotSearch
+        from offcert.formulations.labels.pivot.bound import PivotSearch
     with search.untimed():
         warm_pivot()
     assert search.objective is not None
@@ -344,7 +346,7 @@ def climb_pivot_outward(search: Search, effort: Effort, most_open: float = _NEAR
     """
     search.begin("pivot program, other side outward")
     with held_interrupts():
-        from offcert.formulations.pivot_outward.bound import PivotOutwardProgram
+        from offcert.formulations.labels.pivot_outward.bound import PivotOutwardProgram
     with search.untimed():
         warm_pivot_outward()
     assert search.objective is not None

@@ -13,10 +13,13 @@ from offcert.certify.search import Search
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.problem import Transfers
 from offcert.core.result import Bound, Evidence
-from offcert.formulations.exact_sums import exact_sums_bound
-from offcert.formulations.forced_returns import without_forced_returns
-from offcert.formulations.large_tensors import large_tensors_bound, sizes_worth_counting
-from offcert.formulations.relaxations import (
+from offcert.formulations.combinatorial.exact_sums import exact_sums_bound
+from offcert.formulations.combinatorial.forced_returns import without_forced_returns
+from offcert.formulations.combinatorial.large_tensors import (
+    large_tensors_bound,
+    sizes_worth_counting,
+)
+from offcert.formulations.combinatorial.relaxations import (
     fractional_bound,
     prop3_bound,
     required_absent,
@@ -24,7 +27,7 @@ from offcert.formulations.relaxations import (
 )
 
 if TYPE_CHECKING:
-    from offcert.formulations.outcome import ModelOutcome
+    from offcert.formulations.common.outcome import ModelOutcome
 
 # Operations of a trace; dives into longer ones have come back with nothing.
 _LONGEST_DIVE = 80
@@ -133,7 +136,7 @@ def climb_fluid_exact(search: Search, effort: Effort) -> None:
     """Solve Problem 2 or the fractional problem exactly; a bound alone if transfers are atomic."""
     search.begin("exact fluid MILP")
     with held_interrupts():
-        from offcert.formulations.fluid_exact import solve_fluid
+        from offcert.formulations.fluid.exact import solve_fluid
     atomic = search.problem.transfers is Transfers.ATOMIC
     required = required_absent(search.problem, subset_sum=True) if atomic else None
     outcome = solve_fluid(search.problem, time_limit=effort.seconds, required=required)
@@ -147,7 +150,7 @@ def descend_fluid_ordered(search: Search, effort: Effort) -> None:
     """Find the best ordered schedule; what bounds it bounds no other, so it is a remark only."""
     search.begin("ordered fluid MILP")
     with held_interrupts():
-        from offcert.formulations.fluid_exact import solve_fluid
+        from offcert.formulations.fluid.exact import solve_fluid
     outcome = solve_fluid(search.problem, ordered=True, time_limit=effort.seconds)
     if outcome.details.get("infeasible"):
         raise NoPlanError("the solver found no schedule with all offloads before all prefetches")
@@ -162,7 +165,7 @@ def climb_stage(search: Search, effort: Effort) -> None:
     """Solve the stage model, which sees that tensors leave whole but not when."""
     search.begin("stage MILP")
     with held_interrupts():
-        from offcert.formulations.stage_milp import SCIPY, solve
+        from offcert.formulations.models.stage_milp import SCIPY, solve
     outcome = solve(search.problem, **_known(search, effort), solver=effort.solver or SCIPY)
     _take(search, "stage-milp", outcome)
 
@@ -171,7 +174,7 @@ def climb_time_indexed_cpsat(search: Search, effort: Effort) -> None:
     """Solve the time-indexed model with CP-SAT."""
     search.begin("time-indexed CP-SAT")
     with held_interrupts():
-        from offcert.formulations.time_indexed_cpsat import solve
+        from offcert.formulations.models.time_indexed_cpsat import solve
     outcome = solve(search.problem, **_known(search, effort), grid=effort.grid, seed=effort.seed)
     _take(search, "time-indexed-cpsat", outcome)
 
@@ -180,7 +183,7 @@ def climb_time_indexed_milp(search: Search, effort: Effort) -> None:
     """Solve the time-indexed model with a linear solver."""
     search.begin("time-indexed MILP")
     with held_interrupts():
-        from offcert.formulations.time_indexed_milp import DEFAULT, solve
+        from offcert.formulations.models.time_indexed_milp import DEFAULT, solve
     solver = effort.solver or DEFAULT
     outcome = solve(search.problem, **_known(search, effort), grid=effort.grid, solver=solver)
     _take(search, "time-indexed-milp", outcome)
@@ -190,7 +193,7 @@ def climb_disjunctive(search: Search, effort: Effort) -> None:
     """Solve the disjunctive model with a linear solver."""
     search.begin("disjunctive MILP")
     with held_interrupts():
-        from offcert.formulations.disjunctive_milp import DEFAULT, solve
+        from offcert.formulations.models.disjunctive_milp import DEFAULT, solve
     outcome = solve(search.problem, **_known(search, effort), solver=effort.solver or DEFAULT)
     _take(search, "disjunctive-milp", outcome)
 
@@ -245,7 +248,7 @@ def descend_dives(search: Search, effort: Effort) -> None:
         return
     search.begin("interval CP-SAT, dives")
     with held_interrupts():
-        from offcert.formulations.interval_dive import dive
+        from offcert.formulations.models.interval_dive import dive
     assert search.schedule is not None
     outcome = dive(
         search.problem,
@@ -267,7 +270,7 @@ def climb_interval(search: Search, effort: Effort) -> None:
     """Give the interval model the rest of the time, the best schedule as hint, and all windows."""
     search.begin("interval CP-SAT")
     with held_interrupts():
-        from offcert.formulations.interval_cpsat import solve
+        from offcert.formulations.models.interval_cpsat import solve
     outcome = solve(
         search.problem,
         time_limit=effort.seconds,

@@ -44,8 +44,8 @@ def warm_order_search() -> None:
 @cache
 def warm_heads() -> None:
     """Compile the search for heads and tails, and what says whether it can be verified."""
-    from offcert.certify.heads_check import within_reach
-    from offcert.formulations.atomic_heads.bound import heads_bound
+    from offcert.formulations.labels.atomic_heads.bound import heads_bound
+    from offcert.verify.heads.check import within_reach
 
     outcome = heads_bound(_tiny(), upper_bound=10, time_limit=1.0)
     ends = (outcome.pivot, outcome.head, outcome.tail)
@@ -55,7 +55,7 @@ def warm_heads() -> None:
 @cache
 def warm_matched() -> None:
     """Compile the search for heads and tails that move the same."""
-    from offcert.formulations.matched_heads.bound import MatchedProgram
+    from offcert.formulations.labels.matched_heads.bound import MatchedProgram
 
     warm_heads()
     # Once more than the program takes anyway, so that a second level is searched, too.
@@ -69,9 +69,9 @@ def warm_matched() -> None:
 @cache
 def warm_outward() -> None:
     """Compile the outward search, the insertion into orders, and the re-run of its bounds."""
-    from offcert.certify.outward_check import outward_fault
-    from offcert.formulations.outward.bound import OutwardProgram
+    from offcert.formulations.labels.outward.bound import OutwardProgram
     from offcert.heuristics.insertion import with_insertions
+    from offcert.verify.outward.check import outward_fault
 
     tiny = _tiny()
     with_insertions(tiny, [0], [0], [])
@@ -84,7 +84,7 @@ def warm_outward() -> None:
 @cache
 def warm_pivot() -> None:
     """Compile the pivot dynamic program."""
-    from offcert.formulations.pivot.bound import pivot_bound
+    from offcert.formulations.labels.pivot.bound import pivot_bound
 
     warm_heads()
     pivot_bound(_tiny(), upper_bound=10, time_limit=1.0, max_labels=100)
@@ -93,7 +93,7 @@ def warm_pivot() -> None:
 @cache
 def warm_pivot_outward() -> None:
     """Compile the pivot program whose other side is followed outward."""
-    from offcert.formulations.pivot_outward.bound import PivotOutwardProgram
+    from offcert.formulations.labels.pivot_outward.bound import PivotOutwardProgram
 
     warm_pivot()
     warm_outward()

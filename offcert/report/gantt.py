@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from offcert.certify.certificate import Certificate
 from offcert.core.documents import write_atomically
 from offcert.core.errors import InputError
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
+from offcert.proofs.certificate import Certificate
 from offcert.report.fluid_curve import fluid_memory_curve
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcert.certify.certificate import read_certificate
 from offcert.core.documents import parse_rational
 from offcert.core.errors import InputError
 from offcert.core.plan import Kind
+from offcert.proofs.certificate import read_certificate
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.certificate import Certificate, read_certificate
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.units import format_size, format_time
+from offcert.proofs.certificate import Certificate, read_certificate
 
 
 def write_summary(folder: Path) -> str:

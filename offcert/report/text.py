@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcert.certify.certificate import Certificate
-from offcert.certify.verify import Verification
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.core.units import format_size, format_time
+from offcert.proofs.certificate import Certificate
 from offcert.report.origin import origin_lines, origin_summary
+from offcert.verify.document import Verification
 
 
 def problem_summary(problem: Problem) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from offcert.runtime.program import Program, program
 
 
 class Certificate(Protocol):
-    """What training needs of a certificate (`offcert.certify.certificate.Certificate`)."""
+    """What training needs of a certificate (`offcert.proofs.certificate.Certificate`)."""
 
     @property
     def problem(self) -> Problem:

@@ -17,9 +17,9 @@ from torch.utils._python_dispatch import (
     _push_mode,
 )
 
-from offcert.certify.certificate import Certificate
 from offcert.core.errors import OffcertError
 from offcert.core.problem import Problem
+from offcert.proofs.certificate import Certificate
 from offcert.runtime.capture import Capture, Clock
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.run import batch_bytes, captured

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from offcert.certify.certificate import Certificate
 from offcert.certify.ladder import certify
 from offcert.core.device_memory import memory_beside, uncounted_bytes
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem, Units
 from offcert.core.units import parse_memory
+from offcert.proofs.certificate import Certificate
 from offcert.runtime.capture import Capture
 from offcert.runtime.hardware import hardware as find_hardware
 from offcert.runtime.measurement import Measurement, modelled

@@ -8,13 +8,13 @@ import pytest
 from offcert.campaign import execute as module
 from offcert.campaign.cells import Cell, Point, Settings
 from offcert.campaign.execute import execute, warm_up
-from offcert.certify.certificate import Certificate
-from offcert.certify.verify import verify
 from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence
 from offcert.heuristics.greedy import greedy
 from offcert.instances.cnn import cnn_chain
 from offcert.instances.library import load
+from offcert.proofs.certificate import Certificate
+from offcert.verify.document import verify
 
 
 def cell(method: str, problem: Problem | None = None, **settings: Any) -> Cell:

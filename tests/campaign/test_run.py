@@ -16,10 +16,10 @@ from offcert.campaign.pool import Task
 from offcert.campaign.run import Step, batches, run
 from offcert.campaign.schema import Row
 from offcert.campaign.table import Table
-from offcert.certify.verify import verify_file
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem
 from offcert.instances.cnn import cnn_chain
+from offcert.verify.document import verify_file
 
 FAILING = {
     "segfault": "killed by SIGSEGV",

@@ -17,11 +17,9 @@ from typing import Any
 import pytest
 
 from offcert.certify import ladder
-from offcert.certify.certificate import Certificate
 from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.certify.search import Search, UnsoundError
-from offcert.certify.verify import verify, verify_file
 from offcert.core.errors import MethodError
 from offcert.core.files import write_problem
 from offcert.core.problem import Problem, Transfers
@@ -31,18 +29,20 @@ from offcert.heuristics.sequential import sequential
 from offcert.instances.cnn import CnnChains
 from offcert.instances.library import default_library
 from offcert.instances.unet import UnetTraces
+from offcert.proofs.certificate import Certificate
+from offcert.verify.document import verify, verify_file
 from tests.random_instances import random_problem
 
 # What is imported where a solver or the compiler is needed.
 NEEDED = {
     "offcert.heuristics.set_search": "set search",
-    "offcert.formulations.interval_dive": "interval CP-SAT, dives",
+    "offcert.formulations.models.interval_dive": "interval CP-SAT, dives",
     "offcert.heuristics.local_search": "local search",
-    "offcert.formulations.atomic_heads.bound": "atomic heads and tails",
-    "offcert.formulations.pivot.bound": "pivot program",
+    "offcert.formulations.labels.atomic_heads.bound": "atomic heads and tails",
+    "offcert.formulations.labels.pivot.bound": "pivot program",
     "offcert.certify.fluid_climb": "fluid MILP",
-    "offcert.formulations.stage_milp": "stage MILP",
-    "offcert.formulations.interval_cpsat": "interval CP-SAT",
+    "offcert.formulations.models.stage_milp": "stage MILP",
+    "offcert.formulations.models.interval_cpsat": "interval CP-SAT",
 }
 
 

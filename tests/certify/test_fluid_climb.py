@@ -10,14 +10,14 @@ import pytest
 from offcert.certify import fluid_climb
 from offcert.certify.methods import solve
 from offcert.certify.search import Search
-from offcert.certify.verify import verify
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Evidence
 from offcert.core.simulate import simulate
-from offcert.formulations.fluid_milp import fluid_bound
-from offcert.formulations.fluid_tree import prove
-from offcert.formulations.relaxations import required_absent
+from offcert.formulations.combinatorial.relaxations import required_absent
+from offcert.formulations.fluid.milp import fluid_bound
+from offcert.formulations.fluid.tree import prove
 from offcert.heuristics.sequential import sequential
+from offcert.verify.document import verify
 from tests.random_instances import FAMILIES, problem_on, seeded
 
 

@@ -7,11 +7,9 @@ from oracle import brute_force
 from random_instances import mixed_problem, random_problem
 
 from offcert.certify import ladder
-from offcert.certify.attestation import witness
 from offcert.certify.ladder import _Rung, certify
 from offcert.certify.methods import METHODS, solve
 from offcert.certify.search import Progress, Search, UnsoundError
-from offcert.certify.verify import verify
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError, MethodError
 from offcert.core.problem import Problem, Transfers
@@ -20,6 +18,8 @@ from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.core.trace import Trace
 from offcert.heuristics.sequential import sequential
+from offcert.proofs.attestation import witness
+from offcert.verify.document import verify
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -11,12 +11,12 @@ from offcert.certify import ladder
 from offcert.certify.ladder import certify
 from offcert.certify.long_traces import MOST_GAPS, MOST_OPERATIONS, is_fine, is_long
 from offcert.certify.search import Progress
-from offcert.certify.verify import verify
 from offcert.core.check import check
 from offcert.core.platform import Link
 from offcert.core.problem import Problem
 from offcert.core.result import Evidence
 from offcert.instances.library import default_library
+from offcert.verify.document import verify
 
 
 class Clock:

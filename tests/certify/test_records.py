@@ -10,7 +10,6 @@ import pytest
 
 from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
-from offcert.certify.recheck import recheck
 from offcert.certify.records import add
 from offcert.certify.search import UnsoundError
 from offcert.core.documents import canonical_digest
@@ -19,6 +18,7 @@ from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.simulate import simulate
 from offcert.instances.library import Entry, Family, Library, default_library, make_entry
 from offcert.instances.records import KnownBound, Record
+from offcert.verify.recheck import recheck
 
 NAME = "cnn-12-1-m10"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from offcert.certify import heads_check
 from offcert.certify.warm import warm_heads
+from offcert.verify.heads import check as heads_check
 
 
 def test_what_judges_heads_and_tails_is_compiled_with_their_search(

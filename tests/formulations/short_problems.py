@@ -12,7 +12,7 @@ from offcert.core.plan import Kind
 from offcert.core.platform import Link
 from offcert.core.problem import Problem
 from offcert.core.trace import Trace
-from offcert.formulations.pivot.model import nested
+from offcert.formulations.labels.pivot.model import nested
 from tests.oracle import brute_force
 from tests.random_instances import random_problem, two_rates
 

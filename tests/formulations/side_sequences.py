@@ -6,7 +6,7 @@ import random
 from fractions import Fraction
 from itertools import permutations
 
-from offcert.formulations.atomic_heads.side import Item, Side
+from offcert.formulations.labels.atomic_heads.side import Item, Side
 
 
 def least_end(side: Side, strict: bool = False) -> int:

@@ -15,11 +15,15 @@ from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.formulations.atomic_heads import search as searching
-from offcert.formulations.atomic_heads.bound import HeadsOutcome, heads_bound
-from offcert.formulations.atomic_heads.search import SideSearch
-from offcert.formulations.atomic_heads.side import Item, Side, back, front, link_rate
-from offcert.formulations.relaxations import fractional_bound, heads_and_tails, required_absent
+from offcert.formulations.combinatorial.relaxations import (
+    fractional_bound,
+    heads_and_tails,
+    required_absent,
+)
+from offcert.formulations.labels.atomic_heads import search as searching
+from offcert.formulations.labels.atomic_heads.bound import HeadsOutcome, heads_bound
+from offcert.formulations.labels.atomic_heads.search import SideSearch
+from offcert.formulations.labels.atomic_heads.side import Item, Side, back, front, link_rate
 from tests.formulations.side_sequences import end_of, least_end, random_side
 
 ANY = 2**60

@@ -13,7 +13,7 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.formulations.disjunctive_milp import solve
+from offcert.formulations.models.disjunctive_milp import solve
 from tests.formulations.short_problems import (
     multi_gap_problems,
     pair_problems,

@@ -16,15 +16,15 @@ from offcert.core.plan import Kind
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Transfers
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.formulations import fluid_exact
-from offcert.formulations.fluid_exact import FluidOutcome, solve_fluid
-from offcert.formulations.fluid_milp import fluid_bound
-from offcert.formulations.relaxations import (
+from offcert.formulations.combinatorial.relaxations import (
     fractional_bound,
     prop3_bound,
     required_absent,
     whole_tensors_count,
 )
+from offcert.formulations.fluid import exact as fluid_exact
+from offcert.formulations.fluid.exact import FluidOutcome, solve_fluid
+from offcert.formulations.fluid.milp import fluid_bound
 from offcert.heuristics.dynprog import algorithm_1
 from tests.formulations.fluid_oracle import ordered_optimum, tick_optimum
 from tests.formulations.short_problems import unsolved

@@ -11,8 +11,8 @@ from offcert.core.plan import Kind
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Transfers
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.formulations.fluid_milp import fluid_bound
-from offcert.formulations.relaxations import fractional_bound, required_absent
+from offcert.formulations.combinatorial.relaxations import fractional_bound, required_absent
+from offcert.formulations.fluid.milp import fluid_bound
 from tests.oracle import brute_force
 from tests.random_instances import (
     cnn_chain,

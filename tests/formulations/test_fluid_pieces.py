@@ -11,8 +11,8 @@ from offcert.core.plan import Kind
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Transfers
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.formulations.fluid_pieces import Amounts, exact_amounts, fluid_schedule
-from offcert.formulations.fluid_program import Decisions, FluidProgram, Rules
+from offcert.formulations.fluid.pieces import Amounts, exact_amounts, fluid_schedule
+from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
 from tests.random_instances import random_problem
 
 LENGTH = 24

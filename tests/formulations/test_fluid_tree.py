@@ -11,13 +11,13 @@ import pytest
 
 from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
-from offcert.formulations.fluid_dual import KINDS, Dual, Rates, rates
-from offcert.formulations.fluid_lp import Relaxation
-from offcert.formulations.fluid_milp import fluid_bound
-from offcert.formulations.fluid_tree import Branch, Leaf, prove
-from offcert.formulations.linear_model import LinearModel
-from offcert.formulations.linear_solvers import solve_linear
-from offcert.formulations.relaxations import fractional_bound, required_absent
+from offcert.formulations.combinatorial.relaxations import fractional_bound, required_absent
+from offcert.formulations.common.linear_model import LinearModel
+from offcert.formulations.common.linear_solvers import solve_linear
+from offcert.formulations.fluid.dual import KINDS, Dual, Rates, rates
+from offcert.formulations.fluid.lp import Relaxation
+from offcert.formulations.fluid.milp import fluid_bound
+from offcert.formulations.fluid.tree import Branch, Leaf, prove
 from tests.oracle import brute_force
 from tests.random_instances import (
     FAMILIES,

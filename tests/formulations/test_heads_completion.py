@@ -7,12 +7,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from offcert.certify.heads_search import Tables as CheckTables
-from offcert.certify.heads_search import prospects
-from offcert.formulations.atomic_heads import arrays, completion
-from offcert.formulations.atomic_heads.kernel import Tables, bound_on_end
-from offcert.formulations.atomic_heads.search import SideSearch
-from offcert.formulations.atomic_heads.side import Side
+from offcert.formulations.labels.atomic_heads import arrays, completion
+from offcert.formulations.labels.atomic_heads.kernel import Tables, bound_on_end
+from offcert.formulations.labels.atomic_heads.search import SideSearch
+from offcert.formulations.labels.atomic_heads.side import Side
+from offcert.verify.heads.search import Tables as CheckTables
+from offcert.verify.heads.search import prospects
 from tests.formulations.side_sequences import least_end, random_side
 
 NEVER = 2**62

@@ -10,11 +10,11 @@ from random_instances import mixed_problem
 from benchmarks.chains import cnn_chain
 from offcert.core.check import check
 from offcert.core.errors import MethodError
-from offcert.formulations.atomic_heads.beam import good_way
-from offcert.formulations.atomic_heads.bound import heads_bound
-from offcert.formulations.atomic_heads.search import SideSearch
-from offcert.formulations.atomic_heads.side import Side, back, front, only
-from offcert.formulations.relaxations import required_absent
+from offcert.formulations.combinatorial.relaxations import required_absent
+from offcert.formulations.labels.atomic_heads.beam import good_way
+from offcert.formulations.labels.atomic_heads.bound import heads_bound
+from offcert.formulations.labels.atomic_heads.search import SideSearch
+from offcert.formulations.labels.atomic_heads.side import Side, back, front, only
 from offcert.heuristics.ordered import ordered_schedule
 from tests.formulations.side_sequences import end_of, least_end, random_side
 

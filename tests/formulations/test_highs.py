@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from offcert.formulations import highs
-from offcert.formulations.highs import FAILED, run_highs
-from offcert.formulations.linear_model import LinearModel
-from offcert.formulations.linear_solvers import solve_linear
+from offcert.formulations.common import highs
+from offcert.formulations.common.highs import FAILED, run_highs
+from offcert.formulations.common.linear_model import LinearModel
+from offcert.formulations.common.linear_solvers import solve_linear
 
 
 def endless() -> LinearModel:
@@ -148,7 +148,7 @@ def interruptible() -> Iterator[None]:
 
 FORKED = """
 import os
-from offcert.formulations import highs
+from offcert.formulations.common import highs
 
 def easy():
     return round(highs.run_highs("linprog", 9, c=[1.0], bounds=[(7, 9)], method="highs").fun)

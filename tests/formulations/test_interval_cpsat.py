@@ -18,8 +18,8 @@ from offcert.core.result import SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.formulations.interval_cpsat import solve
-from offcert.formulations.interval_data import (
+from offcert.formulations.models.interval_cpsat import solve
+from offcert.formulations.models.interval_data import (
     LARGEST_ENERGY,
     aligned_grid,
     choose_grid,
@@ -200,7 +200,7 @@ def test_sizes_rounded_up_to_the_same_one_are_not_interchangeable(
     )
     problem = Problem("rounded", trace, Platform(16, Fraction(1)))
     assert brute_force(problem) == 18
-    monkeypatch.setattr("offcert.formulations.interval_data.LARGEST_HEIGHT", 2)
+    monkeypatch.setattr("offcert.formulations.models.interval_data.LARGEST_HEIGHT", 2)
     assert solve(problem).lower_bound <= 18
 
 
@@ -310,7 +310,7 @@ def test_a_failing_solver_costs_only_its_contribution(monkeypatch: pytest.Monkey
     problem = problem_on(seeded(1), cnn_chain(seeded(2), 4), "fails")
     problem = problem.with_memory(problem.trace.least_memory)
     hint = solve(problem).schedule
-    monkeypatch.setattr("offcert.formulations.interval_cpsat.cp_model.CpSolver.solve", fail)
+    monkeypatch.setattr("offcert.formulations.models.interval_cpsat.cp_model.CpSolver.solve", fail)
     outcome = solve(problem, hint=hint)
     assert outcome.schedule == hint
     assert outcome.details["error"] == "RuntimeError: no licence"

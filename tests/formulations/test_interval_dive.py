@@ -12,10 +12,10 @@ from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
-from offcert.formulations import interval_dive
-from offcert.formulations.interval_cpsat import IntervalOutcome
-from offcert.formulations.interval_dive import dive
-from offcert.formulations.relaxations import infeasibility
+from offcert.formulations.combinatorial.relaxations import infeasibility
+from offcert.formulations.models import interval_dive
+from offcert.formulations.models.interval_cpsat import IntervalOutcome
+from offcert.formulations.models.interval_dive import dive
 from offcert.heuristics.sequential import sequential
 from tests.oracle import brute_force
 from tests.random_instances import counterexample, mixed_problem

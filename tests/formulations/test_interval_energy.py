@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from offcert.core.plan import Kind
 from offcert.core.schedule import Schedule
-from offcert.formulations.interval_cpsat import solve
-from offcert.formulations.interval_data import Instant, IntervalData, horizon, instants, prepare
-from offcert.formulations.interval_energy import Window, candidate_windows
+from offcert.formulations.models.interval_cpsat import solve
+from offcert.formulations.models.interval_data import (
+    Instant,
+    IntervalData,
+    horizon,
+    instants,
+    prepare,
+)
+from offcert.formulations.models.interval_energy import Window, candidate_windows
 from tests.random_instances import mixed_problem, random_problem, two_rates
 
 

@@ -12,12 +12,16 @@ from random_instances import mixed_problem
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
-from offcert.formulations.large_tensors import (
+from offcert.formulations.combinatorial.large_tensors import (
     large_tensors_bound,
     required_of_large,
     sizes_worth_counting,
 )
-from offcert.formulations.relaxations import fractional_bound, infeasibility, required_absent
+from offcert.formulations.combinatorial.relaxations import (
+    fractional_bound,
+    infeasibility,
+    required_absent,
+)
 
 
 def least_by_subsets(problem: Problem, operation: int, smallest: int) -> int:

@@ -11,9 +11,9 @@ import pulp
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.formulations import linear_solvers
-from offcert.formulations.linear_model import ONE, LinearModel, value_of
-from offcert.formulations.linear_solvers import (
+from offcert.formulations.common import linear_solvers
+from offcert.formulations.common.linear_model import ONE, LinearModel, value_of
+from offcert.formulations.common.linear_solvers import (
     cbc_bound,
     require_solver,
     solve_linear,

@@ -10,19 +10,19 @@ from random_instances import mixed_problem, random_problem
 
 from offcert.certify.descents import descend_sequential
 from offcert.certify.effort import Effort
-from offcert.certify.matched_check import matched_fault
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_matched
-from offcert.certify.verify import verify
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Evidence
-from offcert.formulations.atomic_heads.bound import Ends, quick_ends
-from offcert.formulations.matched_heads.bound import MatchedProgram
-from offcert.formulations.matched_heads.level import TooManyError
-from offcert.formulations.matched_heads.search import FINEST, MatchedSearch
-from offcert.formulations.relaxations import required_absent
+from offcert.formulations.combinatorial.relaxations import required_absent
+from offcert.formulations.labels.atomic_heads.bound import Ends, quick_ends
+from offcert.formulations.labels.matched_heads.bound import MatchedProgram
+from offcert.formulations.labels.matched_heads.level import TooManyError
+from offcert.formulations.labels.matched_heads.search import FINEST, MatchedSearch
 from offcert.heuristics.ordered import ordered_schedule
+from offcert.verify.document import verify
+from offcert.verify.matched.check import matched_fault
 
 PLENTY = 10**6
 

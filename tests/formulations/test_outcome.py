@@ -9,9 +9,9 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.formulations.interval_cpsat import solve
-from offcert.formulations.outcome import Progress, longest_makespan
-from offcert.formulations.relaxations import infeasibility
+from offcert.formulations.combinatorial.relaxations import infeasibility
+from offcert.formulations.common.outcome import Progress, longest_makespan
+from offcert.formulations.models.interval_cpsat import solve
 from tests.formulations.short_problems import short_problems
 
 

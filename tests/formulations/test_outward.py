@@ -14,25 +14,25 @@ from random_instances import counterexample, mixed_problem
 
 from offcert.certify.descents import descend_sequential
 from offcert.certify.effort import Effort
-from offcert.certify.outward_check import outward_fault
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_outward
-from offcert.certify.verify import verify
 from offcert.core.check import check
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Evidence
 from offcert.core.schedule import Schedule
-from offcert.formulations.outward import proof as proofs
-from offcert.formulations.outward import tree as trees
-from offcert.formulations.outward.bound import OutwardProgram
-from offcert.formulations.outward.evaluation import Evaluator
-from offcert.formulations.outward.model import cut
-from offcert.formulations.outward.proof import proof_of
-from offcert.formulations.outward.region import BACK, FRONT, Region, Straddle, crossed, whole
-from offcert.formulations.outward.sums import sets_of
-from offcert.formulations.outward.tree import Tree
+from offcert.formulations.labels.outward import proof as proofs
+from offcert.formulations.labels.outward import tree as trees
+from offcert.formulations.labels.outward.bound import OutwardProgram
+from offcert.formulations.labels.outward.evaluation import Evaluator
+from offcert.formulations.labels.outward.model import cut
+from offcert.formulations.labels.outward.proof import proof_of
+from offcert.formulations.labels.outward.region import BACK, FRONT, Region, Straddle, crossed, whole
+from offcert.formulations.labels.outward.sums import sets_of
+from offcert.formulations.labels.outward.tree import Tree
+from offcert.verify.document import verify
+from offcert.verify.outward.check import outward_fault
 
 WINDOWS = (20, 5, 1), (1,), (3, 1), (2,)
 MOST_NODES = 400
@@ -247,7 +247,7 @@ def test_the_program_goes_on_where_it_was() -> None:
 
 
 def test_searches_near_the_bound_come_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from offcert.formulations.outward import bound as program
+    from offcert.formulations.labels.outward import bound as program
 
     monkeypatch.setattr(program, "_BUDGET", 10)
     monkeypatch.setattr(program, "_BUDGET_NEARBY", 100)
@@ -292,7 +292,7 @@ def test_the_step_adds_a_bound_and_schedules_that_verify() -> None:
 def test_a_bound_that_verification_would_not_confirm_is_not_called_proved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from offcert.certify import outward_check
+    from offcert.verify.outward import check as outward_check
 
     monkeypatch.setattr(outward_check, "outward_fault", lambda *parts, **more: "too large")
     search = Search(counterexample(), 60.0)

@@ -7,9 +7,9 @@ import pytest
 from random_instances import mixed_problem
 
 from offcert.core.errors import MethodError
-from offcert.formulations.outward.evaluation import new_question
-from offcert.formulations.outward.model import Pivot, Side, cut
-from offcert.formulations.outward.outlook import (
+from offcert.formulations.labels.outward.evaluation import new_question
+from offcert.formulations.labels.outward.model import Pivot, Side, cut
+from offcert.formulations.labels.outward.outlook import (
     Outlook,
     can_be,
     look,
@@ -18,7 +18,7 @@ from offcert.formulations.outward.outlook import (
     new_outlook,
     overdue,
 )
-from offcert.formulations.outward.question import Question, prepare
+from offcert.formulations.labels.outward.question import Question, prepare
 
 
 def pivots(seed: int) -> list[Pivot]:

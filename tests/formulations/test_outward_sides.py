@@ -7,14 +7,14 @@ import numpy as np
 from outward_cases import cases, no_pause
 from outward_oracle import SideOracle
 
-from offcert.certify.outward_search import FOUND, search
-from offcert.certify.outward_tables import cut_at
-from offcert.certify.outward_view import Asked
 from offcert.core.errors import MethodError
-from offcert.formulations.outward.evaluation import Evaluator
-from offcert.formulations.outward.model import cut
-from offcert.formulations.outward.region import whole
-from offcert.formulations.outward.split import one_set
+from offcert.formulations.labels.outward.evaluation import Evaluator
+from offcert.formulations.labels.outward.model import cut
+from offcert.formulations.labels.outward.region import whole
+from offcert.formulations.labels.outward.split import one_set
+from offcert.verify.outward.search import FOUND, search
+from offcert.verify.outward.tables import cut_at
+from offcert.verify.outward.view import Asked
 
 FAR = 10**6
 ROOM = 20_000

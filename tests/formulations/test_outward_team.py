@@ -4,10 +4,10 @@ import pytest
 from outward_cases import cases, no_pause
 
 from offcert.core.errors import MethodError
-from offcert.formulations.outward.model import cut
-from offcert.formulations.outward.proof import proof_of
-from offcert.formulations.outward.team import Team
-from offcert.formulations.outward.tree import Tree
+from offcert.formulations.labels.outward.model import cut
+from offcert.formulations.labels.outward.proof import proof_of
+from offcert.formulations.labels.outward.team import Team
+from offcert.formulations.labels.outward.tree import Tree
 
 
 def test_threads_divide_regions_in_the_same_way() -> None:

@@ -29,12 +29,12 @@ import pytest
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
-from offcert.formulations import interval_cpsat, stage_milp
-from offcert.formulations.fluid_exact import solve_fluid
-from offcert.formulations.fluid_tree import prove
-from offcert.formulations.pivot import pivot_bound
-from offcert.formulations.pivot.model import nested
-from offcert.formulations.relaxations import fractional_bound
+from offcert.formulations.combinatorial.relaxations import fractional_bound
+from offcert.formulations.fluid.exact import solve_fluid
+from offcert.formulations.fluid.tree import prove
+from offcert.formulations.labels.pivot import pivot_bound
+from offcert.formulations.labels.pivot.model import nested
+from offcert.formulations.models import interval_cpsat, stage_milp
 from tests.formulations.short_problems import pair_problems, simplex_problems
 from tests.random_instances import cnn_chain, problem_on, seeded, spiky_chain, two_rates
 

@@ -13,17 +13,17 @@ from random_instances import (
     trace_with_internals,
 )
 
-from offcert.certify.pivot_check import confirm
 from offcert.core.chain import Chain
 from offcert.core.check import check
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.formulations.pivot import arrays, kernel, pivot_bound
-from offcert.formulations.pivot.bound import default_pivots
-from offcert.formulations.pivot.cut import Cut
-from offcert.formulations.pivot.model import back_side, front_side, nested
+from offcert.formulations.labels.pivot import arrays, kernel, pivot_bound
+from offcert.formulations.labels.pivot.bound import default_pivots
+from offcert.formulations.labels.pivot.cut import Cut
+from offcert.formulations.labels.pivot.model import back_side, front_side, nested
+from offcert.verify.pivot.check import confirm
 
 GENEROUS = {"time_limit": 60.0, "max_labels": 1_000_000}
 
@@ -143,7 +143,7 @@ def distinct_chain(stages: int) -> Problem:
 @pytest.mark.parametrize("limit", [{"time_limit": 0.0}, {"max_labels": 1}])
 def test_a_search_cut_short_returns_what_is_proved_and_no_more(limit, monkeypatch):
     monkeypatch.setattr(arrays, "FIRST_CAPACITY", 16)
-    monkeypatch.setattr("offcert.formulations.pivot.cut.STRIDE", 1)
+    monkeypatch.setattr("offcert.formulations.labels.pivot.cut.STRIDE", 1)
     problem = distinct_chain(12)
     complete = pivot_bound(problem, upper_bound=10**6, **GENEROUS)
     partial = pivot_bound(problem, upper_bound=10**6, **{**GENEROUS, **limit})

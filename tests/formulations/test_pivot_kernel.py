@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from nested_cases import nested_problems
 
-from offcert.formulations.pivot import arrays, kernel, pool
-from offcert.formulations.pivot.model import Nested, Side, back_side, front_side, nested
+from offcert.formulations.labels.pivot import arrays, kernel, pool
+from offcert.formulations.labels.pivot.model import Nested, Side, back_side, front_side, nested
 
 UNLIMITED = np.full(4, pool.NEVER)
 

@@ -12,20 +12,20 @@ from random_instances import counterexample
 
 from offcert.certify.descents import descend_sequential
 from offcert.certify.effort import Effort
-from offcert.certify.pivot_outward_check import confirm_pivot_outward
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_pivot_outward
-from offcert.certify.verify import verify
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Evidence
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
-from offcert.formulations.pivot.model import nested
-from offcert.formulations.pivot_outward import PivotOutwardOutcome, PivotOutwardProgram
-from offcert.formulations.pivot_outward import cut as cuts
-from offcert.formulations.pivot_outward.arrivals import Demands
+from offcert.formulations.labels.pivot.model import nested
+from offcert.formulations.labels.pivot_outward import PivotOutwardOutcome, PivotOutwardProgram
+from offcert.formulations.labels.pivot_outward import cut as cuts
+from offcert.formulations.labels.pivot_outward.arrivals import Demands
+from offcert.verify.document import verify
+from offcert.verify.pivot_outward.check import confirm_pivot_outward
 
 
 class Offers:

@@ -8,12 +8,12 @@ from nested_cases import nested_problems
 from oracle import brute_force
 from test_pivot_dp import distinct_chain
 
-from offcert.certify.pivot_check import confirm
 from offcert.core.check import check
 from offcert.core.problem import Problem
-from offcert.formulations.atomic_heads.bound import heads_bound
-from offcert.formulations.pivot import pivot_bound
-from offcert.formulations.pivot.bound import PivotOutcome, PivotSearch
+from offcert.formulations.labels.atomic_heads.bound import heads_bound
+from offcert.formulations.labels.pivot import pivot_bound
+from offcert.formulations.labels.pivot.bound import PivotOutcome, PivotSearch
+from offcert.verify.pivot.check import confirm
 
 
 def turns(problem: Problem, upper: int, looks: int, **options: object) -> Iterator[PivotOutcome]:
@@ -37,7 +37,7 @@ def turns(problem: Problem, upper: int, looks: int, **options: object) -> Iterat
 
 @pytest.fixture(autouse=True)
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offcert.formulations.pivot.cut.STRIDE", 1)
+    monkeypatch.setattr("offcert.formulations.labels.pivot.cut.STRIDE", 1)
 
 
 def last(outcomes: Iterator[PivotOutcome], most: int, note: Callable[[PivotOutcome], None]) -> int:

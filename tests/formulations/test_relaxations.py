@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 from oracle import brute_force
 from random_instances import mixed_problem
 
-from offcert.certify import cover, recheck
-from offcert.certify.cover import cheapest_cover
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
-from offcert.formulations import relaxations
-from offcert.formulations.relaxations import (
+from offcert.formulations.combinatorial import relaxations
+from offcert.formulations.combinatorial.relaxations import (
     fractional_bound,
     heads_and_tails,
     infeasibility,
@@ -25,6 +23,8 @@ from offcert.formulations.relaxations import (
     prop3_bound,
     required_absent,
 )
+from offcert.verify.common import cover, recheck
+from offcert.verify.common.cover import cheapest_cover
 
 
 def two_stage_problem() -> Problem:

@@ -13,10 +13,10 @@ from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.formulations.fluid_milp import fluid_bound
-from offcert.formulations.interval_cpsat import solve as solve_interval
-from offcert.formulations.relaxations import fractional_bound, required_absent
-from offcert.formulations.stage_milp import solve
+from offcert.formulations.combinatorial.relaxations import fractional_bound, required_absent
+from offcert.formulations.fluid.milp import fluid_bound
+from offcert.formulations.models.interval_cpsat import solve as solve_interval
+from offcert.formulations.models.stage_milp import solve
 from tests.formulations.short_problems import multi_gap_problems, short_problem, short_problems
 from tests.oracle import brute_force
 from tests.random_instances import cnn_chain, counterexample, mixed_problem, random_problem, seeded

@@ -8,11 +8,11 @@ from offcert.core.errors import InputError
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
-from offcert.formulations.interval_cpsat import solve
-from offcert.formulations.outcome import longest_makespan
-from offcert.formulations.time_grid import TimeGrid, build_grid, choose_grid
-from offcert.formulations.time_indexed_cpsat import solve as solve_cpsat
-from offcert.formulations.time_indexed_milp import solve as solve_milp
+from offcert.formulations.common.outcome import longest_makespan
+from offcert.formulations.common.time_grid import TimeGrid, build_grid, choose_grid
+from offcert.formulations.models.interval_cpsat import solve
+from offcert.formulations.models.time_indexed_cpsat import solve as solve_cpsat
+from offcert.formulations.models.time_indexed_milp import solve as solve_milp
 from tests.formulations.short_problems import short_problems
 from tests.random_instances import cnn_chain, counterexample, problem_on, seeded
 

@@ -6,8 +6,8 @@ import pytest
 
 from offcert.core.check import check
 from offcert.core.result import SolveStatus
-from offcert.formulations.outcome import ModelOutcome
-from offcert.formulations.time_indexed_cpsat import solve
+from offcert.formulations.common.outcome import ModelOutcome
+from offcert.formulations.models.time_indexed_cpsat import solve
 from tests.formulations.short_problems import (
     mixed_short_problem,
     multi_gap_problems,
@@ -89,7 +89,7 @@ def test_a_failing_solver_costs_only_its_contribution(monkeypatch: pytest.Monkey
 
     problem = problem_on(seeded(8), cnn_chain(seeded(9), 3), "fails")
     hint = solve(problem, grid=5).schedule
-    path = "offcert.formulations.time_indexed_cpsat.cp_model.CpSolver.solve"
+    path = "offcert.formulations.models.time_indexed_cpsat.cp_model.CpSolver.solve"
     monkeypatch.setattr(path, fail)
     outcome = solve(problem, hint=hint)
     assert outcome.schedule == hint

@@ -12,8 +12,8 @@ from offcert.core.errors import InputError
 from offcert.core.plan import Kind
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Trace
-from offcert.formulations.time_indexed_cpsat import solve as solve_cpsat
-from offcert.formulations.time_indexed_milp import solve
+from offcert.formulations.models.time_indexed_cpsat import solve as solve_cpsat
+from offcert.formulations.models.time_indexed_milp import solve
 from tests.formulations.short_problems import (
     mixed_short_problem,
     multi_gap_problems,

@@ -13,7 +13,7 @@ from offcert.core.plan import Kind, Plan
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.simulate import Simulator
-from offcert.formulations.relaxations import infeasibility
+from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.heuristics.annealing import Annealer
 from offcert.heuristics.restricted import no_limits, random_limits, restricted_plan
 from offcert.heuristics.sequential import sequential

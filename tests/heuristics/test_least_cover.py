@@ -10,7 +10,7 @@ import pytest
 from offcert.core.check import check
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.simulate import simulate
-from offcert.formulations.relaxations import prop3_bound
+from offcert.formulations.combinatorial.relaxations import prop3_bound
 from offcert.heuristics import least_cover as module
 from offcert.heuristics.least_cover import least_cover, least_cover_plan
 from offcert.instances.two_partition import halve, two_partition

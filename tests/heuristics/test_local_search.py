@@ -10,7 +10,7 @@ from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.simulate import simulate
-from offcert.formulations.relaxations import infeasibility
+from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.heuristics.local_search import local_search
 from offcert.heuristics.sequential import sequential
 from offcert.instances.cnn import cnn_chain

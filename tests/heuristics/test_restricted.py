@@ -14,7 +14,7 @@ from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.simulate import simulate
-from offcert.formulations.relaxations import infeasibility
+from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.heuristics.restricted import no_limits, random_limits, restricted_plan
 from offcert.heuristics.sequential import sequential
 from tests.random_instances import mixed_problem

@@ -10,7 +10,7 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.formulations.relaxations import required_absent
+from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.heuristics.order_search import order_search
 from offcert.heuristics.ordered import ordered_plan
 from offcert.heuristics.returning import lacking, later_gaps, leaving_again, needed_again

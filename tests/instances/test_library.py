@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.adversarial.chains import AdversarialChains
-from offcert.certify.phase.core import CoreProblems
 from offcert.core.check import check
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest, problem_to_json
 from offcert.core.result import Evidence, SolveStatus
 from offcert.core.simulate import simulate
+from offcert.hunts.adversarial.chains import AdversarialChains
+from offcert.hunts.phase.core import CoreProblems
 from offcert.instances.kinds import KINDS, from_source
 from offcert.instances.library import (
     FOLDER,

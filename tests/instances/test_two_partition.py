@@ -8,9 +8,9 @@ from oracle import brute_force
 from offcert.core.check import check
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem, Transfers
-from offcert.formulations.fluid_milp import fluid_bound
-from offcert.formulations.pivot.bound import pivot_bound
-from offcert.formulations.relaxations import fractional_bound
+from offcert.formulations.combinatorial.relaxations import fractional_bound
+from offcert.formulations.fluid.milp import fluid_bound
+from offcert.formulations.labels.pivot.bound import pivot_bound
 from offcert.instances.cnn import cnn_chain
 from offcert.instances.two_partition import (
     TwoPartition,

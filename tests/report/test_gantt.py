@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 from random_instances import mixed_problem, random_problem
 
-from offcert.certify.certificate import Certificate
 from offcert.certify.methods import solve
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError
@@ -14,6 +13,7 @@ from offcert.core.result import Result, SolveStatus
 from offcert.core.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.sequential import sequential
+from offcert.proofs.certificate import Certificate
 from offcert.report.gantt import memory_curve, save_gantt, turn
 
 

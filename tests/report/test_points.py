@@ -11,7 +11,7 @@ from campaign_tables import rows, table
 
 from offcert.certify.ladder import certify
 from offcert.core.errors import InputError
-from offcert.formulations.relaxations import prop3_bound
+from offcert.formulations.combinatorial.relaxations import prop3_bound
 from offcert.instances.cnn import cnn_chain
 from offcert.report.points import by_problem, plain_rows, points_of
 

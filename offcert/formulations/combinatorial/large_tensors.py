@@ -1,0 +1,110 @@
+"""The fractional bound with whole tensors where these are large: as good on long traces, and quick.
+
+The sizes of a network's large tensors are multiples of few numbers, and there are so many small
+ones that they make up any amount between two sums of large ones. So little is lost if small tensors
+count byte by byte, like sand. What the large ones can make up is then a small table, in units of
+their greatest common divisor, for each operation of a trace of thousands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import accumulate
+
+from offcert.core.problem import Problem
+from offcert.core.result import Bound, Evidence
+from offcert.formulations.combinatorial.relaxations import heads_and_tails, required_absent
+
+METHOD = "fractional-large-tensors"
+
+# Bits of a table times sizes times operations: about a fifth of a second. Verification tells no
+# more sums apart than so many.
+_MOST_WORK = 1 << 34
+_MOST_UNITS = 1 << 26
+_MOST_TRIED = 3
+
+
+def sizes_worth_counting(problem: Problem) -> list[int]:
+    """Return the least sizes that large tensors may have, for a bound each; promising ones first.
+
+    The less of it is sand, the better is a bound; but a few small tensors of odd sizes make the
+    tables long.
+    """
+    sizes = sorted(problem.trace.gap_sizes, reverse=True)
+    work = len(problem.trace) * max(1, len(set(sizes)))
+    most = min(_MOST_UNITS, _MOST_WORK // work)
+    units = accumulate(sizes, math.gcd)
+    found: dict[int, int] = {}
+    for size, unit, total in zip(sizes, units, accumulate(sizes), strict=True):
+        # Of all sizes with one unit the least says most.
+        if total <= most * unit:
+            found[unit] = size
+    return list(found.values())[::-1][:_MOST_TRIED]
+
+
+def required_of_large(problem: Problem, smallest: int) -> list[int]:
+    """Return the bytes that must be absent, where tensors of at least a size are absent as a whole.
+
+    Parameters
+    ----------
+    problem : Problem
+        A feasible one, with atomic transfers.
+    smallest : int
+        Bytes; tensors of less count byte by byte.
+    """
+    trace = problem.trace
+    needs = required_absent(problem)
+    sizes = trace.gap_sizes
+    large: Counter[int] = Counter()
+    sand = 0
+    unit = math.gcd(*(size for size in sizes if size >= smallest)) or 1
+    known: dict[int, int] = {}
+    sums = None
+    for operation, need in enumerate(needs):
+        changes = [(gap, -1) for gap in trace.gaps_leaving[operation]]
+        changes += [(gap, 1) for gap in trace.gaps_entering[operation]]
+        for gap, change in changes:
+            if sizes[gap] >= smallest:
+                large[sizes[gap] // unit] += change
+                sums = None
+            else:
+                sand += change * sizes[gap]
+        if need <= sand:
+            continue
+        if sums is None:
+            sums, known = _sums(large), {}
+        units = -(-(need - sand) // unit)
+        if units not in known:
+            above = sums >> units
+            known[units] = units + (above & -above).bit_length() - 1
+        needs[operation] = max(need, known[units] * unit)
+    return needs
+
+
+def _sums(sizes: Counter[int]) -> int:
+    """Return what subsets sum up to: bit k says whether one makes k."""
+    sums = 1
+    for size, copies in sizes.items():
+        # Any number of equal sizes is a sum of batches of 1, 2, 4, … and a rest.
+        batch = 1
+        while copies > 0:
+            batch = min(batch, copies)
+            sums |= sums << (size * batch)
+            copies -= batch
+            batch *= 2
+    return sums
+
+
+def large_tensors_bound(problem: Problem, smallest: int) -> Bound:
+    """Return the largest head plus tail with large tensors whole; only for atomic transfers.
+
+    Parameters
+    ----------
+    problem : Problem
+        A feasible one.
+    smallest : int
+        Bytes that a tensor has at least if it counts as a whole.
+    """
+    times = heads_and_tails(problem, required_of_large(problem, smallest))
+    return Bound(METHOD, times.bound, Evidence.PROVED, {"smallest": smallest})

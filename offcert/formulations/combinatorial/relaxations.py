@@ -1,0 +1,285 @@
+"""Combinatorial lower bounds: Prop. 3, the fractional optimum, and both with subset-sum rounding.
+
+All of them rest on one number per operation: the bytes that must be absent while it runs. They are
+computed in exact integers and re-computed by `offcert.verify.recheck` with other code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from offcert.core.plan import Kind
+from offcert.core.problem import Problem, Transfers
+from offcert.core.result import Bound, Evidence, Infeasibility
+from offcert.core.trace import Trace
+from offcert.formulations.combinatorial.availability import Availability
+
+# Subset sums are told apart up to this many units; part of the bounds' definition.
+FINEST = 1 << 24
+# Of how many sizes' sums an amount is looked for before all sums are listed.
+_FEW = 40
+
+
+@dataclass(frozen=True)
+class HeadsAndTails:
+    """Times that no schedule can beat, one entry an operation, in ticks.
+
+    Attributes
+    ----------
+    heads : tuple of Fraction
+        Earliest start of each operation.
+    tails : tuple of Fraction
+        Least time from the start of each operation to the end of the step.
+    """
+
+    heads: tuple[Fraction, ...]
+    tails: tuple[Fraction, ...]
+
+    @property
+    def bound(self) -> int:
+        """The least makespan that all heads and tails allow, rounded up to whole ticks."""
+        return max(math.ceil(h + t) for h, t in zip(self.heads, self.tails, strict=True))
+
+
+def infeasibility(problem: Problem) -> Infeasibility | None:
+    """Return the operation that lacks most memory even if all else has left, or None.
+
+    The condition is exact: with unlimited time, everything that an operation does not use can
+    leave before it starts, so a schedule exists if every operation fits in this sense.
+    """
+    trace = problem.trace
+    memory = problem.platform.memory
+    worst = Infeasibility(-1, "the start", trace.resident_at_start, 0)
+    if trace.resident_at_start > memory:
+        worst = Infeasibility(
+            -1, "the start", trace.resident_at_start, trace.resident_at_start - memory
+        )
+    for index, needed in enumerate(trace.least_demand):
+        if needed - memory > worst.lacking:
+            name = trace.operations[index].name
+            worst = Infeasibility(index, name, needed, needed - memory)
+    return worst if worst.lacking > 0 else None
+
+
+def required_absent(
+    problem: Problem, subset_sum: bool = False, operations: Collection[int] | None = None
+) -> list[int]:
+    """Return, for each operation, the bytes that must be absent while it runs.
+
+    Parameters
+    ----------
+    problem : Problem
+        A feasible one.
+    subset_sum : bool
+        Round up to a sum of sizes of tensors that may be absent then. Valid for atomic transfers,
+        where a tensor is absent as a whole or not at all (NOTES, §1).
+    operations : collection of int, optional
+        Round at these only; by default at all.
+
+    Returns
+    -------
+    list of int
+        Bytes, at least 0.
+    """
+    trace = problem.trace
+    need = [max(0, demand - problem.platform.memory) for demand in trace.demand]
+    if subset_sum:
+        for operation in range(len(trace)) if operations is None else operations:
+            if need[operation]:
+                sizes = sizes_over(trace, operation)
+                need[operation] = least_subset_sum(sizes, need[operation])
+    return need
+
+
+def sizes_over(trace: Trace, operation: int) -> tuple[int, ...]:
+    """Return the sizes of the tensors that may be absent during an operation, increasing."""
+    gaps = zip(trace.gaps, trace.gap_sizes, strict=True)
+    return tuple(sorted(size for gap, size in gaps if gap.spans(operation)))
+
+
+@lru_cache(maxsize=1 << 14)
+def least_subset_sum(sizes: tuple[int, ...], amount: int) -> int:
+    """Return a lower bound on the least sum of a subset of `sizes` that is at least `amount`.
+
+    It is exact unless the sum of `sizes`, in units of their greatest common divisor, exceeds
+    ``FINEST``. Then each size is rounded down to a coarser unit, which can only make the sum found
+    smaller, and the answer is still at least `amount`.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Positive.
+    amount : int
+        At most the sum of `sizes`.
+    """
+    if amount <= 0:
+        return 0
+    unit = math.gcd(*sizes)
+    slack = 0
+    if sum(sizes) > FINEST * unit:
+        unit = -(-sum(sizes) // FINEST)
+        slack = len(sizes) * (unit - 1)
+    units = [size // unit for size in sizes]
+    target = max(0, -(-(amount - slack) // unit))
+    if not _is_sum(units, target):
+        target = _least_sum(units, target)
+    return max(amount, target * unit)
+
+
+def _is_sum(units: Sequence[int], target: int) -> bool:
+    """Whether some subset makes `target` exactly; False may also mean that none was found.
+
+    Of many sizes nearly every amount is a sum, and a few of them show it: the others, the largest
+    first, make up the amount but for about half of what the few have, and these make the rest.
+    """
+    distinct = sorted(set(units))
+    few = distinct[:: max(1, len(distinct) // _FEW)]
+    others = Counter(units) - Counter(few)
+    rest, half = target, sum(few) // 2
+    for size in sorted(others, reverse=True):
+        copies = min(others[size], max(0, rest - half) // size) if size else 0
+        rest -= copies * size
+    return bool(_sums(few, rest) >> rest & 1)
+
+
+def _least_sum(units: Sequence[int], target: int) -> int:
+    """Return the least sum of a subset that is at least `target`.
+
+    The subset that is left out has the greatest sum of at most the rest; of the two searches, the
+    one among smaller sums is taken.
+    """
+    most, rest = target + max(units), sum(units) - target
+    if rest <= most:
+        return sum(units) - (_sums(units, rest).bit_length() - 1)
+    # Without its last member, whatever is just enough would not be: so the answer is below `most`.
+    above = _sums(units, most) >> target
+    return target + (above & -above).bit_length() - 1
+
+
+def _sums(units: Iterable[int], most: int) -> int:
+    """Return the sums of subsets that are at most `most`: bit k says whether one makes k."""
+    sums, total, window = 1, 0, (1 << (most + 1)) - 1
+    for size, copies in Counter(units).items():
+        # Any number of equal sizes is a sum of batches of 1, 2, 4, … and a rest.
+        batch = 1
+        while copies and size <= most:
+            batch = min(batch, copies)
+            sums |= sums << (size * batch)
+            total += size * batch
+            if total > most:
+                sums &= window
+            copies -= batch
+            batch *= 2
+    return sums
+
+
+def heads_and_tails(problem: Problem, required: Sequence[int]) -> HeadsAndTails:
+    """Return the earliest start and the least tail of each operation.
+
+    Before an operation starts, ``required`` bytes of tensors that may be absent while it runs must
+    have left, each byte once, one after the other over the link, and none before its writer has
+    ended. So the operation cannot start before a link that serves only those tensors, in the order
+    in which they become available and bit by bit, has moved that many bytes. After it has ended,
+    the same bytes must return before the operations that close their gaps: the mirror image, at the
+    rate of the other direction. The argument holds for every kind of transfer, any trace, both
+    kinds of link, and for schedules in which prefetches precede later offloads.
+
+    On nested traces (chains, networks) with fractional transfers the largest head plus tail is the
+    optimum: the offloading paper's Theorem 2, with its Lemma 1 repaired as in NOTES, §1.
+
+    Parameters
+    ----------
+    problem : Problem
+        A feasible one.
+    required : sequence of int
+        Bytes, from `required_absent`.
+    """
+    trace = problem.trace
+    out, back = (problem.platform.rate(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
+    count = len(trace)
+    gaps, sizes = trace.gaps, trace.gap_sizes
+    entering, leaving = trace.gaps_entering, trace.gaps_leaving
+    writers = [trace.tensors[gap.tensor].uses[0] for gap in gaps]
+    # In parts of a tick that make every time whole: a byte takes `rate.denominator` of them.
+    heads = [0] * count
+    ends = [0] * (count + 1)  # the last entry is that of what is resident at the start
+    link = Availability(sorted(range(len(gaps)), key=writers.__getitem__), out.denominator)
+    for operation in range(count):
+        for gap in leaving[operation]:
+            link.take_away(gap)
+        for gap in entering[operation]:
+            link.put(gap, ends[writers[gap]], sizes[gap])
+        earliest = ends[operation - 1]
+        if required[operation]:
+            earliest = max(earliest, link.time_to_move(required[operation]))
+        heads[operation] = earliest
+        ends[operation] = earliest + trace.durations[operation] * out.numerator
+    tails = [0] * (count + 1)
+    link = Availability(
+        sorted(range(len(gaps)), key=lambda gap: -gaps[gap].after), back.denominator
+    )
+    for operation in reversed(range(count)):
+        for gap in leaving[operation + 1] if operation + 1 < count else ():
+            link.put(gap, tails[operation + 1], sizes[gap])
+        for gap in entering[operation + 1] if operation + 1 < count else ():
+            link.take_away(gap)
+        rest = tails[operation + 1]
+        if required[operation]:
+            rest = max(rest, link.time_to_move(required[operation]))
+        tails[operation] = rest + trace.durations[operation] * back.numerator
+    return HeadsAndTails(
+        tuple(Fraction(head, out.numerator) for head in heads),
+        tuple(Fraction(tail, back.numerator) for tail in tails[:-1]),
+    )
+
+
+def whole_tensors_count(problem: Problem) -> bool:
+    """Return whether Prop. 3 holds with amounts rounded up to sums of whole tensors.
+
+    With atomic transfers it does, as less than whole tensors cannot be absent. With interruptible
+    ones less can, but all of every tensor that leaves at all must leave and return sometime; a
+    simplex link is busy with that for as long, a duplex one may do both at once.
+    """
+    if problem.transfers is Transfers.INTERRUPTIBLE:
+        return not problem.platform.duplex
+    return problem.transfers is Transfers.ATOMIC
+
+
+def prop3_bound(problem: Problem, subset_sum: bool = False) -> Bound:
+    """Return the bound of Prop. 3 of the offloading paper.
+
+    The step lasts at least as long as all operations, and at least as long as the largest amount
+    that must be absent takes to leave and come back: no byte of it can do both at once, and both
+    must happen on either side of an operation, on a duplex link too.
+
+    Parameters
+    ----------
+    problem : Problem
+        A feasible one.
+    subset_sum : bool
+        Round the amounts up to reachable subset sums first; see `whole_tensors_count`.
+    """
+    amount = max(required_absent(problem, subset_sum))
+    move = math.ceil(sum(amount / problem.platform.rate(kind) for kind in Kind))
+    name = "prop3-subset-sum" if subset_sum else "prop3"
+    return Bound(name, max(problem.trace.compute_time, move), Evidence.PROVED)
+
+
+def fractional_bound(problem: Problem, subset_sum: bool = False) -> Bound:
+    """Return the largest head plus tail: on nested traces, the fractional optimum.
+
+    Parameters
+    ----------
+    problem : Problem
+        A feasible one.
+    subset_sum : bool
+        Round the amounts up to reachable subset sums first; only for atomic transfers.
+    """
+    times = heads_and_tails(problem, required_absent(problem, subset_sum))
+    name = "fractional-subset-sum" if subset_sum else "fractional"
+    return Bound(name, times.bound, Evidence.PROVED)

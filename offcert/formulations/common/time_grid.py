@@ -1,0 +1,348 @@
+"""Atomic transfers on a grid of time cells: what the time-indexed models share.
+
+A binary ``x[i, τ]`` says whether item i (an operation, a tensor's offload, a gap's prefetch) starts
+in cell τ. The models use its running sums ``X[i, τ]``, "has started by cell τ": one is as good as
+the other, but a precedence costs one row of two entries a cell in the sums. Windows from heads,
+tails and the incumbent decide which cells an item needs variables for.
+
+Why a coarse grid is sound
+--------------------------
+Let ``γ`` be the ticks of a cell. Operations and transfers last ``⌊d/γ⌋`` cells. Take a schedule at
+full resolution and move every start s to the cell ``⌊s/γ⌋``. The result satisfies every row of the
+models:
+
+1. *Order, link, data, windows.* If ``s + d ≤ s'``, then ``⌊s/γ⌋ + ⌊d/γ⌋ ≤ ⌊(s + d)/γ⌋ ≤ ⌊s'/γ⌋``.
+   So whatever waited for an end still waits for it: an operation for the one before it, a transfer
+   for the link, an offload for its writer, a prefetch for the release, an operation for a prefetch.
+   The same holds for the sum of consecutive durations (`TimeGrid.distances`). A window ``[a, b]``
+   becomes ``[⌊a/γ⌋, ⌊b/γ⌋]``.
+2. *Memory in cell τ.* Compare with the real instant ``T = (τ + 1)γ - 1``, the last tick of the
+   cell. What starts in a cell up to τ has started by T, and the other way round. What ends by T
+   ends, on the grid, no later than in cell τ. So if operation o runs in cell τ it runs at T, and if
+   the cell lies between operations o-1 and o, then at T either o-1 runs or none does, and what is
+   held then is at least what is held between them. What is absent at T (released by T, prefetch not
+   started) is absent in cell τ. Hence enough is absent in cell τ, because enough was absent at T;
+   this includes the rounding of the required amount up to a reachable sum.
+3. *Operations that last no cell* are in no cell's memory. At its start such an operation sees what
+   has been released by its cell and has not been fetched in an earlier one: at least what it really
+   saw. Operations of no ticks are meant by this, and a prefetch that starts at the same time takes
+   its memory after them.
+
+So the least start of the last operation on the grid, ``c`` cells, satisfies ``cγ ≤ s`` for its
+start s in every schedule, and ``cγ`` plus its exact duration is a lower bound. With ``γ = 1``
+nothing is rounded, every solution is a schedule, and the bound is the optimum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from offcert.core.errors import InputError
+from offcert.core.plan import Kind, Plan
+from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule, Transfer
+from offcert.core.trace import Trace, require_integer
+from offcert.formulations.combinatorial.relaxations import (
+    heads_and_tails,
+    least_subset_sum,
+    required_absent,
+)
+from offcert.formulations.common.outcome import first_evicted, idle_demand, rough_plans, useful_gaps
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something that starts in one cell of a window.
+
+    Attributes
+    ----------
+    first, last : int
+        Cells; both belong to the window.
+    length : int
+        Cells.
+    """
+
+    first: int
+    last: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class GridGap:
+    """A gap that may be worth evicting.
+
+    Attributes
+    ----------
+    number, tensor, writer, before, after, size
+        Of the tensor and the gap, as in the trace.
+    prefetch : Item
+        Its prefetch.
+    alone : bool
+        Whether its tensor has no other gap here and is opened by its writer, so that the tensor is
+        absent from the end of its offload on.
+    single : bool
+        Whether its tensor has no other gap here.
+    """
+
+    number: int
+    tensor: int
+    writer: int
+    before: int
+    after: int
+    size: int
+    prefetch: Item
+    alone: bool
+    single: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TimeGrid:
+    """A problem on a grid; times in cells.
+
+    Attributes
+    ----------
+    grid : int
+        Ticks a cell.
+    operations : tuple of Item
+        In their order.
+    offloads : dict of int to Item
+        By tensor.
+    gaps : tuple of GridGap
+        Those worth evicting.
+    over : tuple of tuple of int
+        For each operation, indices into `gaps` of those that span it.
+    required, idle_required : tuple of int
+        Bytes that must be absent while each operation runs, and in the idle time before it;
+        rounded up to reachable sums.
+    distances : tuple of (int, int, int)
+        ``(a, b, cells)``: operation b starts at least so long after a. Recovers part of what
+        rounding every duration down loses.
+    """
+
+    grid: int
+    operations: tuple[Item, ...]
+    offloads: dict[int, Item]
+    gaps: tuple[GridGap, ...]
+    over: tuple[tuple[int, ...], ...]
+    required: tuple[int, ...]
+    idle_required: tuple[int, ...]
+    distances: tuple[tuple[int, int, int], ...]
+
+    @property
+    def cells(self) -> int:
+        """One more than the last cell in which anything can happen."""
+        return max(item.last + item.length for item in self.operations) + 1
+
+    @property
+    def variables(self) -> int:
+        """How many pairs of an item and a cell the windows leave."""
+        items = [*self.operations, *self.offloads.values(), *(gap.prefetch for gap in self.gaps)]
+        return sum(item.last - item.first + 1 for item in items)
+
+    def bound(self, cells: int, last_duration: int) -> int:
+        """Return the lower bound in ticks that a least start of the last operation proves."""
+        return cells * self.grid + last_duration
+
+    def plans(
+        self,
+        trace: Trace,
+        starts: Sequence[int],
+        offloads: dict[int, int],
+        prefetches: dict[int, int],
+    ) -> list[Plan]:
+        """Return plans that follow a solution.
+
+        Parameters
+        ----------
+        trace : Trace
+            Whose operations and gaps.
+        starts : sequence of int
+            Cell of each operation.
+        offloads, prefetches : dict of int to int
+            Cell of the offload by tensor, and of the prefetch by index into `gaps`.
+        """
+        ends = [s + item.length for s, item in zip(starts, self.operations, strict=True)]
+        evicted = {self.gaps[index].number: start for index, start in prefetches.items()}
+        lengths = {gap.number: gap.prefetch.length for gap in self.gaps}
+        transfers = [
+            Transfer(Kind.PREFETCH, gap, start, start + lengths[gap])
+            for gap, start in evicted.items()
+        ]
+        for tensor, gap in first_evicted(trace, evicted).items():
+            start = offloads[tensor]
+            end = start + self.offloads[tensor].length
+            transfers.append(Transfer(Kind.OFFLOAD, gap, start, end))
+        if self.grid == 1:
+            return [Schedule(starts, ends, transfers).plan(trace)]
+        return rough_plans(trace, starts, ends, transfers)
+
+
+def build_grid(problem: Problem, grid: int, upper: int) -> TimeGrid | None:
+    """Return the problem on a grid, or None if its windows leave no schedule of at most `upper`.
+
+    Parameters
+    ----------
+    problem : Problem
+        Feasible: its memory is at least the trace's least.
+    grid : int
+        Ticks a cell.
+    upper : int
+        Ticks; schedules that last longer are of no interest.
+
+    Raises
+    ------
+    InputError
+        If `grid` is less than 1.
+    """
+    require_integer(grid, "grid", 1)
+    trace = problem.trace
+    required = required_absent(problem, subset_sum=True)
+    times = heads_and_tails(problem, required)
+    earliest = [math.ceil(head) for head in times.heads]
+    latest = [upper - math.ceil(tail) for tail in times.tails]
+    if any(low > high for low, high in zip(earliest, latest, strict=True)):
+        return None
+    operations = tuple(
+        Item(low // grid, high // grid, duration // grid)
+        for low, high, duration in zip(earliest, latest, trace.durations, strict=True)
+    )
+    offloads, gaps = _transfers(problem, grid, required, earliest, latest)
+    over = tuple(
+        tuple(index for index, gap in enumerate(gaps) if gap.before < o < gap.after)
+        for o in range(len(trace))
+    )
+    return TimeGrid(
+        grid=grid,
+        operations=operations,
+        offloads=offloads,
+        gaps=gaps,
+        over=over,
+        required=tuple(required),
+        idle_required=_idle_required(problem),
+        distances=_distances(trace.durations, grid),
+    )
+
+
+def choose_grid(problem: Problem, upper: int, variables: int) -> int:
+    """Return a fine grid, in ticks a cell, on which at most about `variables` are needed."""
+    finest = build_grid(problem, 1, upper)
+    return 1 if finest is None else max(1, -(-finest.variables // variables))
+
+
+def require_coarse_enough(data: TimeGrid, variables: int) -> None:
+    """Raise if a grid needs more than `variables` pairs of an item and a cell.
+
+    Raises
+    ------
+    InputError
+        With a grid that would do.
+    """
+    if data.variables > variables:
+        coarser = -(-data.variables * data.grid // variables)
+        raise InputError(
+            f"grid must be at least about {coarser} ticks here, not {data.grid}: "
+            f"{data.variables} variables are too many"
+        )
+
+
+def _transfers(
+    problem: Problem,
+    grid: int,
+    required: Sequence[int],
+    earliest: Sequence[int],
+    latest: Sequence[int],
+) -> tuple[dict[int, Item], tuple[GridGap, ...]]:
+    """Return offloads by tensor and gaps, leaving out those for which there is no time.
+
+    A release after the last operation at which memory can bind frees nothing that is needed, and
+    neither does a prefetch before the first one, unless the idle time on that side can bind too:
+    only between a binding operation and one that opens or closes the gap.
+    """
+    trace = problem.trace
+    windows: dict[int, tuple[int, int]] = {}
+    lengths: dict[int, int] = {}
+    found = []
+    for number in useful_gaps(trace, required):
+        gap = trace.gaps[number]
+        out, back = (
+            problem.platform.transfer_time(trace.gap_size(number), kind)
+            for kind in (Kind.OFFLOAD, Kind.PREFETCH)
+        )
+        writer = trace.tensors[gap.tensor].uses[0]
+        written = earliest[writer] + trace.durations[writer] if writer >= 0 else 0
+        opened = earliest[gap.before] + trace.durations[gap.before] if gap.before >= 0 else 0
+        binding = [o for o in range(gap.before + 1, gap.after) if required[o] > 0]
+        first = max(written + out, opened)
+        if binding[0] > gap.before + 1:
+            first = max(first, earliest[binding[0]])
+        last = latest[gap.after] - back
+        released = last
+        if binding[-1] < gap.after - 1:
+            released = min(last, latest[binding[-1]] + trace.durations[binding[-1]])
+        if first <= last and written + out <= released:
+            found.append((number, first, last, back))
+            lengths[gap.tensor] = out
+            low, high = windows.get(gap.tensor, (written, written))
+            windows[gap.tensor] = (low, max(high, released - out))
+    offloads = {
+        tensor: Item(low // grid, high // grid, lengths[tensor] // grid)
+        for tensor, (low, high) in windows.items()
+    }
+    tensors = [trace.gaps[number].tensor for number, *_ in found]
+    gaps = []
+    for number, first, last, back in found:
+        gap = trace.gaps[number]
+        single = tensors.count(gap.tensor) == 1
+        writer = trace.tensors[gap.tensor].uses[0]
+        gaps.append(
+            GridGap(
+                number=number,
+                tensor=gap.tensor,
+                writer=writer,
+                before=gap.before,
+                after=gap.after,
+                size=trace.gap_size(number),
+                prefetch=Item(first // grid, last // grid, back // grid),
+                alone=single and gap.before == writer,
+                single=single,
+            )
+        )
+    return offloads, tuple(gaps)
+
+
+def _idle_required(problem: Problem) -> tuple[int, ...]:
+    """Return the bytes that must be absent in the idle time before each operation."""
+    trace = problem.trace
+    amounts = []
+    for o, held in enumerate(idle_demand(trace)):
+        sizes = sorted(
+            trace.gap_size(number)
+            for number, gap in enumerate(trace.gaps)
+            if gap.before < o <= gap.after
+        )
+        amounts.append(least_subset_sum(tuple(sizes), held - problem.platform.memory))
+    return tuple(amounts)
+
+
+def _distances(durations: Sequence[int], grid: int) -> tuple[tuple[int, int, int], ...]:
+    """Return distances over 2, 4, 8, … operations that exceed the sum of the rounded durations."""
+    found = []
+    step = 2
+    while grid > 1 and step < len(durations):
+        for a in range(len(durations) - step):
+            stretch = durations[a : a + step]
+            cells = sum(stretch) // grid
+            if cells > sum(duration // grid for duration in stretch):
+                found.append((a, a + step, cells))
+        step *= 2
+    return tuple(found)
+
+
+def cells_to_order(first: Item, second: Item) -> Iterable[int]:
+    """Return the cells in which "second has started" must imply "first, an operation, has ended".
+
+    Before, the second cannot have started; after, the first has ended in any case.
+    """
+    return range(second.first, min(second.last, first.last + first.length - 1) + 1)

@@ -1,0 +1,1 @@
+"""Interruptible and fractional transfers: linear and mixed-integer programs."""

@@ -1,0 +1,220 @@
+"""Interruptible and fractional transfers, exactly (Problem 2 and §4 of the offloading paper).
+
+The program, with amounts per tensor, and why it is exact: `fluid_program`. Solved by the HiGHS
+inside SciPy. A solver's floats become a schedule in three steps: its decisions (evicted gaps, idle
+times, the turn of an ordered schedule) are fixed as integers; the linear program that is left is
+solved, whose vertices have small denominators, and rounded to rationals; the schedule built from
+them passes the checker or is dropped. If none passes, the idle times are chosen anew with some
+slack in every row.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import accumulate, pairwise
+from typing import Any
+
+import scipy
+
+from offcert.core.check_fluid import check_fluid
+from offcert.core.fluid_schedule import FluidSchedule
+from offcert.core.plan import Kind
+from offcert.core.problem import Problem, Transfers
+from offcert.formulations.combinatorial.relaxations import infeasibility, required_absent
+from offcert.formulations.common.linear_solvers import SCIPY, LinearAnswer, solve_linear
+from offcert.formulations.fluid.milp import RELATIVE_MARGIN
+from offcert.formulations.fluid.pieces import exact_amounts, fluid_schedule
+from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules, rate
+
+# Up to this many ticks of work idle times are integers in the program. HiGHS holds integrality and
+# rows to 1e-6 of the mean work of an operation, so beyond it a tick would mean nothing to it.
+MOST_WHOLE_TICKS = 100_000
+# Idle time and amounts below this, in the program's units, are taken for rounding errors.
+_NOISE = 1e-6
+# Slack that is tried in turn, in the program's units; 0 keeps the solver's decisions.
+_SLACKS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3)
+# Bytes are rounded to one over the bandwidth's denominator and these.
+_FINENESS = (1, 2, 6, 60, 2520)
+# Parts into which stretches on a duplex link are cut, in turn, if nothing coarser will do.
+_PARTS = (1, 3, 9, 27, 81)
+# Share of the time that the first program may take.
+_SOLVING = 0.8
+
+
+@dataclass(frozen=True)
+class FluidOutcome:
+    """What the exact program gave.
+
+    Attributes
+    ----------
+    bound : int
+        Ticks. No schedule is shorter; if `ordered`, no ordered one is.
+    schedule : FluidSchedule or None
+        The best one found, checked; None if there was none, or if transfers are atomic.
+    ordered : bool
+        Whether prefetches before offloads were forbidden.
+    details : dict
+        JSON values: solver and version, status, margin, size of the program, seconds;
+        ``"infeasible": True`` if the solver claims that there is no ordered schedule, which can be
+        where tensors have several gaps (the bound is then the compute time).
+    """
+
+    bound: int
+    schedule: FluidSchedule | None
+    ordered: bool
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def solve_fluid(
+    problem: Problem,
+    *,
+    ordered: bool = False,
+    whole_ticks: bool | None = None,
+    time_limit: float = 60.0,
+    required: Sequence[int] | None = None,
+) -> FluidOutcome:
+    """Solve Problem 2, or the fractional problem, as the problem's transfers say.
+
+    Parameters
+    ----------
+    problem : Problem
+        Feasible, any trace and link. With atomic transfers the interruptible optimum is bounded,
+        which bounds the atomic one, and no schedule is made.
+    ordered : bool
+        Whether every offload must end before any prefetch begins, which is what Algorithm 1 of the
+        offloading paper optimises over. The bound then holds for such schedules only.
+    whole_ticks : bool, optional
+        Whether idle times are integers in the program, as they are in schedules; without, the bound
+        may be lower. By default they are if all work takes at most `MOST_WHOLE_TICKS`.
+    time_limit : float
+        Seconds; some of them are kept for making a schedule of what the solver finds.
+    required : sequence of int, optional
+        Bytes that must be absent during each operation; see `fluid_milp.fluid_bound`.
+
+    Returns
+    -------
+    FluidOutcome
+        The bound is HiGHS's, less `fluid_milp.RELATIVE_MARGIN` times all work, rounded up; at least
+        the compute time.
+
+    Raises
+    ------
+    ValueError
+        If the problem is infeasible.
+    """
+    began = time.monotonic()
+    lacking = infeasibility(problem)
+    if lacking is not None:
+        raise ValueError(f"{lacking.name} lacks {lacking.lacking} bytes, so there is no bound")
+    rules = _rules(problem, ordered, whole_ticks, required)
+    program = FluidProgram(problem, rules, Decisions())
+    answer = solve_linear(program.model, SCIPY, time_limit=_SOLVING * time_limit)
+    compute = problem.trace.compute_time
+    margin = RELATIVE_MARGIN * program.unit * len(problem.trace)
+    idle = 0.0
+    if math.isfinite(answer.bound):
+        idle = max(0.0, answer.bound * program.unit - margin)
+    schedule = None
+    if problem.transfers is not Transfers.ATOMIC:
+        schedule = _schedule(problem, rules, program, answer, began + time_limit)
+    details: dict[str, Any] = {
+        key: answer.details[key]
+        for key in ("rows", "columns", "nonzeros", "solver_status", "error")
+        if key in answer.details
+    }
+    if answer.infeasible and ordered:
+        details["infeasible"] = True
+    details |= {
+        "solver": f"HiGHS in SciPy {scipy.__version__}",
+        "whole_ticks": rules.whole_ticks,
+        "margin": margin,
+        "seconds": round(time.monotonic() - began, 3),
+    }
+    return FluidOutcome(compute + math.ceil(idle), schedule, ordered, details)
+
+
+def _rules(
+    problem: Problem, ordered: bool, whole_ticks: bool | None, required: Sequence[int] | None
+) -> Rules:
+    if whole_ticks is None:
+        trace, platform = problem.trace, problem.platform
+        both = sum(1 / rate(platform, kind) for kind in Kind)
+        moves = both * sum(trace.gap_size(gap) for gap in range(len(trace.gaps)))
+        whole_ticks = trace.compute_time + moves <= MOST_WHOLE_TICKS
+    absent = required_absent(problem) if required is None else required
+    fractional = problem.transfers is Transfers.FRACTIONAL
+    return Rules(fractional, ordered, whole_ticks, tuple(absent))
+
+
+def _schedule(
+    problem: Problem, rules: Rules, program: FluidProgram, answer: LinearAnswer, deadline: float
+) -> FluidSchedule | None:
+    """Return a checked schedule of the decisions in a solution, or None."""
+    if answer.values is None:
+        return None
+    decisions = _decisions(program, answer.values)
+    values: list[float] | None = answer.values
+    for slack in _SLACKS:
+        if slack:
+            program = FluidProgram(problem, rules, decisions, slack)
+            left = deadline - time.monotonic()
+            values = solve_linear(program.model, SCIPY, time_limit=left).values
+        if values is None:
+            continue
+        for idle in _idle_times(program, values):
+            fixed = FluidProgram(problem, rules, replace(decisions, idle=idle), slack / 2)
+            left = deadline - time.monotonic()
+            found = solve_linear(fixed.model, SCIPY, time_limit=left).values
+            for schedule in () if found is None else _candidates(problem, fixed, found):
+                if not check_fluid(problem, schedule):
+                    return schedule
+    return None
+
+
+def _decisions(program: FluidProgram, values: list[float]) -> Decisions:
+    """Read the decisions other than idle times out of a solution."""
+    evicted = None
+    if not program.rules.fractional:
+        chosen = [terms[0] for terms in program.evicted]
+        evicted = frozenset(gap for gap, (column, _) in enumerate(chosen) if values[column] > 0.5)
+    turn = None
+    if program.turned is not None:
+        binaries = [terms[0][0] for terms in program.turned[1:-1]]
+        turn = sum(1 for column in binaries if values[column] < 0.5)
+    return Decisions(evicted, turn)
+
+
+def _idle_times(program: FluidProgram, values: list[float]) -> list[tuple[int, ...]]:
+    """Return whole idle times near those of a solution, what is noise aside.
+
+    If they are not whole already: first so that each operation starts at the next tick after its
+    start, then so that none is shorter than it was.
+    """
+    lengths = [sum(a * values[column] for column, a in terms) for terms in program.idle]
+    if program.rules.whole_ticks:
+        return [tuple(round(length * program.unit) for length in lengths)]
+    ticks = [0.0 if length < _NOISE else length * program.unit for length in lengths]
+    up = tuple(map(math.ceil, ticks))
+    # Fractions, because sums of many ticks need more digits than floats have.
+    totals = [math.ceil(total - _NOISE) for total in accumulate(map(Fraction, ticks))]
+    shifted = tuple(after - before for before, after in pairwise((0, *totals)))
+    return [up] if shifted == up else [shifted, up]
+
+
+def _candidates(
+    problem: Problem, program: FluidProgram, values: list[float]
+) -> Iterator[FluidSchedule]:
+    """Yield schedules of ever finer amounts and layouts."""
+    assert program.decisions.idle is not None
+    whole = math.lcm(*(rate(problem.platform, kind).denominator for kind in Kind))
+    for fineness in _FINENESS:
+        amounts = exact_amounts(program, values, whole * fineness)
+        for parts in _PARTS if problem.platform.duplex else (1,):
+            schedule = fluid_schedule(problem, program.decisions.idle, amounts, parts)
+            if schedule is None:
+                break
+            yield schedule

@@ -1,0 +1,1 @@
+"""Searches over labels of our own, without a solver."""

@@ -1,0 +1,263 @@
+"""Heads and tails with whole tensors: a lower bound for atomic transfers on any trace and link.
+
+The time before an operation can start is at least what it takes to move its required bytes off the
+device, tensor by tensor (its *head*); the time from its start to the end at least what it takes to
+bring as much back (its *tail*). The fractional bound (``relaxations``) adds up the same two with
+tensors that leave bit by bit; here memory is free only when all of a tensor has left, and no tensor
+leaves twice. Each is a small search of its own (``search``); which operation gives the best sum is
+not known beforehand, so they compete.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from offcert.core.problem import Problem
+from offcert.core.trace import LARGEST_TOTAL
+from offcert.formulations.combinatorial.relaxations import required_absent
+from offcert.formulations.labels.atomic_heads.orders import Orders, good_orders
+from offcert.formulations.labels.atomic_heads.search import SideSearch
+from offcert.formulations.labels.atomic_heads.side import back, front
+
+_FIRST_BUDGET = 2_000
+# Of the time, what a first look at every operation may take, and all that is about the bound.
+_FIRST_PASS = 0.3
+_RACE = 0.7
+# Operations that compete at first.
+_PIVOTS = 24
+
+
+class _OutOfTimeError(Exception):
+    """The time is over."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What is known about the sides of a pivot, and what shows it.
+
+    Attributes
+    ----------
+    pivot : int
+        An operation.
+    head, tail : int
+        Ticks: no schedule starts the pivot before `head`, or ends before `tail` after its start.
+    counted : pair of tuple of int
+        Sizes of the tensors that each search counted.
+    units : pair of int
+        To whose multiples each search rounded sizes up.
+    """
+
+    pivot: int
+    head: int
+    tail: int
+    counted: tuple[tuple[int, ...], tuple[int, ...]]
+    units: tuple[int, int]
+
+
+def quick_ends(
+    problem: Problem, required: Sequence[int], pivot: int, max_labels: int = _FIRST_BUDGET
+) -> Ends:
+    """Return bounds on the ends of both sides of a pivot that by default take next to no time.
+
+    Parameters
+    ----------
+    problem, required, pivot
+        As for `side.front`.
+    max_labels : int
+        Of one search.
+    """
+    one, two = (SideSearch(side(problem, required, pivot)) for side in (front, back))
+    for search in (one, two):
+        search.improve(LARGEST_TOTAL, max_labels, lambda: None)
+    return Ends(pivot, one.bound, two.bound, (one.counted, two.counted), (one.unit, two.unit))
+
+
+@dataclass(frozen=True)
+class HeadsOutcome:
+    """What the search proved.
+
+    Attributes
+    ----------
+    lower_bound : int
+        Ticks; no schedule is shorter.
+    pivot : int
+        The operation whose head and tail give it; -1 if nothing ever has to leave.
+    head, tail : int
+        The two bounds that add up to it.
+    counted : pair of tuple of int
+        Sizes of the tensors that each search counted.
+    units : pair of int
+        To whose multiples each search rounded sizes up.
+    labels : int
+        Stored for this proof.
+    sets : tuple of tuple of int
+        Sets of gaps that optimal heads and tails evict: promising ones for a plan.
+    orders : tuple of Orders
+        Orders of offloads and of prefetches of the same gaps, better and better.
+    """
+
+    lower_bound: int
+    pivot: int
+    head: int
+    tail: int
+    counted: tuple[tuple[int, ...], tuple[int, ...]]
+    units: tuple[int, int]
+    labels: int
+    sets: tuple[tuple[int, ...], ...]
+    orders: tuple[Orders, ...] = ()
+
+    @property
+    def ends(self) -> Ends:
+        """Head and tail, and what shows them."""
+        return Ends(self.pivot, self.head, self.tail, self.counted, self.units)
+
+
+class _Pivot:
+    def __init__(self, problem: Problem, required: list[int], pivot: int) -> None:
+        self.pivot = pivot
+        self.sides = (
+            SideSearch(front(problem, required, pivot)),
+            SideSearch(back(problem, required, pivot)),
+        )
+
+    @property
+    def bound(self) -> int:
+        return sum(side.bound for side in self.sides)
+
+    @property
+    def finished(self) -> bool:
+        return all(side.exact for side in self.sides)
+
+    def improve(self, upper: int, max_labels: int, pause: Callable[[], None]) -> None:
+        for index in (1, 0):
+            limit = upper - 1 - self.sides[1 - index].bound
+            self.sides[index].improve(limit, max_labels, pause)
+
+    def outcome(self, upper: int) -> HeadsOutcome:
+        head, tail = self.sides
+        bound = min(upper, self.bound)
+        # No more than what is claimed need be established again.
+        tail_bound = min(bound, tail.bound)
+        return HeadsOutcome(
+            bound,
+            self.pivot,
+            bound - tail_bound,
+            tail_bound,
+            (head.counted, tail.counted),
+            (head.unit, tail.unit),
+            head.labels + tail.labels,
+            tuple(side.way for side in self.sides if side.way is not None),
+        )
+
+
+def heads_bound(
+    problem: Problem,
+    *,
+    upper_bound: int,
+    time_limit: float,
+    max_labels: int = 3_000_000,
+    seed: int = 0,
+) -> HeadsOutcome:
+    """Prove a lower bound on the makespan.
+
+    Parameters
+    ----------
+    problem : Problem
+        Feasible, atomic transfers; any trace and link.
+    upper_bound : int
+        Makespan, in ticks, of a known schedule: nothing above it is looked for.
+    time_limit : float
+        Seconds, after compilation and set-up.
+    max_labels : int
+        Of one search; about 90 bytes each.
+    seed : int
+        Of the random choices among orders.
+    """
+    # Moving everything by itself takes less, and times up to here can be added in 64 bits.
+    upper_bound = min(upper_bound, LARGEST_TOTAL)
+    required = required_absent(problem, subset_sum=True)
+    if max(required, default=0) == 0:
+        return HeadsOutcome(problem.trace.compute_time, -1, 0, 0, ((), ()), (1, 1), 0, ())
+    now = time.monotonic()
+    middle, end = now + _FIRST_PASS * time_limit, now + _RACE * time_limit
+    pivots: list[_Pivot] = []
+    for pivot in _candidates(required):
+        # On long traces setting one up takes a while; the neediest is always there.
+        if pivots and time.monotonic() > middle:
+            break
+        pivots.append(_Pivot(problem, required, pivot))
+
+    def pause() -> None:
+        if time.monotonic() > end:
+            raise _OutOfTimeError
+
+    with suppress(_OutOfTimeError):
+        most = min(_FIRST_BUDGET, max_labels)
+        _race(_first_pass(pivots, upper_bound, most, middle, pause), upper_bound, max_labels, pause)
+    best = max(pivots, key=lambda pivot: pivot.bound)
+    return replace(
+        best.outcome(upper_bound), orders=_orders(pivots, upper_bound, now + time_limit, seed)
+    )
+
+
+def _orders(pivots: list[_Pivot], upper: int, deadline: float, seed: int) -> tuple[Orders, ...]:
+    """Return orders that promise less than `upper`, each less than the one before it."""
+    found: list[Orders] = []
+    bound = max(pivot.bound for pivot in pivots)
+    # What cannot be absent during the pivot leaves on neither side, but may have to.
+    best = max(pivots, key=lambda pivot: (len(pivot.sides[0].side.items), pivot.bound))
+    begun = time.monotonic()
+    for orders in good_orders(*best.sides, seed):
+        if orders is not None and orders.end < upper:
+            upper = orders.end
+            found.append(orders)
+        # The next attempt takes at least as long as this one.
+        now = time.monotonic()
+        if upper <= bound or now + (now - begun) > deadline:
+            break
+        begun = now
+    return tuple(found)
+
+
+def _candidates(required: list[int]) -> list[int]:
+    """Return operations spread over those that need memory, the neediest first."""
+    needy = [operation for operation, need in enumerate(required) if need > 0]
+    step = max(1, len(needy) // _PIVOTS)
+    most = max(needy, key=required.__getitem__)
+    return list(dict.fromkeys([most, *needy[::step]]))
+
+
+def _first_pass(
+    pivots: list[_Pivot], upper: int, budget: int, end: float, pause: Callable[[], None]
+) -> list[_Pivot]:
+    """Search a little at every pivot, the most promising ones first; return which had a turn."""
+    pivots = sorted(pivots, key=lambda pivot: -pivot.bound)
+    for turns, pivot in enumerate(pivots, start=1):
+        pivot.improve(upper, budget, pause)
+        if pivot.bound >= upper or time.monotonic() > end:
+            return pivots[:turns]
+    return pivots
+
+
+def _race(pivots: list[_Pivot], upper: int, max_labels: int, pause: Callable[[], None]) -> None:
+    """Search with growing budgets, each time at the most promising quarter of the pivots."""
+    budget = _FIRST_BUDGET
+    racing = pivots
+    while budget < max_labels:
+        best = max(pivot.bound for pivot in pivots)
+        # A pivot that is exact has had its say.
+        racing = [pivot for pivot in racing if not pivot.finished]
+        if best >= upper or not racing:
+            return
+        racing.sort(key=lambda pivot: (-pivot.bound, abs(pivot.pivot - pivots[0].pivot)))
+        racing = racing[: max(1, len(racing) // 4)]
+        if budget > 100_000 and racing[0].bound < best - (upper - best):
+            return
+        budget *= 8
+        for pivot in racing:
+            pivot.improve(upper, min(budget, max_labels), pause)
+            if pivot.bound >= upper:
+                return

@@ -1,0 +1,112 @@
+"""The best combination of a head and a tail: what is wrong with it, and what it promises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from offcert.formulations.labels.atomic_heads.orders import Orders
+from offcert.formulations.labels.atomic_heads.search import starts_too_early
+from offcert.formulations.labels.atomic_heads.side import Item, Side
+from offcert.formulations.labels.matched_heads import kernel
+from offcert.formulations.labels.matched_heads.level import Level
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Labels of both sides that match, and the length of such a schedule."""
+
+    length: int
+    labels: tuple[int, int]
+
+
+def best_combination(levels: tuple[Level, Level]) -> Combination:
+    """Return the shortest one; `kernel.NEVER` long if nothing matches."""
+    one, two = levels
+    lengths = one.ends + one.partners.ends
+    if lengths.min(initial=kernel.NEVER) >= kernel.NEVER:
+        return Combination(kernel.NEVER, (-1, -1))
+    place = int(lengths.argmin())
+    # What has the same length, with the same key in common if possible.
+    others = np.flatnonzero(two.ends + two.partners.ends == lengths[place])
+    shared = one.partners.w[place], one.partners.code[place]
+    alike = (two.partners.w[others] == shared[0]) & (two.partners.code[others] == shared[1])
+    other = others[int(alike.argmax())]
+    return Combination(int(lengths[place]), (int(one.chosen[place]), int(two.chosen[other])))
+
+
+@dataclass(frozen=True)
+class Way:
+    """The transfers of one side that lead to a label, by class."""
+
+    side: Side
+    classes: list[tuple[int, list[Item]]]
+    level: Level
+    label: int
+
+    @cached_property
+    def transfers(self) -> list[tuple[int, int]]:
+        """Class, and label before it."""
+        return self.level.path(self.label)
+
+    def used(self) -> list[int]:
+        """Return how many of each class leave."""
+        used = [0] * len(self.classes)
+        for c, _ in self.transfers:
+            used[c] += 1
+        return used
+
+    def early(self) -> list[int]:
+        """Return how many of each class leave before they are ready.
+
+        The first one of a class that is not counted was looked at in their place.
+        """
+        used, early = ([0] * len(self.classes) for _ in range(2))
+        for c, label in self.transfers:
+            items = self.classes[c][1]
+            if used[c] < len(items) and self.level.radix[c] == 0:
+                early[c] += self._is_early(items[0], items[used[c]], label)
+            used[c] += 1
+        return early
+
+    def _is_early(self, first: Item, item: Item, label: int) -> bool:
+        tables, labels = self.level.tables, self.level.labels
+        most = np.maximum.accumulate(tables.required[:-1])
+        run = int(np.searchsorted(most, tables.unit * labels.w[label], side="right"))
+        times = int(labels.t[label]), int(labels.s[label])
+        return starts_too_early(self.side.prefix, first, item, times, run)
+
+    def gaps(self) -> list[int]:
+        """Return the gaps in the order of their transfers; of no class more than there are."""
+        left = [iter(items) for _, items in self.classes]
+        items = (next(left[c], None) for c, _ in self.transfers)
+        return [item.gap for item in items if item is not None]
+
+
+def misused(ways: Sequence[Way], counted: Sequence[int]) -> dict[int, Fraction]:
+    """Return the classes, not counted, that two ways misuse together, and how urgently.
+
+    Sums are made to fit with small tensors, so what counts is how often, by size.
+    """
+    used = [way.used() for way in ways]
+    early = [way.early() for way in ways]
+    wrong = {}
+    for c in set(range(len(used[0]))) - set(counted):
+        amount = abs(used[0][c] - used[1][c])
+        for way, times, too_early in zip(ways, used, early, strict=True):
+            amount += max(0, times[c] - len(way.classes[c][1])) + too_early[c]
+        if amount > 0:
+            wrong[c] = Fraction(amount, ways[0].classes[c][0])
+    return wrong
+
+
+def as_orders(ways: Sequence[Way], length: int) -> Orders:
+    """Return a head and a tail as orders; what moves on one side only, moves early or late."""
+    offloads, prefetches = ways[0].gaps(), ways[1].gaps()[::-1]
+    late = [gap for gap in prefetches if gap not in offloads]
+    early = [gap for gap in offloads if gap not in prefetches]
+    return Orders((*offloads, *late), (*early, *prefetches), length)

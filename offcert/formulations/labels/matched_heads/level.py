@@ -1,0 +1,207 @@
+"""One side of a pivot at one level: the arrays of the compiled search, which grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables
+from offcert.formulations.labels.matched_heads import kernel, matching
+
+# Labels, and keys, between two looks at the clock.
+_STRIDE = 20_000
+_FIRST_CAPACITY = 1 << 12
+# Twice the keys that complete labels may share with the other side.
+_LARGEST_TABLE = 1 << 22
+
+
+class TooManyError(Exception):
+    """A level needs more labels than it may have."""
+
+
+class Partners(NamedTuple):
+    """For each complete label the least end of the other side, and the key that they share."""
+
+    ends: Ints
+    w: Ints
+    code: Ints
+
+
+_NOBODY = Partners(*np.zeros((3, 0), np.int64))
+
+
+@dataclass
+class Level:
+    """What is known of one side once a level has been searched.
+
+    Attributes
+    ----------
+    tables : Tables
+        The side.
+    radix : int64 array, shape (C,)
+        Weight of each class in the code of a key, 0 if it is not counted.
+    modulus : int
+        What the next level reduces its codes by to find a key of this level.
+    labels : kernel.Labels
+        Of all sequences that may be part of a schedule within the limit.
+    chosen, ends : int64 array
+        The complete labels that end first among those with the same key, and when.
+    partners : Partners
+        Of these; empty until `match`.
+    keys : kernel.Keys
+        Empty until `keep`.
+    """
+
+    tables: Tables
+    radix: Ints
+    modulus: int
+    labels: kernel.Labels
+    chosen: Ints
+    ends: Ints
+    partners: Partners
+    keys: kernel.Keys
+
+    def path(self, label: int) -> list[tuple[int, int]]:
+        """Return the transfers that lead to a label: the class, and the label before it."""
+        path = []
+        while self.labels.parent[label] >= 0:
+            parent = int(self.labels.parent[label])
+            path.append((int(self.labels.action[label]), parent))
+            label = parent
+        return path[::-1]
+
+    def table(self, least: int) -> tuple[matching.Ends, Ints]:
+        """Return the ends by the keys that the other side may share, of at least `least` units.
+
+        The second part is where the keys are in the table, those of few units first.
+
+        Raises
+        ------
+        TooManyError
+        """
+        size = _power(4 * self.chosen.size)
+        while size <= _LARGEST_TABLE:
+            nothing = np.zeros(size, np.int64)
+            table = matching.Ends(np.full(size, kernel.NONE), nothing, nothing.copy())
+            known = self.labels, self.chosen, self.ends
+            places = matching.fill_ends(self.tables, self.radix, least, *known, table)
+            if places.size > 0 or self.chosen.size == 0:
+                return table, places
+            size *= 4
+        raise TooManyError
+
+    def match(self, own: tuple[matching.Ends, Ints], other: matching.Ends, least: int) -> None:
+        """Find the best partners of complete labels; `own` is the `table` of this level."""
+        table, places = own
+        best, shared = matching.partners(self.tables, self.radix, least, table, places, other)
+        at = matching.places_of(table, self.labels, self.chosen)
+        keys = shared[at]
+        # Where there is no partner, that is -1: of whichever key, nobody looks at it.
+        self.partners = Partners(best[at], table.w[keys], table.code[keys])
+
+    def forget(self) -> None:
+        """Keep nothing but what the next level needs."""
+        nothing = np.zeros(0, np.int64)
+        self.labels = kernel.Labels(*[nothing] * len(kernel.Labels._fields))
+        self.chosen, self.ends, self.partners = nothing, nothing, _NOBODY
+
+    def keep(self, limit: int, pause: Callable[[], None]) -> None:
+        """Find `keys`: what some schedule within the limit may pass."""
+        self.keys = _keys(self.labels.w.size)
+        self.keys.counters[kernel.REACH] = self.tables.prefix.size - 1
+        self.keys.counters[kernel.FINAL] = self.chosen.size
+        known = self.labels, self.chosen, self.partners.ends
+        while True:
+            status = kernel.retreat(self.tables, self.radix, limit, *known, self.keys, _STRIDE)
+            if status == kernel.DONE:
+                return
+            pause()
+            if status == kernel.FULL:
+                link, idle = (_doubled(column) for column in (self.keys.link, self.keys.idle))
+                self.keys = self.keys._replace(link=link, idle=idle)
+
+
+def search_level(
+    tables: Tables,
+    before: Level | None,
+    limit: int,
+    radix: Ints,
+    modulus: int,
+    max_labels: int,
+    pause: Callable[[], None],
+) -> Level:
+    """Search one side.
+
+    Parameters
+    ----------
+    tables, radix, modulus
+        As in `Level`.
+    before : Level or None
+        The level before.
+    limit : int
+        On the schedule; without a level before, on the side's end.
+    max_labels : int
+        Labels that may be kept.
+
+    Raises
+    ------
+    TooManyError
+    """
+    rows = _rows(_FIRST_CAPACITY, int((tables.size * tables.amount).sum()))
+    columns = [np.empty(_FIRST_CAPACITY, np.int64) for _ in kernel.Labels._fields]
+    labels = kernel.Labels(*columns)
+    rows.code[0], rows.t[0], rows.s[0] = 0, 0, 0
+    rows.parent[0], rows.action[0], rows.following[0] = kernel.NONE, kernel.NONE, kernel.NONE
+    rows.first[0] = 0
+    rows.counters[:] = 0, 1, kernel.NONE, 0, 0
+    keys, reduced = (_keys(0), 0) if before is None else (before.keys, before.modulus)
+    while True:
+        status = kernel.advance(tables, radix, keys, reduced, limit, rows, labels, _STRIDE)
+        if rows.counters[kernel.KEPT] > max_labels or rows.counters[kernel.USED] > 4 * max_labels:
+            raise TooManyError
+        if status == kernel.DONE:
+            break
+        pause()
+        if status == kernel.FULL:
+            grown = map(_doubled, rows[1:-1])
+            rows = kernel.Rows._make((rows.first, *grown, rows.counters))
+            labels = kernel.Labels(*(_doubled(column) for column in labels))
+    kept = int(rows.counters[kernel.KEPT])
+    labels = kernel.Labels(*(column[:kept].copy() for column in labels))
+    found = matching.complete(tables, labels)
+    return Level(tables, radix, modulus, labels, *found, _NOBODY, _keys(0))
+
+
+def _rows(capacity: int, units: int) -> kernel.Rows:
+    columns = (np.empty(capacity, np.int64) for _ in kernel.Rows._fields[1:-1])
+    first = np.full(units + 1, kernel.NONE)
+    return kernel.Rows._make((first, *columns, np.zeros(5, np.int64)))
+
+
+def _keys(labels: int) -> kernel.Keys:
+    size = _power(2 * labels)
+    nothing = np.zeros(size, np.int64)
+    room = labels + 2 * kernel.WIDEST
+    return kernel.Keys(
+        w=np.full(size, kernel.NONE),
+        code=nothing,
+        first=nothing.copy(),
+        amount=nothing.copy(),
+        link=np.empty(room, np.int64),
+        idle=np.empty(room, np.int64),
+        counters=np.array([labels, 0, 0, 0]),
+    )
+
+
+def _power(least: int) -> int:
+    """Return a power of two above `least`."""
+    return 1 << max(1, least).bit_length()
+
+
+def _doubled(column: Ints) -> Ints:
+    larger = np.empty(2 * column.size, np.int64)
+    larger[: column.size] = column
+    return larger

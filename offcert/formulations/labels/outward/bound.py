@@ -1,0 +1,245 @@
+"""A lower bound from the outward search, and the schedules that attain it.
+
+The search divides regions at one pivot (``tree``). It starts with the operation that needs most,
+and with large tensors only: small ones, of which a network has some (a batch normalisation's, say),
+make for many classes and matter little.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule
+from offcert.formulations.labels.outward.model import levels_of, needs_of
+from offcert.formulations.labels.outward.proof import Proof, proof_of
+from offcert.formulations.labels.outward.tree import Tree
+
+# Labels of a search for all schedules at first, and of one for those near the bound.
+_BUDGET = 250_000
+_BUDGET_NEARBY = 400_000
+# What part of the gap is looked at then: at first, when nothing came of that, when it did, at last.
+_FIRST_PART = 8
+_NEARER = 32
+_FARTHER = 4
+_LAST_PART = 256
+# A schedule found that is shorter by more than so many times what is open changes what is worth
+# dividing.
+_MUCH = 4
+# If no more than this part of a schedule's length is open, all schedules are looked for at once.
+_LITTLE = 100_000
+
+
+class _OutOfTimeError(Exception):
+    """Time or patience has run out."""
+
+
+@dataclass(frozen=True)
+class OutwardOutcome:
+    """What the search proved.
+
+    Attributes
+    ----------
+    lower_bound : int
+        Ticks; no schedule is shorter.
+    proof : Proof
+        What shows the bound.
+    labels : int
+        Stored so far.
+    finished : bool
+        Whether more time proves nothing more.
+    """
+
+    lower_bound: int
+    proof: Proof
+    labels: int
+    finished: bool
+
+
+@dataclass
+class _Round:
+    """A stretch of work on one tree.
+
+    Attributes
+    ----------
+    tree : Tree
+        What is worked on.
+    target : int or None
+        Only shorter schedules are looked for, or all of them.
+    budget : int
+        Labels that it may take without a better schedule.
+    """
+
+    tree: Tree
+    target: int | None
+    budget: int
+
+
+class OutwardProgram:
+    """The search at the operation that needs most; it can be taken up again where it was left.
+
+    The fewer schedules are looked for, the fewer labels it takes. So when the search for all of
+    them has not come to an end soon, searches for those near the bound come in between: they find
+    one, or raise the bound.
+
+    Parameters
+    ----------
+    problem : Problem
+        Atomic transfers over a simplex link; any trace. A feasible one.
+    stop : callable, optional
+        Asked from time to time; if it returns true, the search ends with what is proved by then.
+    workers : int
+        Threads.
+
+    Raises
+    ------
+    MethodError
+        If transfers are not atomic, the link is duplex, or no tensor with a single gap has to leave
+        for the operation that needs most.
+    """
+
+    def __init__(
+        self, problem: Problem, *, stop: Callable[[], bool] | None = None, workers: int = 1
+    ) -> None:
+        self._problem = problem
+        self._stop = stop
+        self._workers = workers
+        self._deadline = 0.0
+        # As far as whole traces tell: what is free does not change which operation needs most.
+        needs = needs_of(problem, range(len(problem.trace.gaps)))
+        self._pivot = max(range(len(needs)), key=needs.__getitem__)
+        self._details = levels_of(problem, needs[self._pivot])
+        self._whole = self._round = _Round(self._planted(), None, _BUDGET)
+        # The makespan of the best schedule known when work on the whole began, and the bound then.
+        self._aimed_at = self._began_at = 0
+        self._part = _FIRST_PART
+        # What is proved, and where.
+        self._bound, self._best = 0, self._whole.tree
+        # Labels of trees that are not worked on any more.
+        self._stored = 0
+        self._upper = 0
+        self._offer: Callable[[Schedule], int] = lambda schedule: 0
+
+    def improve(
+        self, upper_bound: int, time_limit: float, offer: Callable[[Schedule], int]
+    ) -> OutwardOutcome:
+        """Search on, until the bound is that of the best schedule, or the time is over.
+
+        It also ends when much has been tried and nothing come of it; called again, it goes on.
+
+        Parameters
+        ----------
+        upper_bound : int
+            Makespan of the best schedule known, in ticks; not more than the time before.
+        time_limit : float
+            Seconds.
+        offer : callable
+            Given a promising schedule, which may lack small transfers that make it a valid one;
+            returns the makespan of the best schedule known then.
+        """
+        self._deadline = time.monotonic() + time_limit
+        self._upper, self._offer = upper_bound, offer
+        self._aimed_at = self._aimed_at or upper_bound
+        with suppress(_OutOfTimeError):
+            if self._round is not self._whole:
+                # What was left to do the time before.
+                self._go_through_rounds()
+            known = None
+            while not self._finished and known != (self._upper, self._bound):
+                known = self._upper, self._bound
+                self._go_through_rounds()
+        return OutwardOutcome(
+            min(self._bound, self._upper),
+            proof_of(self._best, min(self._bound, self._upper)),
+            self._labels,
+            self._finished,
+        )
+
+    @property
+    def _labels(self) -> int:
+        trees = {id(tree): tree for tree in (self._whole.tree, self._round.tree)}
+        return self._stored + sum(tree.labels for tree in trees.values())
+
+    @property
+    def _finished(self) -> bool:
+        return self._bound >= self._upper or self._whole.tree.finished(self._upper)
+
+    def _go_through_rounds(self) -> None:
+        """Work until nothing came of a round for all schedules, nor of others in between."""
+        while not self._finished:
+            begun, upper = self._round, self._upper
+            try:
+                self._work_on(begun)
+            finally:
+                self._note(begun)
+            self._round = self._next(begun, upper)
+            if self._round is self._whole and begun is not self._whole:
+                return
+
+    def _work_on(self, current: _Round) -> None:
+        tree = current.tree
+        until = tree.labels + current.budget
+        while not tree.finished(self._goal(current)) and tree.labels < until:
+            upper = self._upper
+            tree.step(self._goal(current), self._offered)
+            if self._upper < upper and current is not self._whole:
+                until = tree.labels + current.budget
+
+    def _goal(self, current: _Round) -> int:
+        return self._upper if current.target is None else min(self._upper, current.target)
+
+    def _offered(self, schedule: Schedule) -> int:
+        self._upper = min(self._upper, self._offer(schedule))
+        return self._goal(self._round)
+
+    def _note(self, current: _Round) -> None:
+        bound = current.tree.bound(self._goal(current))
+        if bound > self._bound:
+            self._bound, self._best = bound, current.tree
+        # What the first round proves is no progress yet.
+        self._began_at = self._began_at or self._bound
+
+    def _next(self, last: _Round, upper: int) -> _Round:
+        """Return the round after one that began when `upper` was known and has ended."""
+        if last is not self._whole:
+            self._stored += last.tree.labels
+        if last.target is not None and self._bound >= last.target:
+            # So there is no such schedule; further on there may be one.
+            self._part = max(1, self._part // _FARTHER)
+        elif last is self._whole or self._upper < upper:
+            self._part = _FIRST_PART
+        else:
+            self._part *= _NEARER
+        gap = self._upper - self._bound
+        if gap <= self._upper // _LITTLE:
+            # Looking for all of them takes little more.
+            return self._all_of_it()
+        if self._part == 1 or gap // self._part == 0 or self._part > _LAST_PART:
+            return self._all_of_it()
+        return _Round(self._planted(), self._bound + gap // self._part, _BUDGET_NEARBY)
+
+    def _all_of_it(self) -> _Round:
+        """Return the round for all schedules, with a new tree if much longer ones were looked for.
+
+        What was divided then has been divided too finely; unless most has been proved with that.
+        """
+        self._whole.budget *= 2
+        still_open = self._upper - self._bound
+        if (
+            self._aimed_at - self._upper > _MUCH * still_open
+            and still_open >= self._bound - self._began_at
+        ):
+            self._stored += self._whole.tree.labels
+            self._whole = _Round(self._planted(), None, self._whole.budget)
+            self._aimed_at, self._began_at = self._upper, self._bound
+        return self._whole
+
+    def _planted(self) -> Tree:
+        return Tree(self._problem, self._pivot, self._details, self._pause, self._workers)
+
+    def _pause(self) -> None:
+        if time.monotonic() > self._deadline or (self._stop is not None and self._stop()):
+            raise _OutOfTimeError

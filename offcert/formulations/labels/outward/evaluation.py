@@ -1,0 +1,325 @@
+"""How short the schedules of a region may be: both sides searched, and what led to their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from offcert.formulations.common.stores import NONE
+from offcert.formulations.labels.outward import kernel
+from offcert.formulations.labels.outward.labels import STORED, Labels, forget, new_labels
+from offcert.formulations.labels.outward.model import Pivot, Side
+from offcert.formulations.labels.outward.outlook import new_outlook
+from offcert.formulations.labels.outward.question import Question
+from offcert.formulations.labels.outward.region import BACK, FRONT, Counts, Region
+from offcert.formulations.labels.outward.sums import least_ticks
+
+# Labels of one search.
+CAPACITY = 1 << 17
+# Of these, what a search of one side may take unless it is told otherwise.
+USUAL_ROOM = 1 << 15
+
+
+@dataclass(frozen=True)
+class Step:
+    """A transfer in the side's own time.
+
+    Attributes
+    ----------
+    size_class : int
+        Its class.
+    returns : bool
+        Whether the tensor comes back.
+    began : int
+        Ticks from the cut.
+    kept : int
+        Operations that had run by then and stay run.
+    """
+
+    size_class: int
+    returns: bool
+    began: int
+    kept: int
+
+
+@dataclass(frozen=True)
+class Way:
+    """A bound on one side, and the transfers by which it might be attained.
+
+    Attributes
+    ----------
+    length : int
+        Ticks that the side takes at least.
+    idle : int
+        Ticks beyond the time that `O` takes to return, at least.
+    steps : tuple of Step
+        From the cut outward, as far as was asked; none if the search ran out of room.
+    complete : bool
+        Whether they go that far.
+    """
+
+    length: int
+    idle: int
+    steps: tuple[Step, ...]
+    complete: bool
+
+    def returned(self, classes: int) -> Counts:
+        """Return how many of each class have come back, less what has left."""
+        counts = [0] * classes
+        for step in self.steps:
+            counts[step.size_class] += 1 if step.returns else -1
+        return tuple(counts)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is known about the schedules of a region.
+
+    Attributes
+    ----------
+    length : int
+        None is shorter, in ticks.
+    ways : pair of Way
+        Front and back.
+    before : int
+        Ticks of the straddling transfer before the pivot at which that is least.
+    """
+
+    length: int
+    ways: tuple[Way, Way]
+    before: int = 0
+
+    @property
+    def idle(self) -> int:
+        """Ticks beyond the time that `O` takes to leave and return, at least."""
+        return sum(way.idle for way in self.ways)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of both sides; see `Evaluator.evaluate`."""
+
+    window: int
+    ticks: tuple[int, int]
+    room: int
+    to_end: bool
+
+
+class Evaluator:
+    """Searches the sides of one pivot; its store is used again and again.
+
+    Parameters
+    ----------
+    pivot : Pivot
+        A problem cut at an operation.
+    pause : callable
+        Called before every search of a side; may raise.
+
+    Attributes
+    ----------
+    labels : int
+        Stored so far.
+    """
+
+    def __init__(self, pivot: Pivot, pause: Callable[[], None]) -> None:
+        self.pivot = pivot
+        self._pause = pause
+        self.labels = 0
+        self._store: Labels = new_labels(len(pivot.sizes), CAPACITY)
+        self._questions = [new_question(side) for side in pivot.sides]
+        self._outlooks = [new_outlook(side) for side in pivot.sides]
+        self._twice = [
+            int((side.back + side.away)[side.here > 0].min(initial=2**62)) for side in pivot.sides
+        ]
+
+    def evaluate(
+        self,
+        region: Region,
+        limit: int,
+        window: int,
+        ticks: tuple[int, int] = (0, 0),
+        room: int = USUAL_ROOM,
+        to_end: bool = False,
+    ) -> Evaluation | None:
+        """Bound the schedules of a region.
+
+        Parameters
+        ----------
+        region : Region
+            Not empty.
+        limit : int
+            Longer schedules are of no interest.
+        window : int
+            Bytes that are followed outward.
+        ticks : pair of int
+            What is known of the time that `O` takes to leave and to return.
+        room : int
+            Labels that a search of one side may store.
+        to_end : bool
+            Whether all operations have to have run, too.
+
+        Returns
+        -------
+        Evaluation or None
+            None if no schedule of the region is within the limit.
+        """
+        known = least_ticks(self.pivot, region)
+        if known is None:
+            return None
+        at_least = max(known[FRONT], ticks[FRONT]), max(known[BACK], ticks[BACK])
+        asked = _Asked(window, at_least, room, to_end)
+        straddle = region.straddle
+        if straddle is None:
+            return self._meet(region, limit, asked, (0, 0))
+        took = straddle.ticks(self.pivot)
+        begins = straddle.least, took - straddle.most
+        best = self._meet(region, limit, asked, begins)
+        if best is None or straddle.least == straddle.most:
+            return None if best is None else Evaluation(best.length, best.ways, straddle.least)
+        return self._between(region, limit, asked, best)
+
+    def straight(self, region: Region, limit: int, room: int) -> Evaluation | None:
+        """Look for ways to the ends of both sides, without much ado.
+
+        Parameters
+        ----------
+        region : Region
+            Of one set; what straddles the cut does so by a fixed number of ticks.
+        limit : int
+            On the schedule.
+        room : int
+            Labels that a search of one side may store.
+
+        Returns
+        -------
+        Evaluation or None
+            Its length is that of a schedule, not a bound. None says nothing.
+        """
+        found = self.evaluate(region, limit, region.least, room=room, to_end=True)
+        if found is None or not all(way.complete for way in found.ways):
+            return None
+        return found
+
+    def one_side(self, index: int, region: Region, limit: int, begin: int, room: int) -> Way | None:
+        """Follow one side to its end.
+
+        Parameters
+        ----------
+        index : int
+            The side.
+        region : Region
+            Of one set.
+        limit : int
+            On the end of the side.
+        begin : int
+            When its link is free.
+        room : int
+            Labels that may be stored.
+
+        Returns
+        -------
+        Way or None
+            None if the side does not end within the limit.
+        """
+        ticks = int(self.pivot.sides[index].back @ np.array(region.low, np.int64))
+        asked = _Asked(region.least, (ticks, ticks), room, to_end=True)
+        return self._way(index, region, limit, asked, (begin, begin))
+
+    def _meet(
+        self, region: Region, limit: int, asked: _Asked, begins: tuple[int, int]
+    ) -> Evaluation | None:
+        """Search both sides, the second within what the first leaves of the limit."""
+        shortest = asked.ticks[BACK] + begins[BACK]
+        front = self._way(FRONT, region, limit - shortest, asked, begins)
+        if front is None:
+            return None
+        back = self._way(BACK, region, limit - front.length, asked, begins)
+        if back is None:
+            return None
+        return Evaluation(front.length + back.length, (front, back))
+
+    def _between(
+        self, region: Region, limit: int, asked: _Asked, least: Evaluation
+    ) -> Evaluation | None:
+        """Bound a straddling transfer that may begin within an interval.
+
+        Each side is longer the later its link is free, but by no more ticks than that. So either
+        end of the interval says something about all of it.
+        """
+        straddle = region.straddle
+        assert straddle is not None
+        front, back = (way.length for way in least.ways)
+        took = straddle.ticks(self.pivot)
+        begins = straddle.most, took - straddle.least
+        one, two = straddle.least, straddle.most
+        # What ends after that is too long wherever the transfer begins.
+        latest = [limit - other + two - one for other in (back, front)]
+        later = [self._way(side, region, latest[side], asked, begins) for side in (FRONT, BACK)]
+        if later[FRONT] is None or later[BACK] is None:
+            return None
+        far_front, far_back = (way.length for way in later if way is not None)
+
+        def length(before: int) -> int:
+            return max(front, far_front - (two - before)) + max(back, far_back - (before - one))
+
+        corners = (one, two, two - (far_front - front), one + (far_back - back))
+        before = min((min(max(corner, one), two) for corner in corners), key=length)
+        if length(before) > limit:
+            return None
+        return Evaluation(length(before), least.ways, before)
+
+    def _way(
+        self, side: int, region: Region, limit: int, asked: _Asked, begins: tuple[int, int]
+    ) -> Way | None:
+        self._pause()
+        straddle, store = region.straddle, self._store
+        numbers = [
+            region.least,
+            region.most,
+            begins[side],
+            NONE if straddle is None or straddle.side != side else straddle.size_class,
+            asked.ticks[side],
+            limit,
+            min(asked.window, region.least),
+            self._twice[side],
+            asked.room,
+            asked.to_end,
+            False,
+        ]
+        question = self._questions[side]._replace(
+            low=np.array(region.low, np.int64),
+            high=np.array(region.high, np.int64),
+            asked=np.array(numbers, np.int64),
+        )
+        status, label = kernel.search(self.pivot.sides[side], question, self._outlooks[side], store)
+        way = None
+        if status != kernel.REFUTED:
+            way = Way(
+                int(store.length[label]),
+                kernel.least_link(store, label) - asked.ticks[side],
+                _steps(store, label),
+                status == kernel.FOUND,
+            )
+        self.labels += int(store.counters[STORED])
+        forget(store)
+        return way
+
+
+def new_question(side: Side) -> Question:
+    """Return a question with room for what follows from it."""
+    classes, last = side.out.shape
+    sizes = classes, classes, 11, last, last, last, last, last + 1, last, classes
+    return Question(*(np.zeros(size, np.int64) for size in sizes))
+
+
+def _steps(store: Labels, label: int) -> tuple[Step, ...]:
+    steps = []
+    while store.before[label] >= 0:
+        action = int(store.action[label])
+        steps.append(
+            Step(abs(action) - 1, action > 0, int(store.began[label]), int(store.kept[label]))
+        )
+        label = int(store.before[label])
+    return tuple(reversed(steps))

@@ -1,0 +1,346 @@
+"""The compiled search of one side of a pivot, outward and best first.
+
+Of the set `O` that is out at the cut only this is known: it has at least ``low`` and at most
+``high`` tensors of each class, and ``LEAST`` to ``MOST`` bytes. A label is what a sequence of
+returns and departures leads to, in the side's own time: how many of each class have returned, less
+those that have left; when the link is free; how many operations have run, each as early as it
+could, and their idle time. The end of an operation that has run is its idle time plus the sum of
+durations; if the device has waited since, that is too late, but then it has waited for a transfer,
+so both the true end and this one are at most ``free``, and every use takes a maximum with ``free``.
+
+*An operation runs* when enough can be absent while it does, as far as bytes and classes tell, and
+nothing need be out that must be back by then: of each class the surely absent, of all classes the
+bytes.
+
+*A return* takes its memory when it begins. Operations that have run and need that memory must have
+ended by then; or they have not run yet, and neither has what comes after them, and wait for a
+departure to make up for it. Either is followed up. If `O` is one set, neither is needed, nor
+followed up: departures come first. For take the transfers between a return and the next operation
+that starts, if that lacks what has returned. All departures among them may as well come before the
+returns, as nothing else waits for these: memory is free earlier, it is taken later, the operation
+starts when it did, and the last transfer ends when it did. (With limits on `O` that is as true, but
+the bound would not always rise as they get tighter: the more can run at once, the more a return has
+to wait for. A verifier makes them tighter than the search did.)
+
+*A departure* frees memory when it ends. What must not run while its tensor is out, has not run yet.
+
+*Bounds.* The device has to run what is left. The link has to return what is out; and if an
+operation waits, all that must be back before one of the later ones, and those then have to run. An
+operation that needs more absent than can be, waits for departures, which take time and have to
+return. With at most so many bytes of `O` out, no tensors that are smaller than these are needed.
+
+*Dominance.* Of labels with the same tensors back, one that is free no later, with no more idle time
+and no fewer operations run, makes the other superfluous.
+
+The first label off the heap that has moved ``WINDOW`` bytes ends the search: no side is shorter.
+Ties go to what is urgent, so that a search whose bound is tight runs straight outward.
+"""
+
+from __future__ import annotations
+
+from offcert.core.compiled import inlined, plain
+from offcert.formulations.common.stores import place_of
+from offcert.formulations.labels.outward.ends import bounds
+from offcert.formulations.labels.outward.labels import (
+    NONE,
+    STORED,
+    WAITING,
+    Labels,
+    take,
+    wait,
+)
+from offcert.formulations.labels.outward.model import PARTS, Side
+from offcert.formulations.labels.outward.outlook import (
+    Outlook,
+    can_be,
+    fits,
+    look,
+    look_at_cut,
+    overdue,
+)
+from offcert.formulations.labels.outward.question import (
+    BEGIN,
+    LEAST,
+    LEAVING,
+    LIMIT,
+    MOST,
+    ONE_SET,
+    ROOM,
+    TICKS,
+    TO_END,
+    WINDOW,
+    Question,
+    prepare,
+)
+
+FOUND, REFUTED, FULL = range(3)
+
+
+@inlined
+def run(
+    side: Side,
+    question: Question,
+    outlook: Outlook,
+    c: int,
+    change: int,
+    moved: int,
+    free: int,
+    idle: int,
+    k: int,
+) -> tuple[int, int]:
+    """Run what can be run from operation `k` on; return the idle time and how many have run.
+
+    Of class `c` one tensor more (`change` 1) or less (-1) is back than of the label looked from.
+    """
+    waited, size, now = True, side.size[c], outlook.now[c]
+    left, surely = question.high[c] - now, question.low[c] - now
+    most, least = question.asked[MOST] - moved, question.asked[LEAST] - moved
+    absent, out = side.absent[c], side.out[c]
+    while k < side.need.size:
+        can = can_be(outlook.absent[k], size, change, left, absent[k])
+        if not fits(side.need[k], most, can):
+            break
+        if overdue(outlook.overdue[k], size, change, surely, out[k]) > 0:
+            break
+        if least > can_be(outlook.out[k], size, change, left, out[k]):
+            break
+        if waited:
+            idle = max(idle, free - side.prefix[k])
+            waited = False
+        k += 1
+    return idle, k
+
+
+@inlined
+def _enter(
+    side: Side,
+    question: Question,
+    outlook: Outlook,
+    labels: Labels,
+    parent: int,
+    c: int,
+    change: int,
+    began: int,
+    kept: int,
+) -> None:
+    """Store the label that a transfer leads to, unless it is hopeless or dominated.
+
+    ``outlook.now`` holds what has returned then.
+    """
+    moved = labels.moved[parent] + change * side.size[c]
+    spent = labels.spent[parent] + change * side.back[c]
+    free = began + (side.back[c] if change > 0 else side.away[c])
+    left = 1 if change < 0 else labels.left[parent]
+    idle, k = run(side, question, outlook, c, change, moved, free, labels.idle[parent], kept)
+    length, link = bounds(side, question, outlook, c, change, moved, spent, free, idle, k, left)
+    length = max(length, labels.length[parent])
+    link = max(link, labels.link[parent])
+    if length > question.asked[LIMIT]:
+        return
+    place = place_of(labels.table, labels.returned, outlook.now)
+    other, last = labels.table[place], NONE
+    while other >= 0:
+        if labels.free[other] <= free and labels.idle[other] <= idle and labels.run[other] >= k:
+            return
+        after = labels.following[other]
+        if free <= labels.free[other] and idle <= labels.idle[other] and k >= labels.run[other]:
+            labels.alive[other] = 0
+            if last >= 0:
+                labels.following[last] = after
+        else:
+            last = other
+        other = after
+    label = _store(outlook, labels, place, moved, spent, free, idle, k)
+    labels.progress[label] = labels.progress[parent] + _urgency(side, question, outlook, c, change)
+    labels.length[label], labels.link[label], labels.left[label] = length, link, left
+    labels.before[label], labels.action[label] = parent, change * (c + 1)
+    labels.began[label], labels.kept[label] = began, kept
+    wait(labels, label)
+
+
+@inlined
+def _urgency(side: Side, question: Question, outlook: Outlook, c: int, change: int) -> int:
+    """Return how urgent the last return was, or minus that of a departure."""
+    rank = question.high[c] - outlook.now[c] - (change < 0)
+    return change * side.urgent[c, min(max(rank, 0), side.urgent.shape[1] - 1)]
+
+
+@inlined
+def _store(
+    outlook: Outlook,
+    labels: Labels,
+    place: int,
+    moved: int,
+    spent: int,
+    free: int,
+    idle: int,
+    k: int,
+) -> int:
+    label = labels.counters[STORED]
+    labels.counters[STORED] += 1
+    for c in range(outlook.now.size):
+        labels.returned[label, c] = outlook.now[c]
+    labels.moved[label], labels.spent[label] = moved, spent
+    labels.free[label], labels.idle[label], labels.run[label] = free, idle, k
+    labels.alive[label], labels.bucket[label] = 1, place
+    labels.following[label] = labels.table[place]
+    labels.table[place] = label
+    return int(label)
+
+
+@plain
+def _start(side: Side, question: Question, outlook: Outlook, labels: Labels) -> None:
+    """Enter the label of nothing returned.
+
+    If a transfer away is under way at the cut, its tensor counts as out at once.
+    """
+    asked = question.asked
+    for d in range(outlook.now.size):
+        outlook.now[d] = 0
+    moved, spent, c, change = 0, 0, max(0, asked[LEAVING]), 0
+    look_at_cut(question, outlook)
+    look(side, question, outlook)
+    if asked[LEAVING] >= 0:
+        outlook.now[c] = change = -1
+        moved, spent = -side.size[c], -side.back[c]
+    idle, k = run(side, question, outlook, c, change, moved, 0, 0, 0)
+    free = asked[BEGIN]
+    length, link = bounds(side, question, outlook, c, change, moved, spent, free, idle, k, 0)
+    if length > asked[LIMIT]:
+        return
+    place = place_of(labels.table, labels.returned, outlook.now)
+    label = _store(outlook, labels, place, moved, spent, free, idle, k)
+    labels.length[label], labels.link[label], labels.progress[label] = length, link, 0
+    labels.left[label] = 0
+    labels.before[label], labels.action[label] = NONE, 0
+    labels.began[label], labels.kept[label] = 0, k
+    wait(labels, label)
+
+
+@inlined
+def _return(
+    side: Side, question: Question, outlook: Outlook, labels: Labels, label: int, c: int
+) -> int:
+    """Write down when a tensor of class `c` can return; return how many ways there are."""
+    asked, now = question.asked, outlook.now[c]
+    moved = labels.moved[label] + side.size[c]
+    if now >= question.high[c] or moved > asked[MOST]:
+        return 0
+    idle, k, begin = labels.idle[label], labels.run[label], labels.free[label]
+    left, size, limits = question.high[c] - now - 1, side.size[c], side.absent[c]
+    if asked[ONE_SET] == 1 and k < side.need.size:
+        can = can_be(outlook.absent[k], size, 1, left, limits[k])
+        if not fits(side.need[k], asked[MOST] - moved, can):
+            return 0
+    # A beginning after that is too late.
+    latest = asked[LIMIT] + labels.spent[label] - asked[TICKS]
+    ways, operation = 0, _first_after(side, idle, begin, k)
+    while operation < k and begin <= latest:
+        can = can_be(outlook.absent[operation], size, 1, left, limits[operation])
+        need, most = side.need[operation], asked[MOST] - moved
+        if not fits(need, most, can):
+            # What is missing has to leave, and to come back.
+            both = (need - min(most, can)) * side.both_ways[0] // PARTS
+            if asked[ONE_SET] == 0 and both <= latest - begin:
+                outlook.began[ways], outlook.kept[ways] = begin, operation
+                ways += 1
+            begin = idle + side.prefix[operation + 1]
+        operation += 1
+    if begin <= latest:
+        outlook.began[ways], outlook.kept[ways] = begin, k
+        ways += 1
+    return ways
+
+
+@inlined
+def _first_after(side: Side, idle: int, time: int, k: int) -> int:
+    """Return the first of `k` operations that ends after a time."""
+    low, high = 0, k
+    while low < high:
+        middle = (low + high) // 2
+        if idle + side.prefix[middle + 1] > time:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@inlined
+def _leave(
+    side: Side, question: Question, outlook: Outlook, labels: Labels, label: int, c: int
+) -> int:
+    """Write down when a tensor of class `c` can leave; return how many ways there are."""
+    out, begin, asked = question.low[c] - outlook.now[c] + 1, labels.free[label], question.asked
+    if out > side.here[c]:
+        return 0
+    link = begin + side.away[c] + side.back[c] - labels.spent[label] + asked[TICKS]
+    if link > asked[LIMIT]:
+        return 0
+    kept = 0
+    while kept < labels.run[label] and out <= side.out[c, kept]:
+        kept += 1
+    outlook.began[0], outlook.kept[0] = begin, kept
+    return 1
+
+
+@plain
+def search(side: Side, question: Question, outlook: Outlook, labels: Labels) -> tuple[int, int]:
+    """Search a side; the store is empty.
+
+    Parameters
+    ----------
+    side : Side
+        Of a pivot.
+    question : Question
+        What is asked of it.
+    outlook : Outlook
+        Scratch space.
+    labels : Labels
+        The store.
+
+    Returns
+    -------
+    status : int
+        ``FOUND``; ``REFUTED`` if no side ends within the limit; ``FULL`` if there is no room.
+    label : int
+        The label off the heap: its ``length`` bounds the end of the side unless it is refuted.
+    """
+    prepare(side, question)
+    _start(side, question, outlook, labels)
+    classes = question.low.size
+    while labels.counters[WAITING] > 0:
+        label = take(labels)
+        if labels.alive[label] == 0:
+            continue
+        done = question.asked[TO_END] == 0 or labels.run[label] == side.need.size
+        if labels.moved[label] >= question.asked[WINDOW] and done:
+            return FOUND, label
+        stored, room = labels.counters[STORED], classes * (labels.run[label] + 3)
+        if stored >= question.asked[ROOM] or stored + room > labels.free.size:
+            return FULL, label
+        for c in range(classes):
+            outlook.now[c] = labels.returned[label, c]
+        look(side, question, outlook)
+        for each in range(2 * classes):
+            c, change = each // 2, 1 - 2 * (each % 2)
+            if change > 0:
+                ways = _return(side, question, outlook, labels, label, c)
+            else:
+                ways = _leave(side, question, outlook, labels, label, c)
+            outlook.now[c] += change
+            for way in range(ways):
+                began, kept = outlook.began[way], outlook.kept[way]
+                _enter(side, question, outlook, labels, label, c, change, began, kept)
+            outlook.now[c] -= change
+    return REFUTED, NONE
+
+
+@plain
+def least_link(labels: Labels, label: int) -> int:
+    """Return the least link bound of a label and of all that are still waiting."""
+    least = labels.link[label]
+    for place in range(labels.counters[WAITING]):
+        waiting = labels.heap[place]
+        if labels.alive[waiting] == 1:
+            least = min(least, labels.link[waiting])
+    return int(least)

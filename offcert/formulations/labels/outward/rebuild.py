@@ -1,0 +1,144 @@
+"""From the ways of both sides to a schedule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offcert.core.plan import Kind
+from offcert.core.schedule import Schedule, Transfer
+from offcert.formulations.labels.outward.evaluation import Evaluation, Way
+from offcert.formulations.labels.outward.model import Pivot
+from offcert.formulations.labels.outward.region import BACK, FRONT, Region
+from offcert.formulations.labels.outward.replay import replay
+
+_RETURNS = Kind.OFFLOAD, Kind.PREFETCH
+_DEPARTS = Kind.PREFETCH, Kind.OFFLOAD
+
+
+class NoTensorError(Exception):
+    """More tensors of a class leave than there are."""
+
+
+@dataclass(frozen=True)
+class Half:
+    """A side of a schedule.
+
+    Attributes
+    ----------
+    ends : list of int
+        When each operation ends, outward from the cut in the side's own time.
+    transfers : list of Transfer
+        In true time from the cut on, less than 0 before it.
+    """
+
+    ends: list[int]
+    transfers: list[Transfer]
+
+
+def schedule_of(pivot: Pivot, region: Region, evaluation: Evaluation) -> Schedule | None:
+    """Return the schedule in which both sides go as they were found to, or None.
+
+    Of each class the last out returns first. Whether the problem admits the schedule is another
+    question: tensors were told apart by their sizes, and the idle device was not looked at.
+
+    Parameters
+    ----------
+    pivot : Pivot
+        What was searched.
+    region : Region
+        Of one set; what straddles the cut does so by as many ticks as `evaluation` says.
+    evaluation : Evaluation
+        Of it, as far outward as there is anything.
+    """
+    sides = zip((FRONT, BACK), evaluation.ways, strict=True)
+    halves = [half_of(pivot, region, index, way, evaluation.before) for index, way in sides]
+    return joined(pivot, halves[FRONT], halves[BACK])
+
+
+def half_of(pivot: Pivot, region: Region, index: int, way: Way, before: int) -> Half | None:
+    """Return a side that goes as it was found to; None if there are too few tensors for it.
+
+    Parameters
+    ----------
+    pivot, region
+        As for `schedule_of`.
+    index : int
+        The side.
+    way : Way
+        How it goes.
+    before : int
+        Ticks of what straddles the cut that lie before it.
+    """
+    try:
+        transfers = _transfers(pivot, region, index, way, before)
+    except NoTensorError:
+        return None
+    return Half(replay(pivot, region, index, way).ends, transfers)
+
+
+def joined(pivot: Pivot, front: Half | None, back: Half | None) -> Schedule | None:
+    """Return the schedule that two sides make; None if one is none, or does not go to its end."""
+    durations, at = pivot.problem.trace.durations, pivot.operation
+    if front is None or back is None:
+        return None
+    if [len(front.ends), len(back.ends)] != [at, len(durations) - at]:
+        return None
+    # When the cut is: all of the front comes before it.
+    last = [-item.start for item in front.transfers]
+    start = max([*front.ends[-1:], *last], default=0)
+    starts = [start - end for end in reversed(front.ends)]
+    starts += [
+        start + end - duration for end, duration in zip(back.ends, durations[at:], strict=True)
+    ]
+    return Schedule(
+        starts,
+        [one + duration for one, duration in zip(starts, durations, strict=True)],
+        [
+            Transfer(item.kind, item.gap, start + item.start, start + item.end)
+            for item in (*front.transfers, *back.transfers)
+        ],
+    )
+
+
+def _transfers(pivot: Pivot, region: Region, index: int, way: Way, before: int) -> list[Transfer]:
+    """Return the transfers of a side, in true time from the cut on (less than 0 before it)."""
+    side = pivot.sides[index]
+    out, spare = _tensors(pivot, region, index)
+
+    def transfer(returns: bool, c: int, gap: int, began: int) -> Transfer:
+        kind = (_RETURNS if returns else _DEPARTS)[index]
+        ended = began + int((side.back if returns else side.away)[c])
+        first, last = (-ended, -began) if index == FRONT else (began, ended)
+        return Transfer(kind, gap, first, last)
+
+    found = []
+    straddle = region.straddle
+    if straddle is not None and straddle.side == index:
+        c, took = straddle.size_class, straddle.ticks(pivot)
+        began = before - took if index == FRONT else -before
+        found.append(transfer(False, c, _taken(spare[c], out[c]), began))
+    for step in way.steps:
+        c = step.size_class
+        gap = _taken(out[c]) if step.returns else _taken(spare[c], out[c])
+        found.append(transfer(step.returns, c, gap, step.began))
+    return found
+
+
+def _tensors(pivot: Pivot, region: Region, index: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the gaps of each class that are out at the cut, and the others, the next one last."""
+    out, spare = [], []
+    for front, back, count in zip(*pivot.members, region.low, strict=True):
+        shared = [gap for gap in front if gap in set(back)][:count]
+        out.append(shared)
+        here = (front, back)[index]
+        spare.append([gap for gap in here if gap not in shared][::-1])
+    return out, spare
+
+
+def _taken(source: list[int], target: list[int] | None = None) -> int:
+    if not source:
+        raise NoTensorError
+    gap = source.pop()
+    if target is not None:
+        target.append(gap)
+    return gap

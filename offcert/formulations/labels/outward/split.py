@@ -1,0 +1,164 @@
+"""How a region is divided: the parts, and which division promises most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from offcert.formulations.labels.outward.evaluation import Evaluator
+from offcert.formulations.labels.outward.examine import Remains
+from offcert.formulations.labels.outward.region import Counts, Region
+from offcert.formulations.labels.outward.replay import Replay
+
+# Labels for a look at one side of a part.
+_ROOM = 1 << 12
+# Once so many have been stored, the best division so far is taken.
+_PATIENCE = 40_000
+
+
+class Kind(StrEnum):
+    """What tells the parts apart."""
+
+    CLASS = "class"  # at least so many of a class are out, or fewer
+    BYTES = "bytes"  # at least so many bytes are out, or fewer
+    TICKS = "ticks"  # what straddles the cut begins at least so many ticks before it, or fewer
+    SETS = "sets"  # each set that is left
+    WINDOW = "window"  # nothing: more is followed outward
+    DETAIL = "detail"  # what straddles the cut; smaller tensors are counted as well
+
+
+@dataclass(frozen=True)
+class Split:
+    """A division of a region.
+
+    Attributes
+    ----------
+    kind : Kind
+        What tells the parts apart.
+    value : int
+        From which on, of a class, bytes or ticks.
+    size_class : int
+        Whose, if it is a class.
+    sets : tuple of tuple of int
+        Each of them, if it is sets.
+    """
+
+    kind: Kind
+    value: int = 0
+    size_class: int = -1
+    sets: tuple[Counts, ...] = ()
+
+    def parts(self, region: Region, sizes: Sequence[int]) -> tuple[Region, ...]:
+        """Return the parts of a region; of a window that is the region itself."""
+        match self.kind:
+            case Kind.CLASS:
+                more = region.with_low(self.size_class, self.value)
+                return more, region.with_high(self.size_class, self.value - 1)
+            case Kind.BYTES:
+                more = region.with_bytes(self.value, region.most)
+                return more, region.with_bytes(region.least, self.value - 1)
+            case Kind.TICKS:
+                straddle = region.straddle
+                assert straddle is not None
+                more = replace(region, straddle=replace(straddle, least=self.value))
+                return more, replace(region, straddle=replace(straddle, most=self.value - 1))
+            case Kind.SETS:
+                return tuple(one_set(region, counts, sizes) for counts in self.sets)
+            case _:
+                return (region,)
+
+
+def one_set(region: Region, counts: Counts, sizes: Sequence[int]) -> Region:
+    """Return the part of a region in which exactly this set is out."""
+    moved = sum(size * count for size, count in zip(sizes, counts, strict=True))
+    return replace(region, low=counts, high=counts, least=moved, most=moved)
+
+
+@dataclass(frozen=True)
+class Division:
+    """A split whose parts have been looked at.
+
+    Attributes
+    ----------
+    split : Split
+        The split.
+    parts : tuple of Region
+        Its parts.
+    lengths : tuple of int
+        What they take at least.
+    gain : int
+        1 if that is no more than was known.
+    """
+
+    split: Split
+    parts: tuple[Region, ...]
+    lengths: tuple[int, ...]
+    gain: int = 1
+
+
+def best_division(
+    evaluator: Evaluator, remains: Remains, splits: Iterable[Split], limit: int, window: int
+) -> Division | None:
+    """Return the division whose parts gain most, or None if there is none.
+
+    Parameters
+    ----------
+    evaluator : Evaluator
+        Of the pivot.
+    remains : Remains
+        What is divided.
+    splits : iterable of Split
+        To choose from.
+    limit : int
+        Ticks; longer schedules are of no interest.
+    window : int
+        Bytes that are followed outward.
+    """
+    region, known = remains.region, remains.evaluation.length
+    begun, best = evaluator.labels, None
+    for split in splits:
+        if evaluator.labels > begun + _PATIENCE and best is not None:
+            break
+        parts = split.parts(region, evaluator.pivot.sizes)
+        found = (evaluator.evaluate(part, limit, window, remains.ticks, _ROOM) for part in parts)
+        lengths = tuple(limit + 1 if one is None else max(known, one.length) for one in found)
+        division = Division(split, parts, lengths, math.prod(n - known + 1 for n in lengths))
+        if best is None or division.gain > best.gain:
+            best = division
+    return best
+
+
+def of_ways(remains: Remains, ways: Sequence[Replay]) -> Iterator[Split]:
+    """Yield divisions that make one of the ways impossible in one of the parts."""
+    region = remains.region
+    needed = max(way.bytes_out for way in ways)
+    if needed > region.least:
+        for value in sorted({needed, (region.least + needed) // 2 + 1}):
+            yield Split(Kind.BYTES, min(value, region.most))
+    for c, (low, high) in enumerate(zip(region.low, region.high, strict=True)):
+        used = max(way.used[c] for way in ways)
+        if low < used <= high:
+            yield Split(Kind.CLASS, used, c)
+
+
+def of_straddle(remains: Remains) -> Iterator[Split]:
+    """Yield the division of what straddles the cut where that costs least."""
+    straddle, before = remains.region.straddle, remains.evaluation.before
+    if straddle is not None and straddle.least < straddle.most:
+        yield Split(Kind.TICKS, max(before, straddle.least + 1))
+
+
+def of_set(remains: Remains, counts: Counts | None) -> Iterator[Split]:
+    """Yield divisions that set apart what is like a set in one class, or halve the others."""
+    region = remains.region
+    for c, (low, high) in enumerate(zip(region.low, region.high, strict=True)):
+        if low == high:
+            continue
+        values = {(low + high + 1) // 2}
+        if counts is not None:
+            values = {counts[c], counts[c] + 1}
+        for value in sorted(values):
+            if low < value <= high:
+                yield Split(Kind.CLASS, value, c)

@@ -1,0 +1,236 @@
+"""Which sets of tensors are left in a region, and what time they take on the link."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offcert.formulations.labels.outward.model import Ints, Pivot
+from offcert.formulations.labels.outward.region import Region
+
+# Sets that are listed, and choices in one half of the classes.
+MOST_SETS = 1 << 15
+MOST_CHOICES = 1 << 14
+# Sets that are looked at one by one whether they are enough.
+MOST_TESTED = 1 << 9
+# More than this part of the pivot's need is not needed to spare.
+_ENOUGH = 0.05
+
+
+def least_ticks(pivot: Pivot, region: Region) -> tuple[int, int] | None:
+    """Return the least ticks in which any set of the region leaves, and returns; None: no set.
+
+    Tensors may be parted for this, so it is a bound: whatever takes least time a byte comes first.
+    """
+    sizes = pivot.sizes
+    certain = sum(size * count for size, count in zip(sizes, region.low, strict=True))
+    possible = sum(size * count for size, count in zip(sizes, region.high, strict=True))
+    if possible < region.least or certain > region.most or region.least > region.most:
+        return None
+    if any(low > high for low, high in zip(region.low, region.high, strict=True)):
+        return None
+    front, back = (_cover(sizes, side.back, region, certain) for side in pivot.sides)
+    return front, back
+
+
+def _cover(sizes: tuple[int, ...], ticks: Ints, region: Region, certain: int) -> int:
+    times = tuple(ticks.tolist())
+    total = sum(time * low for time, low in zip(times, region.low, strict=True))
+    missing = region.least - certain
+    for c in _by_rate(sizes, times):
+        if missing <= 0:
+            break
+        count = region.high[c] - region.low[c]
+        if missing <= sizes[c] * count:
+            return total - (-missing * times[c] // sizes[c])
+        total += times[c] * count
+        missing -= sizes[c] * count
+    return total
+
+
+@lru_cache(maxsize=64)
+def _by_rate(sizes: tuple[int, ...], times: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the classes, those first that take least time a byte."""
+    return tuple(sorted(range(len(sizes)), key=lambda c: Fraction(times[c], sizes[c])))
+
+
+@dataclass(frozen=True)
+class Sets:
+    """Sets of tensors, by how many of each class they have.
+
+    Attributes
+    ----------
+    counts : int64 array, shape (S, C)
+        A row a set.
+    ticks : int64 array, shape (2, S)
+        In which each leaves, and returns.
+    """
+
+    counts: Ints
+    ticks: Ints
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def only(self, kept: np.ndarray) -> Sets:
+        """Return the chosen rows."""
+        return Sets(self.counts[kept], self.ticks[:, kept])
+
+
+def with_most_ticks(pivot: Pivot, region: Region, ticks: int) -> Region:
+    """Return the part of a region whose sets may leave and return within so many ticks."""
+    a_byte = pivot.a_byte[0]
+    most = region.most if a_byte == 0 else int(ticks / a_byte)
+    return region.with_bytes(region.least, most)
+
+
+def departing(pivot: Pivot, side: int, ticks: int) -> int:
+    """Return the most bytes that can leave on a side and return within so many ticks."""
+    a_byte, (smallest, all_of_them) = pivot.a_byte[side], pivot.movable[side]
+    most = all_of_them if a_byte == 0 else int(max(0, ticks) / a_byte)
+    return most if most >= smallest else 0
+
+
+def squeeze(pivot: Pivot, region: Region, limit: int) -> Region | None:
+    """Return the part of a region that may hold schedules within the limit, or None.
+
+    What is out at the cut has to be enough for every operation, but for what leaves later on; that
+    takes time in which nothing of `O` can return.
+    """
+    known = least_ticks(pivot, region)
+    if known is None or sum(known) > limit:
+        return None
+    low, high = np.array(region.low, np.int64), np.array(region.high, np.int64)
+    sizes = np.array(pivot.sizes, np.int64)
+    spare = int(high @ sizes) - region.least
+    low = np.maximum(low, high - spare // sizes)
+    high = np.minimum(high, low + (region.most - int(low @ sizes)) // sizes)
+    for index, side in enumerate(pivot.sides):
+        extra = _extra(pivot, region, index, limit - sum(known))
+        can = np.minimum(high[:, None], side.absent)
+        over = sizes @ can + extra - side.need
+        over = np.where(side.need > 0, over, np.iinfo(np.int64).max)
+        if over.min(initial=0) < 0:
+            return None
+        low = np.maximum(low, (can - over // sizes[:, None]).max(axis=1, initial=0))
+    if (low > high).any():
+        return None
+    return replace(region, low=tuple(low.tolist()), high=tuple(high.tolist()))
+
+
+def _extra(pivot: Pivot, region: Region, side: int, ticks: int) -> int:
+    """Return the bytes that may be absent on a side without being out at the cut."""
+    extra = departing(pivot, side, ticks)
+    if region.straddle is not None and region.straddle.side == side:
+        extra += pivot.sizes[region.straddle.size_class]
+    return extra
+
+
+def sets_of(pivot: Pivot, region: Region, ticks: int, limit: int) -> Sets | None:
+    """Return the sets of a region that leave and return within so many ticks.
+
+    Classes are divided in two halves; for every choice in one of them, those in the other that make
+    the bytes right lie next to each other.
+
+    Returns
+    -------
+    Sets or None
+        None if there are too many to be listed.
+    """
+    ranges = [high - low + 1 for low, high in zip(region.low, region.high, strict=True)]
+    parts = _parts(ranges)
+    if max(math.prod(ranges[c] for c in part) for part in parts) > MOST_CHOICES:
+        return None
+    sizes = np.array(pivot.sizes, np.int64)
+    weights = [sizes, *(side.back for side in pivot.sides)]
+    # Of every choice in a half: bytes, ticks to leave, ticks to return.
+    one, two = (_choices(part, ranges, weights) for part in parts)
+    order = np.argsort(two[0], kind="stable")
+    large = two[0][order]
+    small = one[0] + int(np.array(region.low) @ sizes)
+    first = np.searchsorted(large, region.least - small)
+    amount = np.searchsorted(large, region.most - small, side="right") - first
+    total = int(amount.sum())
+    if total > MOST_SETS:
+        return None
+    rows = np.repeat(np.arange(small.size), amount)
+    places = np.arange(total) - np.repeat(np.cumsum(amount) - amount, amount)
+    others = order[first[rows] + places]
+    certain = [int(np.array(region.low) @ side.back) for side in pivot.sides]
+    taken = np.stack([certain[i] + one[i + 1][rows] + two[i + 1][others] for i in (0, 1)])
+    kept = taken.sum(axis=0) <= ticks
+    counts = np.tile(np.array(region.low, np.int64), (int(kept.sum()), 1))
+    for part, choice in zip(parts, (rows[kept], others[kept]), strict=True):
+        for c in part:
+            counts[:, c] += choice % ranges[c]
+            choice = choice // ranges[c]
+    return _sufficient(pivot, region, Sets(counts, taken[:, kept]), limit)
+
+
+def _parts(ranges: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Divide the classes such that about as many choices are left in either half."""
+    parts: tuple[list[int], list[int]] = ([], [])
+    products = [1, 1]
+    for c in reversed(range(len(ranges))):
+        half = int(products[1] < products[0])
+        parts[half].append(c)
+        products[half] *= ranges[c]
+    return parts
+
+
+def _choices(part: Sequence[int], ranges: Sequence[int], weights: Sequence[Ints]) -> list[Ints]:
+    """Return the weights of all choices in some classes, the first of which changes fastest."""
+    totals = []
+    for weight in weights:
+        total = np.zeros(1, np.int64)
+        for c in part:
+            total = (np.arange(ranges[c])[:, None] * weight[c] + total[None, :]).ravel()
+        totals.append(total)
+    return totals
+
+
+def _sufficient(pivot: Pivot, region: Region, sets: Sets, limit: int) -> Sets:
+    """Return the sets that are enough for every operation; see `squeeze`."""
+    sizes = np.array(pivot.sizes, np.int64)
+    for index, side in enumerate(pivot.sides):
+        if not 0 < len(sets) <= MOST_TESTED:
+            break
+        extra = _extra(pivot, region, index, limit - int(sets.ticks.sum(axis=0).min()))
+        fewest = sizes @ np.minimum(sets.counts.min(axis=0)[:, None], side.absent)
+        for operation in np.flatnonzero((side.need > 0) & (fewest + extra < side.need)):
+            absent = np.minimum(sets.counts, side.absent[:, operation]) @ sizes
+            sets = sets.only(absent + extra >= side.need[operation])
+    return sets
+
+
+def to_spare(pivot: Pivot, sets: Sets) -> NDArray[np.float64]:
+    """Return how much more of each set may be absent than the operations need, on average.
+
+    What goes beyond a few percent of the pivot's need does not count.
+    """
+    sizes = np.array(pivot.sizes, np.float64)
+    counts = sets.counts.astype(np.float64)
+    spare = np.zeros(len(sets))
+    for side in pivot.sides:
+        for operation in np.flatnonzero(side.need > 0):
+            absent = np.minimum(counts, side.absent[:, operation].astype(np.float64)) @ sizes
+            spare += np.minimum((absent - side.need[operation]) / pivot.need, _ENOUGH)
+    return spare
+
+
+def hull(pivot: Pivot, region: Region, sets: Sets) -> Region:
+    """Return the least region that holds all of the sets."""
+    moved = sets.counts @ np.array(pivot.sizes, np.int64)
+    return replace(
+        region,
+        low=tuple(sets.counts.min(axis=0).tolist()),
+        high=tuple(sets.counts.max(axis=0).tolist()),
+        least=int(moved.min()),
+        most=int(moved.max()),
+    )

@@ -1,0 +1,368 @@
+"""Regions, divided until no schedule shorter than the best known is left in any.
+
+The region whose schedules may be shortest comes next. What is left of it is found (``examine``);
+then either a set and two ways are found that make a schedule as short as that, or it is divided
+further. Small tensors are free at first; only where a region cannot be divided any more, they are
+counted as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule
+from offcert.formulations.labels.outward.agenda import Agenda
+from offcert.formulations.labels.outward.evaluation import CAPACITY, USUAL_ROOM, Evaluator
+from offcert.formulations.labels.outward.examine import Remains, examine, few_sets
+from offcert.formulations.labels.outward.model import Pivot, cut
+from offcert.formulations.labels.outward.rebuild import schedule_of
+from offcert.formulations.labels.outward.region import Counts, Region, Straddle, crossed, whole
+from offcert.formulations.labels.outward.replay import replay
+from offcert.formulations.labels.outward.split import (
+    Division,
+    Kind,
+    Split,
+    best_division,
+    of_set,
+    of_straddle,
+    of_ways,
+    one_set,
+)
+from offcert.formulations.labels.outward.sums import to_spare
+from offcert.formulations.labels.outward.team import Team
+
+# What part of the bytes that the pivot needs is followed outward at first, and after that.
+WINDOWS = 20, 5, 1
+# Sets are looked at one by one once there are no more than so many.
+_FEW_SETS = 100
+# They are so at once if there are no more than these.
+_AT_ONCE = 32
+# Regions that are looked at together.
+_TOGETHER = 8
+# Sets of a region that are followed to the ends of both sides.
+_ATTEMPTS = 3
+# Labels of one side that this may take while small tensors are free.
+_ROOM = 1 << 13
+# Labels that this may take in all; beyond that, no more than half of all.
+_FOLLOWED_ANYWAY = 100_000
+# So many of the quickest, and of the most spacious, are evaluated for that.
+_LOOKED_AT = 8
+
+
+@dataclass(eq=False)
+class Node:
+    """A region, and how it was divided.
+
+    Attributes
+    ----------
+    detail : int
+        Which tensors are counted.
+    window : int
+        How far is followed outward.
+    region : Region
+        All of it.
+    length : int
+        None of its schedules is shorter, in ticks.
+    ticks : pair of int
+        In which what is out leaves, and returns, at least.
+    split : Split or None
+        By which it was divided, if it was.
+    children : list of Node
+        In the order of the parts.
+    """
+
+    detail: int
+    window: int
+    region: Region
+    length: int
+    ticks: tuple[int, int] = (0, 0)
+    split: Split | None = None
+    children: list[Node] = field(default_factory=list)
+
+
+class Tree:
+    """The search at one pivot.
+
+    Parameters
+    ----------
+    problem : Problem
+        Atomic transfers over a simplex link.
+    pivot : int
+        An operation.
+    details : tuple of int
+        Bytes below which tensors are free, decreasing.
+    pause : callable
+        Called from time to time; may raise, then the search can be taken up again where it was.
+    workers : int
+        Threads. What is found does not depend on them.
+
+    Attributes
+    ----------
+    roots : list of Node
+        By what straddles the cut; nothing, first.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        pivot: int,
+        details: tuple[int, ...],
+        pause: Callable[[], None],
+        workers: int = 1,
+    ) -> None:
+        self._team = Team([cut(problem, pivot, below) for below in details], pause, workers)
+        self.evaluators = self._team.evaluators
+        self.details = details
+        self.nodes = 0
+        self._open: Agenda[Node] = Agenda()
+        self._stuck: list[Node] = []
+        self._followed = 0
+        # By what is counted and what is under way: sets that need not be followed again.
+        self._tried: set[tuple[int, Counts, Straddle | None]] = set()
+        coarse = self.evaluators[0].pivot
+        regions = crossed(coarse, whole(coarse), range(len(coarse.sizes)))
+        self.roots = [Node(0, 0, region, 0) for region in regions]
+        for node in self.roots:
+            self._open.push(node)
+
+    @property
+    def labels(self) -> int:
+        """Labels stored so far."""
+        return self._team.labels
+
+    def bound(self, upper: int) -> int:
+        """Return what no schedule is shorter than, at most `upper`."""
+        return min([upper, self._open.least(upper), *(node.length for node in self._stuck)])
+
+    def finished(self, upper: int) -> bool:
+        """Return whether more work proves nothing more."""
+        known = min([upper, *(node.length for node in self._stuck)])
+        return self._open.least(upper) >= known
+
+    def step(self, upper: int, offer: Callable[[Schedule], int]) -> int:
+        """Work on the regions whose turn it is.
+
+        Parameters
+        ----------
+        upper : int
+            Length of the best schedule known.
+        offer : callable
+            Given what may be a schedule, but for small tensors; returns the length of the best one
+            known then.
+
+        Returns
+        -------
+        int
+            That length.
+        """
+        nodes = self._open.take(_TOGETHER)
+        try:
+            found = self._team.each(lambda mine, node: self._looked_at(mine, node, upper), nodes)
+            for left in found:
+                upper = self._work_on(nodes[0], left, upper, offer)
+                del nodes[0]
+                self.nodes += 1
+        except BaseException:
+            for node in nodes:
+                # It has not been divided, or what came of that may be incomplete.
+                node.split, node.children = None, []
+                self._open.push(node)
+            raise
+        return upper
+
+    def _looked_at(
+        self, evaluators: Sequence[Evaluator], node: Node, upper: int
+    ) -> Remains | list[Counts] | None:
+        """Return what is left of a region, or its sets if they are few; None if nothing is."""
+        evaluator = evaluators[node.detail]
+        few = few_sets(evaluator.pivot, node.region, upper - 1, _AT_ONCE)
+        if few is not None:
+            # One by one they take less than all of them together, which often tells nothing.
+            return few or None
+        window = self._window(node.detail, node.window)
+        room = self._room(node)
+        return examine(evaluator, node.region, upper - 1, window, node.ticks, room)
+
+    def _work_on(
+        self,
+        node: Node,
+        left: Remains | list[Counts] | None,
+        upper: int,
+        offer: Callable[[Schedule], int],
+    ) -> int:
+        if left is None:
+            node.length = max(node.length, upper)
+        elif isinstance(left, list):
+            self._adopt(node, self._one_by_one(node, node.region, left))
+        else:
+            node.region, node.ticks = left.region, left.ticks
+            if left.evaluation.length <= node.length:
+                return self._divide(node, left, upper, offer)
+            node.length = left.evaluation.length
+            last = node.detail + 1 == len(self.details)
+            self._open.push(node, ripe=last and node.region.is_one())
+        return upper
+
+    def _window(self, detail: int, window: int) -> int:
+        """Return the bytes to follow."""
+        return max(1, self.evaluators[detail].pivot.need // WINDOWS[window])
+
+    def _room(self, node: Node) -> int:
+        """Return the labels of one side: more where only smaller tensors are left to divide by."""
+        last = node.window + 1 == len(WINDOWS)
+        return CAPACITY if last and node.region.is_one() else USUAL_ROOM
+
+    def _divide(
+        self, node: Node, remains: Remains, upper: int, offer: Callable[[Schedule], int]
+    ) -> int:
+        region = remains.region
+        promising = self._promising(node, remains, upper - 1)
+        for counts in promising:
+            self._tried.add((node.detail, counts, region.straddle))
+            found = self._attempt(node, remains, counts, upper - 1)
+            if found is None:
+                continue
+            schedule, length = found
+            if schedule is not None:
+                upper = offer(schedule)
+            if length == node.length:
+                # Only smaller tensors can show that it takes longer.
+                if upper > length:
+                    self._count_more(node, remains)
+                return upper
+        example = promising[0] if promising else None
+        if remains.sets is not None and not region.is_one() and len(remains.sets) <= _FEW_SETS:
+            sets = sorted(tuple(row) for row in remains.sets.counts.tolist())
+            self._adopt(node, self._one_by_one(node, remains.region, sets))
+            return upper
+        division = self._division(node, remains, example, upper - 1)
+        if division is None:
+            self._refine(node, remains)
+        else:
+            self._adopt(node, division)
+        return upper
+
+    def _division(
+        self, node: Node, remains: Remains, counts: Counts | None, limit: int
+    ) -> Division | None:
+        """Return a division that gains something, or, if nothing else can be done, any."""
+        evaluator = self.evaluators[node.detail]
+        asked = limit, self._window(node.detail, node.window)
+        ways = enumerate(remains.evaluation.ways)
+        replays = [replay(evaluator.pivot, remains.region, side, way) for side, way in ways]
+        first = [*of_ways(remains, replays), *of_straddle(remains)]
+        best = best_division(evaluator, remains, first, *asked)
+        if best is not None and best.gain > limit - remains.evaluation.length:
+            return best
+        other = best_division(evaluator, remains, of_set(remains, counts), *asked)
+        divisions = [division for division in (best, other) if division is not None]
+        chosen = max(divisions, key=lambda division: division.gain, default=None)
+        if chosen is not None and chosen.gain == 1 and node.window + 1 < len(WINDOWS):
+            return None
+        return chosen
+
+    def _adopt(self, node: Node, division: Division) -> None:
+        node.split = division.split
+        for part, length in zip(division.parts, division.lengths, strict=True):
+            self._follow(node, node.detail, node.window, part, max(length, node.length))
+
+    def _one_by_one(self, node: Node, region: Region, sets: Sequence[Counts]) -> Division:
+        split = Split(Kind.SETS, sets=tuple(sets))
+        parts = split.parts(region, self.evaluators[node.detail].pivot.sizes)
+        return Division(split, parts, (node.length,) * len(parts))
+
+    def _attempt(
+        self, node: Node, remains: Remains, counts: Counts, limit: int
+    ) -> tuple[Schedule | None, int] | None:
+        """Follow a set to the ends of both sides; return a schedule, and how long it is.
+
+        None if it takes too long.
+        """
+        evaluator = self.evaluators[node.detail]
+        stored = self.labels
+        if self._followed > stored // 2 + _FOLLOWED_ANYWAY:
+            return None
+        region = one_set(remains.region, counts, evaluator.pivot.sizes)
+        if region.straddle is not None:
+            before = remains.evaluation.before
+            region = replace(region, straddle=replace(region.straddle, least=before, most=before))
+        # Where all tensors are counted, the set is all that there is.
+        room = USUAL_ROOM if node.detail > 0 else _ROOM
+        found = evaluator.straight(region, limit, room)
+        self._followed += self.labels - stored
+        if found is None:
+            return None
+        return schedule_of(evaluator.pivot, region, found), found.length
+
+    def _promising(self, node: Node, remains: Remains, limit: int) -> list[Counts]:
+        """Return sets that schedules may have out, the best first, and each only once.
+
+        Looked at are those that take least time, and those that leave most to spare. Where there
+        are too many to be listed, none is.
+        """
+        evaluator = self.evaluators[node.detail]
+        pivot, region, sets = evaluator.pivot, remains.region, remains.sets
+        if sets is None:
+            return []
+        sets = sets.only(sets.ticks.sum(axis=0) <= limit - remains.evaluation.idle)
+        ticks, spare = sets.ticks.sum(axis=0), -to_spare(pivot, sets)
+        orders = np.lexsort((spare, ticks)), np.argsort(spare, kind="stable")
+        found: dict[Counts, int] = {}
+        for place in np.stack(orders, axis=1).ravel()[: 2 * _LOOKED_AT].tolist():
+            counts = tuple(sets.counts[place].tolist())
+            if counts in found or (node.detail, counts, region.straddle) in self._tried:
+                continue
+            part = one_set(region, counts, pivot.sizes)
+            evaluation = evaluator.evaluate(part, limit, self._window(node.detail, 0))
+            found[counts] = limit + 1 if evaluation is None else evaluation.length
+        best = sorted((length, counts) for counts, length in found.items() if length <= limit)
+        return [counts for _, counts in best[:_ATTEMPTS]]
+
+    def _refine(self, node: Node, remains: Remains) -> None:
+        """Look further outward, or count smaller tensors as well."""
+        if node.window + 1 == len(WINDOWS):
+            self._count_more(node, remains)
+            return
+        node.split = Split(Kind.WINDOW)
+        self._follow(node, node.detail, node.window + 1, remains.region, node.length)
+
+    def _count_more(self, node: Node, remains: Remains) -> None:
+        """Count smaller tensors as well.
+
+        As they make for many more labels, as little as possible is followed again.
+        """
+        if node.detail + 1 == len(self.details):
+            self._stuck.append(node)
+            return
+        node.split = Split(Kind.DETAIL)
+        coarse, fine = (self.evaluators[node.detail + more].pivot for more in (0, 1))
+        for region in finer(coarse, fine, remains.region):
+            self._follow(node, node.detail + 1, 0, region, node.length)
+
+    def _follow(self, node: Node, detail: int, window: int, region: Region, length: int) -> None:
+        child = Node(detail, window, region, length, node.ticks)
+        node.children.append(child)
+        self._open.push(child)
+
+
+def finer(coarse: Pivot, fine: Pivot, region: Region) -> list[Region]:
+    """Return a region with smaller tensors counted as well: by what of them straddles the cut."""
+    added = len(fine.sizes) - len(coarse.sizes)
+    more = sum(
+        size * count for size, count in zip(fine.sizes[:added], fine.most[:added], strict=True)
+    )
+    same = region.straddle
+    if same is not None:
+        same = replace(same, size_class=same.size_class + added)
+    base = Region(
+        (*(0,) * added, *region.low),
+        (*fine.most[:added], *region.high),
+        max(region.least, fine.need),
+        region.most + more,
+        same,
+    )
+    return crossed(fine, base, range(added)) if same is None else [base]

@@ -1,0 +1,345 @@
+"""The pivot dynamic program: exact for atomic transfers on nested single-gap traces, no solver.
+
+Why it is a lower bound. Take any schedule and a pivot, and cut it where the pivot starts. The
+operations before the cut and the transfers that end before it are one side; the pivot, what follows
+and the transfers that start after it, in reversed time, are the other. By the symmetry argument
+(``model``) the schedule may be assumed canonical; then the search of either side (``kernel``)
+holds a label that is at least as good as that side of the schedule in everything that matters, and
+joining them (``join``) gives at most its length. If all labels whose side can end by
+``front_limit`` and ``back_limit`` have been searched, a schedule that is missed has a side that
+ends later, and the other side does not end before its own minimum; hence a proven bound after every
+round.
+
+Why it is exact. A join is a schedule: transfers do not overlap, and memory is kept during and
+between operations. Only a class that is not tracked may leave again after it has returned. If it
+does in the best join, its length is still a bound; the class is tracked from then on and the search
+starts anew, which ends because there are finitely many classes and seldom needs any of them. Any
+pivot gives the optimum; they differ in effort.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+
+from offcert.core.check import check
+from offcert.core.plan import Kind
+from offcert.core.platform import Platform
+from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule
+from offcert.core.trace import Operation, Tensor, Trace
+from offcert.formulations.labels.atomic_heads.bound import Ends
+from offcert.formulations.labels.pivot.cut import Cut, OutOfLabelsError, OutOfTimeError
+from offcert.formulations.labels.pivot.model import Nested, nested
+
+# Places of the default pivots, in sixteenths of the trace, and what a search may hold at first.
+PLACES = (4, 5, 3, 6, 2, 7, 8, 9, 10, 12, 14)
+FIRST_BUDGET = 1_000
+# A pivot about whose sides something is known may hold so many times as much.
+_FAVOUR = 8
+# From this budget on, every fourfold increase drops a third of the pivots, and one that raises the
+# bound has more before the others have theirs.
+THINNING_BUDGET = 64_000
+
+
+@dataclass(frozen=True)
+class PivotOutcome:
+    """What the pivot dynamic program proved.
+
+    Attributes
+    ----------
+    lower_bound : int
+        Ticks; no schedule is shorter. It never exceeds the shorter of the upper bound given and
+        the schedule found.
+    complete : bool
+        Whether no schedule is shorter than the upper bound given or the schedule found.
+    schedule : Schedule or None
+        A schedule shorter than the upper bound given, if one was found.
+    pivot : int
+        The operation at which the bound was proved; -1 if it needs no cut.
+    front_limit, back_limit : int
+        Ends of the two sides up to which an independent search has to look to confirm the bound.
+    once : tuple of int
+        Gaps of the tensors that the proof does not allow to leave twice; others may, a relaxation.
+    labels : int
+        Labels stored for this proof.
+    searched : int
+        Labels stored by all pivots that competed: what the search cost, the same on every machine
+        unless the time or `stop` ended it.
+    ends : Ends or None
+        What the search took as known about the ends of its sides; None if it needs no cut.
+    """
+
+    lower_bound: int
+    complete: bool
+    schedule: Schedule | None
+    pivot: int
+    front_limit: int
+    back_limit: int
+    once: tuple[int, ...]
+    labels: int
+    searched: int = 0
+    ends: Ends | None = None
+
+
+def default_pivots(data: Nested) -> tuple[int, ...]:
+    """Return operations spread over the trace, early ones more densely."""
+    count = len(data.required)
+    return tuple(dict.fromkeys(count * place // 16 for place in PLACES))
+
+
+def pivot_bound(
+    problem: Problem,
+    *,
+    upper_bound: int,
+    time_limit: float,
+    max_labels: int,
+    pivots: Sequence[int] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> PivotOutcome:
+    """Prove a lower bound, and look for a schedule shorter than `upper_bound`.
+
+    Parameters
+    ----------
+    problem : Problem
+        Atomic transfers, simplex link, one gap per evictable tensor, gaps nested.
+    upper_bound : int
+        Makespan, in ticks, of a known schedule, or any number: schedules that long or longer are
+        not looked for.
+    time_limit : float
+        Seconds, after compilation and set-up.
+    max_labels : int
+        About 100 bytes each.
+    pivots : sequence of int, optional
+        Operations to cut at. By default some spread over the trace: which is best is seldom known
+        beforehand and makes a difference of orders of magnitude, so they compete.
+    stop : callable, optional
+        Asked from time to time; if it returns true, the search ends with what is proved by then.
+
+    Returns
+    -------
+    PivotOutcome
+        A valid bound whatever ended the search.
+
+    Raises
+    ------
+    MethodError
+        If the problem is of another kind.
+    """
+    search = PivotSearch(problem, max_labels=max_labels, pivots=pivots, stop=stop)
+    return search.improve(upper_bound, time_limit)
+
+
+@cache
+def _compile() -> None:
+    """Have everything compiled, so that time limits are about searching."""
+    tensors = [Tensor("v", 1, (0, 2)), Tensor("w", 1, (1,), evictable=False)]
+    trace = Trace([Operation(name, 1) for name in "abc"], tensors)
+    cut = Cut(nested(Problem("tiny", trace, Platform(1, Fraction(1)))), 1)
+    cut.round(10, lambda: None, 1_000)
+
+
+def _unconstrained(problem: Problem, upper_bound: int) -> PivotOutcome:
+    """Nothing ever has to leave."""
+    length = problem.trace.compute_time
+    if length >= upper_bound:
+        return PivotOutcome(upper_bound, True, None, -1, -1, -1, (), 0)
+    ends = np.cumsum(problem.trace.durations).tolist()
+    starts = [end - d for end, d in zip(ends, problem.trace.durations, strict=True)]
+    return PivotOutcome(length, True, Schedule(starts, ends, ()), -1, -1, -1, (), 0)
+
+
+class PivotSearch:
+    """The search behind `pivot_bound`, which can be taken up again where it was left.
+
+    Pivots compete, each with a budget of labels that grows.
+
+    Parameters
+    ----------
+    problem, max_labels, pivots, stop
+        As for `pivot_bound`.
+
+    Raises
+    ------
+    MethodError
+        If the problem is of another kind.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        max_labels: int,
+        pivots: Sequence[int] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
+        self.data = nested(problem)
+        self.max_labels = max_labels
+        self.stop = stop
+        self.upper = 0
+        self.deadline = 0.0
+        self.schedule: Schedule | None = None
+        self.best: PivotOutcome | None = None
+        self.searched = 0
+        self._pivots = list(default_pivots(self.data) if pivots is None else pivots)
+        self._cuts: list[Cut] = []
+        self._favoured: set[int] = set()
+        # Those that have had their turn with the present budget.
+        self._turns = 0
+        self._budget = FIRST_BUDGET
+        self._exhausted = False
+        _compile()
+
+    def improve(
+        self, upper_bound: int, time_limit: float, known: Sequence[Ends] = ()
+    ) -> PivotOutcome:
+        """Search on, for a schedule shorter than `upper_bound` and a higher bound.
+
+        Parameters
+        ----------
+        upper_bound : int
+            Makespan, in ticks; not more than the time before.
+        time_limit : float
+            Seconds.
+        known : sequence of Ends
+            Of pivots that are worth a search of their own for that.
+        """
+        problem = self.data.problem
+        if problem.trace.least_memory > problem.platform.memory:
+            return PivotOutcome(upper_bound, True, None, -1, -1, -1, (), 0)
+        if not (self._pivots or self._cuts) or max(self.data.required) == 0:
+            return _unconstrained(problem, upper_bound)
+        self.upper = upper_bound
+        self.schedule = None
+        self.deadline = time.monotonic() + time_limit
+        with suppress(OutOfTimeError):
+            self._set_up(known)
+            self._race()
+        assert self.best is not None
+        bound = min(self.best.lower_bound, self.upper)
+        return replace(
+            self.best,
+            lower_bound=bound,
+            schedule=self.schedule,
+            complete=bound == self.upper,
+            searched=self.searched,
+        )
+
+    def _set_up(self, known: Sequence[Ends]) -> None:
+        """Cut at every pivot, and use what is known about some."""
+        for ends in known:
+            self._favoured.add(ends.pivot)
+            at = [cut for cut in self._cuts if cut.pivot == ends.pivot]
+            if not at:
+                at = [Cut(self.data, ends.pivot)]
+                self._cuts.insert(0, at[0])
+                self._exhausted = False
+            at[0].take(ends)
+            self._note(at[0])
+        while self._pivots:
+            if self._cuts:
+                # On long traces cutting takes a while.
+                self._pause()
+            pivot = self._pivots[0]
+            if all(cut.pivot != pivot for cut in self._cuts):
+                self._cuts.append(Cut(self.data, pivot))
+                self._note(self._cuts[-1])
+            del self._pivots[0]
+
+    def _race(self) -> None:
+        cuts = self._cuts
+        while not self._exhausted:
+            # All searches that are kept share the labels.
+            share = self.max_labels // len(cuts)
+            budget = max(1, min(self._budget, share))
+            while self._turns < len(cuts):
+                favour = _FAVOUR if cuts[self._turns].pivot in self._favoured else 1
+                most = max(budget, min(favour * budget, share))
+                self._give_turn(self._turns, most, share)
+                if cuts[self._turns].proven >= self.upper:
+                    return
+                self._turns += 1
+            self._turns = 0
+            exhausted = budget >= share
+            self._exhausted = exhausted and len(cuts) == 1
+            if exhausted or budget >= THINNING_BUDGET:
+                cuts.sort(key=lambda cut: -cut.proven)
+                del cuts[max(1, 2 * len(cuts) // 3) :]
+            self._budget = 4 * budget
+
+    def _give_turn(self, place: int, budget: int, share: int) -> None:
+        """Let a cut search; as long as it leads, and further than before, it goes on with more.
+
+        What rises at last is seldom overtaken, and the others take longer than the rest of it.
+        """
+        while True:
+            leading = max(cut.proven for cut in self._cuts)
+            self._cuts[place] = cut = self._advance(self._cuts[place], budget)
+            rises = leading < cut.proven < self.upper
+            if not rises or budget < THINNING_BUDGET or budget == share:
+                return
+            budget = min(4 * budget, share)
+
+    def _advance(self, cut: Cut, budget: int) -> Cut:
+        """Search within the budget; return the cut, or one that tracks more classes instead."""
+        counted = cut.labels
+        try:
+            while cut.proven < self.upper:
+                found = cut.round(self.upper, self._pause, budget)
+                twice = self._accept(found) if found is not None else frozenset()
+                if twice:
+                    self._note(cut)
+                    self.searched += cut.labels - counted
+                    cut, counted = Cut(self.data, cut.pivot, cut.tracked | twice, cut.ends), 0
+        except OutOfLabelsError:
+            pass
+        finally:
+            self.searched += cut.labels - counted
+            self._note(cut)
+        return cut
+
+    def _pause(self) -> None:
+        if time.monotonic() > self.deadline or (self.stop is not None and self.stop()):
+            raise OutOfTimeError
+
+    def _accept(self, found: Schedule) -> frozenset[int]:
+        """Keep a schedule, unless tensors leave twice in it; return the classes of those."""
+        leaving = [item.gap for item in found.transfers if item.kind is Kind.OFFLOAD]
+        twice = frozenset(
+            c
+            for c, members in enumerate(self.data.classes)
+            if any(leaving.count(item.gap) > 1 for item in members)
+        )
+        if not twice:
+            faults = check(self.data.problem, found)
+            if faults:
+                raise AssertionError(f"the pivot program joined no schedule: {faults[0]}")
+            self.schedule = found
+            self.upper = found.makespan
+        return twice
+
+    def _note(self, cut: Cut) -> None:
+        """Remember what a cut has proved, if it is more than what is known."""
+        bound = min(cut.proven, self.upper)
+        if self.best is not None and bound <= self.best.lower_bound:
+            return
+        front_limit = bound - 1 - cut.minimum[1]
+        # What a search of the front up to its limit establishes about its minimum.
+        front = min(cut.minimum[0], front_limit + 1)
+        self.best = PivotOutcome(
+            lower_bound=bound,
+            complete=False,
+            schedule=None,
+            pivot=cut.pivot,
+            front_limit=front_limit,
+            back_limit=bound - 1 - front,
+            once=tuple(item.gap for c in sorted(cut.tracked) for item in self.data.classes[c]),
+            labels=cut.labels,
+            ends=cut.ends,
+        )

@@ -1,0 +1,306 @@
+"""Nested single-gap traces, cut in two at a pivot: the data of the pivot dynamic program.
+
+The trace is cut just before one operation, the *pivot*. The *front* side holds the operations
+before it; the *back* side holds the pivot and all later ones in reversed time. In reversed time a
+prefetch is a transfer after which memory is free, and an offload is one from whose start on memory
+is taken, so both sides are the same problem and share one search. This module derives their
+numbers.
+
+Classes and the symmetry argument
+---------------------------------
+Tensor ``v`` has a writer ``a_v``, a gap from ``p_v`` to ``q_v`` and a transfer time ``w_v``. Fix
+the start times of the operations and the slots of the transfers. Take two tensors of equal size
+with ``a_u <= a_v``, ``p_u <= p_v`` and ``q_u >= q_v`` (``u`` is *outer*).
+
+- If ``v`` is transferred and ``u`` is not, ``u`` can use both slots of ``v``: it is available no
+  later, needed back no earlier, and absent at least as long.
+- If ``v`` leaves before ``u``, they can swap slots: with ends ``e1 < e2`` the releases
+  ``max(e1, p_v), max(e2, p_u)`` become ``max(e1, p_u), max(e2, p_v)``; the first is no later than
+  either was, the second no later than the later one was. Prefetches are the mirror image.
+- If after that ``v`` would return before it has left (or before ``p_v`` has ended), dropping both
+  of its slots leaves ``u`` absent whenever one of the two was.
+
+So, where equal tensors are totally ordered by all three, the transferred ones are a prefix, they
+leave in order, return in reverse order, and none returns before a later departure among them. The
+tensors that are out at any time are a vector of counts, one per *class*. Gaps are nested, so ``p``
+and ``q`` always agree; the order of the writers need not, and equal tensors whose writers disagree
+are put into separate classes. A network's traces need no such split: input ``x_i`` and internals
+``z_i`` of stage ``i`` have the writers ``F_{i-1} <= F_i`` and the same gap, and ``z_i`` and
+``x_{i+1}`` have the same writer and nested gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from offcert.core.errors import MethodError
+from offcert.core.plan import Kind
+from offcert.core.problem import Problem, Transfers
+from offcert.formulations.combinatorial.relaxations import required_absent
+
+
+@dataclass(frozen=True)
+class Item:
+    """One evictable tensor.
+
+    Attributes
+    ----------
+    gap : int
+        Its only gap (index into ``trace.gaps``).
+    writer, before, after : int
+        The operations ``a``, ``p`` and ``q``; -1 stands for the start.
+    size : int
+        Bytes.
+    """
+
+    gap: int
+    writer: int
+    before: int
+    after: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Nested:
+    """A problem on a nested single-gap trace.
+
+    Attributes
+    ----------
+    problem : Problem
+        Atomic, simplex.
+    classes : tuple of tuple of Item
+        Equal tensors whose order of availability is total, outermost first.
+    items : tuple of (int, int)
+        Class and rank of every tensor, outermost first.
+    required : tuple of int
+        For each operation, bytes that must be absent while it runs, rounded up to a sum of sizes.
+    idle_required : tuple of int
+        For each operation, bytes that must be absent between the previous operation and it.
+    """
+
+    problem: Problem
+    classes: tuple[tuple[Item, ...], ...]
+    items: tuple[tuple[int, int], ...]
+    required: tuple[int, ...]
+    idle_required: tuple[int, ...]
+
+
+@dataclass
+class Side:
+    """One side of the cut, in its own time and with its own numbering of operations.
+
+    Attributes
+    ----------
+    out, back : Kind
+        Directions of a transfer out and of a transfer back, in true time.
+    operations : int
+        Number of operations, ``K``; column ``K`` of what is indexed by operation is the pivot.
+    prefix : list of int, length K+1
+        Sums of durations.
+    required, idle_required : list of int, length K+1
+        Bytes that must be absent during an operation, and just before it.
+    available, opens, closes, deadline : list of list of int
+        By class and rank: a transfer out may start when ``available`` has ended; the tensor counts
+        as absent for operations strictly between ``opens`` and ``closes``; a transfer back must end
+        before ``deadline`` starts (``K`` or more: it may stay out).
+    count, eligible : list of int
+        By class: tensors on this side, and those that may be out at the cut (a prefix).
+    spans, between : list of list of int
+        By class and operation: how many tensors can be absent during the operation, and in the idle
+        time just before it.
+    floor : list of int, length K+1
+        ``floor[j]`` plus the idle time before operation ``j`` is a lower bound on the side's end.
+    """
+
+    out: Kind
+    back: Kind
+    operations: int
+    prefix: list[int]
+    required: list[int]
+    idle_required: list[int]
+    available: list[list[int]]
+    opens: list[list[int]]
+    closes: list[list[int]]
+    deadline: list[list[int]]
+    count: list[int]
+    eligible: list[int]
+    spans: list[list[int]] = field(default_factory=list)
+    between: list[list[int]] = field(default_factory=list)
+    floor: list[int] = field(default_factory=list)
+
+
+def nested(problem: Problem) -> Nested:
+    """Return the data of a problem, or refuse it.
+
+    Raises
+    ------
+    MethodError
+        If transfers are not atomic, the link is duplex, an evictable tensor has several gaps, or
+        the gaps are not nested.
+    """
+    if problem.transfers is not Transfers.ATOMIC:
+        raise MethodError(f"the pivot program needs atomic transfers, not {problem.transfers}")
+    if problem.platform.duplex:
+        raise MethodError("the pivot program needs a simplex link")
+    trace = problem.trace
+    items = []
+    seen: set[int] = set()
+    for index, gap in enumerate(trace.gaps):
+        tensor = trace.tensors[gap.tensor]
+        if gap.tensor in seen:
+            raise MethodError(f"the pivot program needs one gap per tensor; {tensor.name} has more")
+        seen.add(gap.tensor)
+        items.append(Item(index, tensor.uses[0], gap.before, gap.after, tensor.size))
+    items.sort(key=lambda item: (item.before, -item.after, item.writer))
+    for outer, inner in pairwise(items):
+        if inner.after > outer.after:
+            names = [trace.tensors[trace.gaps[item.gap].tensor].name for item in (outer, inner)]
+            raise MethodError(f"the pivot program needs nested gaps; {' and '.join(names)} are not")
+    classes, places = _classify(items)
+    required = required_absent(problem, subset_sum=True)
+    return Nested(problem, classes, places, tuple(required), _idle_required(problem))
+
+
+def _classify(
+    items: Sequence[Item],
+) -> tuple[tuple[tuple[Item, ...], ...], tuple[tuple[int, int], ...]]:
+    """Put each tensor, outermost first, into the first class whose order it continues."""
+    classes: list[list[Item]] = []
+    places = []
+    for item in items:
+        fitting = (
+            index
+            for index, members in enumerate(classes)
+            if members[0].size == item.size and members[-1].writer <= item.writer
+        )
+        index = next(fitting, len(classes))
+        if index == len(classes):
+            classes.append([])
+        places.append((index, len(classes[index])))
+        classes[index].append(item)
+    return tuple(map(tuple, classes)), tuple(places)
+
+
+def _idle_required(problem: Problem) -> tuple[int, ...]:
+    trace = problem.trace
+    live = [0] * (len(trace) + 1)
+    for tensor in trace.tensors:
+        # Between operations j-1 and j lives what was written before j and is used at j or later.
+        live[max(tensor.uses[0] + 1, 0)] += tensor.size
+        live[tensor.uses[-1] + 1] -= tensor.size
+    total = 0
+    required = []
+    for change in live[:-1]:
+        total += change
+        required.append(max(0, total - problem.platform.memory))
+    return tuple(required)
+
+
+def front_side(data: Nested, pivot: int) -> Side:
+    """Return the operations before `pivot`.
+
+    A tensor is on this side if its writer is before the cut; it may be out at the cut if it is
+    needed again after the pivot only.
+    """
+    durations = data.problem.trace.durations[:pivot]
+    side = Side(
+        out=Kind.OFFLOAD,
+        back=Kind.PREFETCH,
+        operations=pivot,
+        prefix=_prefix(durations),
+        required=list(data.required[: pivot + 1]),
+        idle_required=list(data.idle_required[: pivot + 1]),
+        available=[[item.writer for item in members] for members in data.classes],
+        opens=[[item.before for item in members] for members in data.classes],
+        closes=[[item.after for item in members] for members in data.classes],
+        deadline=[[item.after for item in members] for members in data.classes],
+        count=[sum(item.writer < pivot for item in members) for members in data.classes],
+        eligible=[
+            sum(item.writer < pivot < item.after for item in members) for members in data.classes
+        ],
+    )
+    _complete(data, side, cut_repeats_pivot=False)
+    return side
+
+
+def back_side(data: Nested, pivot: int) -> Side:
+    """Return `pivot` and the operations after it, in reversed time.
+
+    A transfer out is a prefetch: it may start (reversed) when the operation that closes the gap has
+    ended (reversed). A transfer back is an offload: it must end (reversed) before the writer starts
+    (reversed), and the tensor counts as absent until the operation that opens the gap.
+    """
+    last = len(data.problem.trace) - 1
+    durations = data.problem.trace.durations[pivot:][::-1]
+    reverse = [[last - item.after for item in members] for members in data.classes]
+    required = list(data.required[pivot:][::-1])
+    idle = list(data.idle_required[pivot:][::-1])
+    side = Side(
+        out=Kind.PREFETCH,
+        back=Kind.OFFLOAD,
+        operations=len(durations),
+        prefix=_prefix(durations),
+        # What is out at the cut must satisfy the pivot; nothing is idle before the first operation.
+        required=[*required, data.required[pivot]],
+        idle_required=[0, *idle],
+        available=reverse,
+        opens=reverse,
+        closes=[[last - item.before for item in members] for members in data.classes],
+        deadline=[[last - item.writer for item in members] for members in data.classes],
+        count=[sum(item.after > pivot for item in members) for members in data.classes],
+        eligible=[
+            sum(item.writer < pivot < item.after for item in members) for members in data.classes
+        ],
+    )
+    # The column of the cut repeats the pivot: the operation beyond the cut may use more tensors.
+    _complete(data, side, cut_repeats_pivot=True)
+    return side
+
+
+def _prefix(durations: Sequence[int]) -> list[int]:
+    sums = [0]
+    for duration in durations:
+        sums.append(sums[-1] + duration)
+    return sums
+
+
+def _complete(data: Nested, side: Side, cut_repeats_pivot: bool) -> None:
+    columns = range(side.operations + 1)
+    for index in range(len(data.classes)):
+        gaps = [(side.opens[index][r], side.closes[index][r]) for r in range(side.count[index])]
+        spans = [sum(p < j < q for p, q in gaps) for j in columns]
+        if cut_repeats_pivot:
+            spans[-1] = spans[-2]
+        side.spans.append(spans)
+        side.between.append([sum(p < j <= q for p, q in gaps) for j in columns])
+    side.floor = _floor(data, side)
+
+
+def _floor(data: Nested, side: Side) -> list[int]:
+    """Return the head bound: what the link cannot have moved before an operation, whatever it did.
+
+    Of the bytes absent when operation ``j`` starts, at least ``required[j]`` minus the sizes of the
+    tensors available before operation ``a`` ended have been transferred after that end. So ``j``
+    starts no earlier than the end of ``a`` plus the time to move them, and this idle time adds to
+    whatever comes later. Returns only lengthen this.
+    """
+    ticks = data.problem.platform.transfer_time
+    prefix, last = side.prefix, side.operations
+    early = [[0] * (last + 1) for _ in range(last + 1)]
+    for j, row in enumerate(early):
+        for c, members in enumerate(data.classes):
+            for available in side.available[c][: side.spans[c][j]]:
+                row[available + 1] += members[0].size
+        for start in range(last):
+            row[start + 1] += row[start]
+    floor = [0] * last + [prefix[last]]
+    for start in range(last - 1, -1, -1):
+        best = floor[start + 1]
+        for j in range(start + 1, last + 1):
+            late = side.required[j] - early[j][start]
+            if late > 0:
+                best = max(best, prefix[start + 1] + ticks(late, side.out) - prefix[j] + floor[j])
+        floor[start] = best
+    return floor

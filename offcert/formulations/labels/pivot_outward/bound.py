@@ -1,0 +1,240 @@
+"""Pivots that compete, each with one side searched and the other asked outward.
+
+Why it is a lower bound. Take any schedule; it may be assumed canonical (``pivot.model``). Cut where
+the pivot starts, one of its sides is represented by a label of the search that is at least as good:
+the same tensors are out at the cut, the side ends no later, and the link is free no later. The
+other side is a side of a schedule with these tensors out, so it takes at least what the outward
+search says of that set. A transfer that straddles the cut either is under way when the searched
+side ends, so that the link is free that much later on the other, or begins as its next one would,
+for a tensor that is to be out on the other. Ending later than it can does not help a side: the
+other is shorter by no more ticks than its link is free sooner.
+
+If all labels whose side can end by a limit have been searched and all they ask of the other side is
+refuted, a schedule that is missed has a side that ends later, and the other does not end before its
+minimum.
+
+Why it pays. The pivot program searches both sides, and one of them often is forty times the other.
+But the sets with which the smaller one ends in time are few, and with the set known the outward
+search refutes most of them at a glance.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from offcert.core.errors import MethodError
+from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule
+from offcert.formulations.labels.atomic_heads.bound import Ends
+from offcert.formulations.labels.pivot.cut import OutOfLabelsError, OutOfTimeError
+from offcert.formulations.labels.pivot.model import nested
+from offcert.formulations.labels.pivot_outward.cut import OneSidedCut
+
+# Places of the default pivots, in sixteenths of the trace: near the turn sides are alike.
+_PLACES = (8, 9, 7)
+# Labels of each at first; every fourfold increase drops a third of them.
+_FIRST_BUDGET = 80_000
+# If no pivot has proved anything with so many labels, none may with many more.
+_PATIENCE = 1_280_000
+
+
+@dataclass(frozen=True)
+class PivotOutwardOutcome:
+    """What has been proved.
+
+    Attributes
+    ----------
+    lower_bound : int
+        Ticks; no schedule is shorter.
+    pivot : int
+        The operation at which that was proved; -1 if it needs no cut.
+    side : int
+        The side that was searched: 0 for the front, 1 for the back.
+    limit : int
+        Its end up to which an independent search has to look to confirm the bound.
+    ends : Ends or None
+        What was taken as known about the ends of the sides.
+    free_below : tuple of int
+        Bytes of the smallest tensors that were told apart on the other side, at first and at last.
+    labels : int
+        Stored by the pivot that proved it.
+    finished : bool
+        Whether more time proves nothing more.
+    """
+
+    lower_bound: int
+    pivot: int
+    side: int
+    limit: int
+    ends: Ends | None
+    free_below: tuple[int, ...]
+    labels: int
+    finished: bool
+
+
+class PivotOutwardProgram:
+    """The search; it can be taken up again where it was left.
+
+    Parameters
+    ----------
+    problem : Problem
+        Atomic transfers, simplex link, one gap per evictable tensor, gaps nested. A feasible one.
+    max_labels : int
+        About 100 bytes each.
+    pivots : sequence of int, optional
+        Operations to cut at; by default some near the middle of the trace, and the one that needs
+        most.
+    stop : callable, optional
+        Asked from time to time; if it returns true, the search ends with what is proved by then.
+    workers : int
+        Threads. What is found does not depend on them.
+    most_open : float
+        If heads and tails leave more than this part of the upper bound open, nothing is searched:
+        where they say little, the ends of both sides are worth a search.
+
+    Raises
+    ------
+    MethodError
+        If the problem is of another kind.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        max_labels: int,
+        pivots: Sequence[int] | None = None,
+        stop: Callable[[], bool] | None = None,
+        workers: int = 1,
+        most_open: float = 1.0,
+    ) -> None:
+        self._data = nested(problem)
+        self._max_labels = max_labels
+        self._stop = stop
+        self._workers = workers
+        self._most_open = most_open
+        self._deadline = 0.0
+        required = self._data.required
+        if pivots is None:
+            middle = [len(required) * place // 16 for place in _PLACES]
+            pivots = [*middle, required.index(max(required))]
+        self._pivots = [pivot for pivot in dict.fromkeys(pivots) if required[pivot] > 0]
+        self._cuts: list[OneSidedCut] = []
+        self._budget = _FIRST_BUDGET
+        self._turn = 0
+        self._upper = 0
+        self._offer: Callable[[Schedule], int] = lambda schedule: 0
+
+    def improve(
+        self,
+        upper_bound: int,
+        time_limit: float,
+        offer: Callable[[Schedule], int],
+        known: Sequence[Ends] = (),
+    ) -> PivotOutwardOutcome:
+        """Search on, until the bound is that of the best schedule, or the time is over.
+
+        It also ends when much has been tried and nothing come of it; called again, it goes on.
+
+        Parameters
+        ----------
+        upper_bound : int
+            Makespan of the best schedule known, in ticks; not more than the time before.
+        time_limit : float
+            Seconds.
+        offer : callable
+            Given what may be a schedule, but for small transfers; returns the makespan of the best
+            one known then.
+        known : sequence of Ends
+            Of the sides of some of the pivots.
+        """
+        self._deadline = time.monotonic() + time_limit
+        self._upper, self._offer = upper_bound, offer
+        with suppress(OutOfTimeError):
+            self._set_up(known)
+            while not self._finished and not self._is_far:
+                known_before = self._proven
+                self._take_turns()
+                if self._budget > _PATIENCE and self._proven == known_before:
+                    break
+        return self._outcome()
+
+    @property
+    def _proven(self) -> int:
+        return max((cut.proven for cut in self._cuts), default=0)
+
+    @property
+    def _is_far(self) -> bool:
+        return self._upper - self._proven > self._most_open * self._upper
+
+    @property
+    def _finished(self) -> bool:
+        if self._pivots:
+            return False
+        if self._proven >= self._upper:
+            return True
+        share = self._max_labels // max(1, len(self._cuts))
+        return self._budget > 4 * share or all(cut.stuck for cut in self._cuts)
+
+    def _set_up(self, known: Sequence[Ends]) -> None:
+        while self._pivots:
+            self._pause()
+            with suppress(MethodError):
+                self._cuts.append(OneSidedCut(self._data, self._pivots[0], self._workers))
+            del self._pivots[0]
+            if not self._pivots:
+                self._cuts.sort(key=lambda cut: -cut.proven)
+        for ends in known:
+            for cut in self._cuts:
+                if cut.pivot == ends.pivot:
+                    cut.take(ends)
+
+    def _take_turns(self) -> None:
+        """Let every pivot search with the present budget."""
+        while self._turn < len(self._cuts):
+            self._give_turn(self._cuts[self._turn])
+            if self._proven >= self._upper:
+                return
+            self._turn += 1
+        self._turn = 0
+        self._budget *= 4
+        self._cuts.sort(key=lambda cut: -cut.proven)
+        del self._cuts[max(1, 2 * len(self._cuts) // 3) :]
+
+    def _give_turn(self, cut: OneSidedCut) -> None:
+        """Let a pivot search; as long as it leads, and further than before, with more labels."""
+        share = self._max_labels // len(self._cuts)
+        budget = self._budget
+        while True:
+            leading = self._proven
+            with suppress(OutOfLabelsError):
+                while not cut.stuck and cut.proven < self._upper:
+                    most = min(budget, share)
+                    self._upper = cut.round(self._upper, self._offer, self._pause, most)
+            ended = cut.stuck or cut.proven >= self._upper
+            if ended or cut.proven <= leading or budget >= share:
+                return
+            budget *= 4
+
+    def _pause(self) -> None:
+        if time.monotonic() > self._deadline or (self._stop is not None and self._stop()):
+            raise OutOfTimeError
+
+    def _outcome(self) -> PivotOutwardOutcome:
+        best = max(self._cuts, key=lambda cut: cut.proven, default=None)
+        if best is None:
+            return PivotOutwardOutcome(0, -1, 0, -1, None, (), 0, self._finished)
+        bound = min(best.proven, self._upper)
+        return PivotOutwardOutcome(
+            lower_bound=bound,
+            pivot=best.pivot,
+            side=best.side,
+            limit=bound - 1 - best.minimum[1 - best.side],
+            ends=best.ends,
+            free_below=best.levels,
+            labels=best.labels,
+            finished=self._finished,
+        )

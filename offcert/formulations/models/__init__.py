@@ -1,0 +1,1 @@
+"""Exact models for CP-SAT and for linear solvers."""

@@ -1,0 +1,378 @@
+"""What the interval model needs of a problem: integers on a time grid, and windows for everything.
+
+Why a coarser grid is sound
+---------------------------
+Let ``γ`` be the ticks of a grid cell, and round every duration and every transfer time down to
+whole cells. Take any schedule at full resolution and round every *start* down: ``s' = ⌊s/γ⌋``.
+Because ``⌊s/γ⌋ + ⌊d/γ⌋ ≤ ⌊(s + d)/γ⌋``, everything that followed something still follows it, so
+operations, link and data dependences hold. For memory look at cell ``τ`` of the rounded schedule
+and at the real instant ``T = (τ + 1)γ - 1``. Claims made up to cell ``τ`` are exactly those made up
+to ``T``. What is released by ``T`` is released by cell ``τ``. An operation that occupies cell ``τ``
+has started by ``T`` and ends, really, at ``(τ + 1)γ`` or later, so it runs at ``T``; if none does,
+the operations placed up to ``τ`` are those started by ``T``. So the cell holds at most what the
+device held at ``T``. An operation of no rounded duration needs at its start what it needed really,
+and what was absent then is absent still: released no later, and back no earlier than its own cell.
+So the rounded schedule is feasible for the rounded problem: its optimum, times ``γ``, is a lower
+bound. As the last operation's start is the objective, its exact duration may be added. Windows
+carry over by rounding both ends down, and so do sums: two operations are at least ``⌊Σ d/γ⌋`` cells
+apart.
+
+Evictable sizes may be rounded up if what must be absent stays the same: whatever was absent then
+counts for at least as much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+
+from offcert.core.plan import Kind
+from offcert.core.problem import Problem
+from offcert.formulations.combinatorial.relaxations import (
+    heads_and_tails,
+    least_subset_sum,
+    required_absent,
+)
+
+# The solver's energy reasoning multiplies times by heights and adds the products in 64 bits.
+LARGEST_ENERGY = 2**60
+LARGEST_HEIGHT = 2**30
+LARGEST_HORIZON = 2**50
+
+
+@dataclass(frozen=True, slots=True)
+class UsefulGap:
+    """A gap that spans an operation at which memory can bind; all times in grid cells.
+
+    Attributes
+    ----------
+    number : int
+        Index into ``trace.gaps``.
+    tensor, writer, before, after, size
+        Of the tensor and the gap; sizes in bytes, perhaps rounded up.
+    first, last : int
+        The first and the last operation in the gap at which memory can bind.
+    offload_time, prefetch_time : int
+        Of a transfer.
+    height : int
+        What it takes of the cumulative's capacity.
+    """
+
+    number: int
+    tensor: int
+    writer: int
+    before: int
+    after: int
+    size: int
+    first: int
+    last: int
+    offload_time: int
+    prefetch_time: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalData:
+    """A problem on a grid.
+
+    Attributes
+    ----------
+    grid : int
+        Ticks a cell.
+    exact : bool
+        Whether a solution is a schedule as it stands (one tick a cell, sizes not rounded).
+    durations, earliest, latest : tuple of int, one entry an operation
+        Cells; earliest and latest start.
+    distances : tuple of (int, int, int)
+        ``(a, b, cells)``: operation b starts at least so long after a. Recovers what rounding
+        every duration down loses.
+    required : tuple of int
+        For each operation, bytes that must be absent when it starts, rounded up to a reachable sum.
+    gaps : tuple of UsefulGap
+        Those worth evicting.
+    over : tuple of tuple of int
+        For each operation, indices into `gaps` of those that span it.
+    room, idle_room : tuple of (int or None)
+        For each operation, what its evictable tensors may take of the capacity while it runs and
+        in the idle time before it; None where memory cannot bind.
+    capacity : int
+        Of the cumulative.
+    """
+
+    grid: int
+    exact: bool
+    durations: tuple[int, ...]
+    earliest: tuple[int, ...]
+    latest: tuple[int, ...]
+    distances: tuple[tuple[int, int, int], ...]
+    required: tuple[int, ...]
+    gaps: tuple[UsefulGap, ...]
+    over: tuple[tuple[int, ...], ...]
+    room: tuple[int | None, ...]
+    idle_room: tuple[int | None, ...]
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """The start of an operation, or the last cell in which it runs.
+
+    Attributes
+    ----------
+    operation : int
+        Its index.
+    at_end : bool
+        Which of the two.
+    """
+
+    operation: int
+    at_end: bool
+
+
+def horizon(problem: Problem) -> int:
+    """Return a makespan, in ticks, that some optimal schedule does not exceed.
+
+    Executed without waiting, some operation or transfer runs at every time.
+    """
+    return problem.trace.compute_time + sum(_transfer_times(problem))
+
+
+def _transfer_times(problem: Problem) -> list[int]:
+    """Ticks of every gap's offload and of every gap's prefetch."""
+    trace, ticks = problem.trace, problem.platform.transfer_time
+    return [ticks(trace.gap_size(gap), kind) for gap in range(len(trace.gaps)) for kind in Kind]
+
+
+def choose_grid(problem: Problem, upper: int) -> int:
+    """Return the finest grid, in ticks a cell, on which the solver's products stay in 64 bits."""
+    height = max(1, min(_unit_heights(problem), LARGEST_HEIGHT))
+    cells = max(1, min(LARGEST_HORIZON, LARGEST_ENERGY // height))
+    return max(1, -(-upper // cells))
+
+
+def aligned_grid(problem: Problem, coarsest: int) -> int:
+    """Return a grid, in ticks a cell, on which rounding takes little from the transfers.
+
+    Networks repeat sizes, so many transfer times are multiples of a few: of the grids between half
+    of `coarsest` and `coarsest` that divide some transfer time almost evenly, the one on which all
+    of them together lose least.
+
+    Parameters
+    ----------
+    problem : Problem
+        Any.
+    coarsest : int
+        Ticks, at least 1.
+    """
+    times = np.array(_transfer_times(problem), dtype=int)
+    # Where the longest transfer spans thousands of cells, rounding costs next to nothing anyway.
+    if len(times) == 0 or max(times) > 4096 * coarsest:
+        return max(1, coarsest)
+    candidates = {coarsest}
+    for time in {int(time) for time in times}:
+        for cells in range(max(1, -(-time // coarsest)), 2 * time // coarsest + 1):
+            candidates.add(time // cells)
+    within = [grid for grid in candidates if coarsest < 2 * grid <= 2 * coarsest]
+    return min(within, key=lambda grid: (int(np.sum(times % grid)), grid))
+
+
+def _unit_heights(problem: Problem) -> int:
+    """Bytes of all evictable tensors, in units of the greatest common divisor of their sizes."""
+    sizes = [problem.trace.gap_size(gap) for gap in range(len(problem.trace.gaps))]
+    return sum(sizes) // math.gcd(*sizes) if sizes else 0
+
+
+def prepare(
+    problem: Problem,
+    grid: int,
+    upper: int,
+    heads: Sequence[int | Fraction] | None = None,
+    tails: Sequence[int | Fraction] | None = None,
+) -> IntervalData | None:
+    """Return the problem on a grid, or None if its windows leave no schedule of at most `upper`.
+
+    Parameters
+    ----------
+    problem : Problem
+        Feasible: its memory is at least the trace's least.
+    grid : int
+        Ticks a cell.
+    upper : int
+        Ticks; schedules that last longer are of no interest.
+    heads, tails : sequence of int, optional
+        Further valid ones, in ticks: no schedule starts operation o before ``heads[o]``, or ends
+        less than ``tails[o]`` after o has started.
+    """
+    trace = problem.trace
+    own = heads_and_tails(problem, required_absent(problem, subset_sum=True))
+    earliest = _round_up(own.heads, heads)
+    latest = [upper - tail for tail in _round_up(own.tails, tails)]
+    for o in range(1, len(trace)):
+        earliest[o] = max(earliest[o], earliest[o - 1] + trace.durations[o - 1])
+    for o in reversed(range(len(trace) - 1)):
+        latest[o] = min(latest[o], latest[o + 1] - trace.durations[o])
+    if any(low > high for low, high in zip(earliest, latest, strict=True)):
+        return None
+    needed = required_absent(problem)
+    gaps, unit = _useful_gaps(problem, needed, grid)
+    over = tuple(
+        tuple(index for index, gap in enumerate(gaps) if gap.before < o < gap.after)
+        for o in range(len(trace))
+    )
+    required = tuple(
+        least_subset_sum(tuple(sorted(gaps[index].size for index in spanning)), amount)
+        for amount, spanning in zip(needed, over, strict=True)
+    )
+    room, idle_room, capacity = _rooms(problem, gaps, over, unit)
+    return IntervalData(
+        grid=grid,
+        exact=grid == 1 and all(gap.size == trace.gap_size(gap.number) for gap in gaps),
+        durations=tuple(duration // grid for duration in trace.durations),
+        earliest=tuple(time // grid for time in earliest),
+        latest=tuple(time // grid for time in latest),
+        distances=_distances(trace.durations, grid),
+        required=required,
+        gaps=gaps,
+        over=over,
+        room=room,
+        idle_room=idle_room,
+        capacity=capacity,
+    )
+
+
+def _round_up(own: Sequence[Fraction], given: Sequence[int | Fraction] | None) -> list[int]:
+    """Return the larger of two bounds each, rounded up: schedules have integer times."""
+    return [
+        math.ceil(max(a, Fraction(b)))
+        for a, b in zip(own, own if given is None else given, strict=True)
+    ]
+
+
+def _useful_gaps(
+    problem: Problem, needed: Sequence[int], grid: int
+) -> tuple[tuple[UsefulGap, ...], int]:
+    """Select gaps that span an operation where memory can bind; also the unit of their heights.
+
+    Evicting any other one frees memory only where all of it fits.
+    """
+    trace, ticks = problem.trace, problem.platform.transfer_time
+    found = []
+    for number, gap in enumerate(trace.gaps):
+        binding = [o for o in range(gap.before + 1, gap.after) if needed[o] > 0]
+        if binding:
+            found.append((number, gap, binding))
+    sizes = [trace.gap_size(number) for number, _, _ in found]
+    unit = math.gcd(*sizes) if sizes else 1
+    if sum(sizes) // unit > LARGEST_HEIGHT:
+        unit = -(-sum(sizes) // LARGEST_HEIGHT)
+    heights = [-(-size // unit) for size in sizes]
+    gaps = tuple(
+        UsefulGap(
+            number=number,
+            tensor=gap.tensor,
+            writer=trace.tensors[gap.tensor].uses[0],
+            before=gap.before,
+            after=gap.after,
+            size=height * unit,
+            first=binding[0],
+            last=binding[-1],
+            offload_time=ticks(trace.gap_size(number), Kind.OFFLOAD) // grid,
+            prefetch_time=ticks(trace.gap_size(number), Kind.PREFETCH) // grid,
+            height=height,
+        )
+        for (number, gap, binding), height in zip(found, heights, strict=True)
+    )
+    return gaps, unit
+
+
+def _rooms(
+    problem: Problem, gaps: Sequence[UsefulGap], over: Sequence[Sequence[int]], unit: int
+) -> tuple[tuple[int | None, ...], tuple[int | None, ...], int]:
+    """Return what evictable tensors may take during and before each operation, and the capacity."""
+    trace, memory = problem.trace, problem.platform.memory
+    idle = idle_demand(problem)
+    room: list[int | None] = []
+    idle_room: list[int | None] = []
+    capacity = 0
+    for o in range(len(trace)):
+        across = [gap for gap in gaps if gap.before < o <= gap.after]
+        for demand, present, rooms in (
+            (trace.demand[o], [gaps[index] for index in over[o]], room),
+            (idle[o], across, idle_room),
+        ):
+            if demand > memory:
+                # As sizes may have been rounded up, so is what they may take.
+                rest = (memory - demand + sum(gap.size for gap in present)) // unit
+                rooms.append(rest)
+                capacity = max(capacity, rest)
+            else:
+                rooms.append(None)
+                capacity = max(capacity, sum(gap.height for gap in present))
+    return tuple(room), tuple(idle_room), capacity
+
+
+def idle_demand(problem: Problem) -> list[int]:
+    """Bytes held just before each operation, after the previous one, if nothing is evicted."""
+    trace = problem.trace
+    change = [0] * (len(trace) + 1)
+    for tensor in trace.tensors:
+        change[tensor.uses[0] + 1] += tensor.size
+        change[tensor.uses[-1] + 1] -= tensor.size
+    demand, live = [], 0
+    for delta in change[:-1]:
+        live += delta
+        demand.append(live)
+    return demand
+
+
+def _distances(durations: Sequence[int], grid: int) -> tuple[tuple[int, int, int], ...]:
+    """Return distances over 2, 4, 8, … operations that exceed the sum of the rounded durations."""
+    found = []
+    step = 2
+    while grid > 1 and step < len(durations):
+        for a in range(len(durations) - step):
+            stretch = durations[a : a + step]
+            cells = sum(stretch) // grid
+            if cells > sum(duration // grid for duration in stretch):
+                found.append((a, a + step, cells))
+        step *= 2
+    return tuple(found)
+
+
+def instants(data: IntervalData) -> tuple[Instant, ...]:
+    """Return the instants at which absence is counted by literals, in order of time."""
+    binding = [o for o, amount in enumerate(data.required) if amount > 0]
+    if not binding:
+        return ()
+    turn = max(binding, key=lambda o: data.required[o])
+    found = []
+    for o in binding:
+        if o <= turn or data.durations[o] == 0:
+            found.append(Instant(o, at_end=False))
+        if o >= turn and data.durations[o] > 0:
+            found.append(Instant(o, at_end=True))
+    return tuple(found)
+
+
+def symmetric_pairs(data: IntervalData) -> Iterator[tuple[int, int]]:
+    """Yield pairs (outer, inner) of indices of interchangeable gaps.
+
+    `IntervalModel` says why, where it uses them.
+    """
+    members: dict[int, list[int]] = {}
+    for index, gap in enumerate(data.gaps):
+        members.setdefault(gap.tensor, []).append(index)
+    single = [indices[0] for indices in members.values() if len(indices) == 1]
+    single.sort(key=lambda i: (data.gaps[i].size, data.gaps[i].before, -data.gaps[i].after, i))
+    for outer, inner in pairwise(single):
+        a, b = data.gaps[outer], data.gaps[inner]
+        nested = a.before <= b.before and a.after >= b.after and a.writer <= b.writer
+        # Sizes that were rounded up to the same one may last differently.
+        same = (a.offload_time, a.prefetch_time) == (b.offload_time, b.prefetch_time)
+        if a.size == b.size and same and nested:
+            yield outer, inner

@@ -1,0 +1,231 @@
+"""Instants, stretches and transfers of the stage model: which variables exist and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled
+from offcert.formulations.common.time_grid import Item, TimeGrid
+
+
+class Line:
+    """The instants that matter, in order; instant -1 is time 0.
+
+    Parameters
+    ----------
+    data : TimeGrid
+        The problem on a grid of one tick.
+    model : LinearModel
+        Receives the start times of the operations.
+    unit : float
+        Ticks in a unit of time of the model.
+
+    Attributes
+    ----------
+    instants : list of (int, bool)
+        Operation, and whether it is its end. An operation of no duration has one instant only.
+    operations : list of terms
+        Start of each operation, in units.
+    """
+
+    def __init__(self, data: TimeGrid, model: LinearModel, unit: float) -> None:
+        self.unit = unit
+        self.data = data
+        last = len(data.operations) - 1
+        self.operations: list[Terms] = []
+        for o, item in enumerate(data.operations):
+            low, high = item.first / unit, item.last / unit
+            cost = 1.0 if o == last else 0.0
+            self.operations.append([(model.column(low, high, cost=cost), 1.0)])
+            if o > 0:
+                before = [(ONE, data.operations[o - 1].length / unit), *self.operations[o - 1]]
+                model.row([*self.operations[o], *scaled(before, -1.0)], 0.0)
+        starts = {o for o, amount in enumerate(data.required) if amount > 0}
+        ends = set(starts)
+        for gap in data.gaps:
+            starts.add(gap.after)
+            ends |= {gap.writer, gap.before} - {-1}
+        self.instants: list[tuple[int, bool]] = []
+        self._start: dict[int, int] = {}
+        self._end: dict[int, int] = {-1: -1}
+        for o, item in enumerate(data.operations):
+            if o in starts or (o in ends and item.length == 0):
+                self._start[o] = len(self.instants)
+                self.instants.append((o, False))
+            if o in ends and item.length > 0:
+                self._end[o] = len(self.instants)
+                self.instants.append((o, True))
+            elif o in ends:
+                self._end[o] = self._start[o]
+
+    def __len__(self) -> int:
+        """Return the number of instants."""
+        return len(self.instants)
+
+    def start(self, o: int) -> int:
+        """Return the instant at which operation o starts."""
+        return self._start[o]
+
+    def end(self, o: int) -> int:
+        """Return the instant at which operation o ends."""
+        return self._end[o]
+
+    def of(self, o: int) -> list[int]:
+        """Return the instants of an operation at which memory can bind."""
+        return sorted({self._start[o], self._end[o]})
+
+    def time(self, k: int) -> Terms:
+        """Return when an instant is, in units."""
+        if k < 0:
+            return []
+        o, at_end = self.instants[k]
+        length = self.data.operations[o].length if at_end else 0
+        return [*self.operations[o], (ONE, length / self.unit)]
+
+    def stretch(self, k: int) -> Terms:
+        """Return the time from the instant before an instant to it."""
+        return [*self.time(k), *scaled(self.time(k - 1), -1.0)]
+
+    def window(self, k: int) -> tuple[int, int]:
+        """Return the earliest and the latest tick of an instant."""
+        o, at_end = self.instants[k]
+        item = self.data.operations[o]
+        length = item.length if at_end else 0
+        return item.first + length, item.last + length
+
+
+@dataclass
+class StageLeg:
+    """The variables of one transfer.
+
+    Attributes
+    ----------
+    tensor : int
+        What it moves.
+    opens, closes : int
+        Instants: it has had no link time at the first and all of it at the second, if it happens.
+    length : float
+        Units of time.
+    happens : terms
+        Whether it takes place.
+    amounts : dict of int to terms
+        Link time it has had, by instant between the two.
+    begun, done : dict of int to terms
+        Whether it has begun or ended, by instant, where the model asks.
+    """
+
+    tensor: int
+    opens: int
+    closes: int
+    length: float
+    happens: Terms
+    amounts: dict[int, Terms] = field(default_factory=dict)
+    begun: dict[int, Terms] = field(default_factory=dict)
+    done: dict[int, Terms] = field(default_factory=dict)
+
+    def amount(self, k: int) -> Terms:
+        """Return the link time it has had by an instant, in units."""
+        if k <= self.opens:
+            return []
+        if k >= self.closes:
+            return scaled(self.happens, self.length)
+        return self.amounts[k]
+
+
+class Transfers:
+    """The variables of all transfers.
+
+    Parameters
+    ----------
+    data : TimeGrid
+        The problem on a grid of one tick.
+    line : Line
+        Its instants.
+    model : LinearModel
+        Receives columns, and the rows that concern one transfer alone.
+    exact : bool
+        Whether every instant needs literals, for both ends of a transfer.
+
+    Attributes
+    ----------
+    out : dict of int to StageLeg
+        Offloads by tensor.
+    inward : list of StageLeg
+        Prefetches, by index of the gap.
+    """
+
+    def __init__(self, data: TimeGrid, line: Line, model: LinearModel, exact: bool) -> None:
+        self.line, self.model = line, model
+        binding = {k for o, amount in enumerate(data.required) if amount > 0 for k in line.of(o)}
+        points = range(len(line)) if exact else sorted(binding)
+        evicted = [model.binary() for _ in data.gaps]
+        self.out: dict[int, StageLeg] = {}
+        self.inward: list[StageLeg] = []
+        for index, gap in enumerate(data.gaps):
+            if gap.tensor not in self.out:
+                moved = evicted[index] if gap.single else model.binary()
+                closes = max(line.start(g.after) for g in data.gaps if g.tensor == gap.tensor)
+                item = data.offloads[gap.tensor]
+                length = item.length / line.unit
+                leg = StageLeg(gap.tensor, line.end(gap.writer), closes, length, moved)
+                self._add_amounts(leg)
+                leg.done = self._literals(leg, points, item, item.length)
+                if exact:
+                    leg.begun = self._literals(leg, points, item, 0)
+                self._tie(leg)
+                self.out[gap.tensor] = leg
+            model.at_most(evicted[index], self.out[gap.tensor].happens)
+            length = gap.prefetch.length / line.unit
+            leg = StageLeg(
+                gap.tensor, line.end(gap.before), line.start(gap.after), length, evicted[index]
+            )
+            self._add_amounts(leg)
+            leg.begun = self._literals(leg, points, gap.prefetch, 0)
+            if exact:
+                leg.done = self._literals(leg, points, gap.prefetch, gap.prefetch.length)
+            self._tie(leg)
+            self.inward.append(leg)
+
+    @property
+    def outward(self) -> list[StageLeg]:
+        """The offloads."""
+        return list(self.out.values())
+
+    def _add_amounts(self, leg: StageLeg) -> None:
+        for k in range(leg.opens + 1, leg.closes):
+            leg.amounts[k] = [(self.model.column(0.0, leg.length), 1.0)]
+        for k in range(leg.opens + 1, leg.closes + 1):
+            self.model.at_most(leg.amount(k - 1), leg.amount(k))
+
+    def _literals(
+        self, leg: StageLeg, points: range | list[int], item: Item, passed: int
+    ) -> dict[int, Terms]:
+        """Return, by instant, whether `passed` ticks or more have passed since the leg's start.
+
+        Windows fix it where every start, or none, is early enough.
+        """
+        found: dict[int, Terms] = {}
+        previous: Terms = []
+        for k in points:
+            earliest, latest = self.line.window(k)
+            if k <= leg.opens or latest < item.first + passed:
+                found[k] = []
+            elif k >= leg.closes or earliest > item.last + passed:
+                found[k] = leg.happens
+            else:
+                found[k] = self.model.binary()
+            if found[k] is not previous:
+                self.model.at_most(previous, found[k])
+            previous = found[k]
+        if previous is not leg.happens:
+            self.model.at_most(previous, leg.happens)
+        return found
+
+    def _tie(self, leg: StageLeg) -> None:
+        """Link time makes a transfer begun, and only all of it makes it done."""
+        for k, terms in leg.begun.items():
+            self.model.at_most(leg.amount(k), scaled(terms, leg.length))
+            if k in leg.done:
+                self.model.at_most(leg.done[k], terms)
+        for k, terms in leg.done.items():
+            self.model.at_most(scaled(terms, leg.length), leg.amount(k))

@@ -1,0 +1,221 @@
+"""Atomic transfers by stages: a mixed-integer linear program without a time index.
+
+Binaries say, per tensor and operation, "has left before it" and "has begun to come back by it" (its
+complement: "not yet back"), monotone in the operations; link time is shared out in the stretches
+between instants. An *instant* is the start or the end of an operation; time before the first one
+counts as a stretch too. (Notes on the papers, §1, "stage model".)
+
+Why it bounds every schedule, interleaved ones included
+-------------------------------------------------------
+Take any schedule with atomic transfers, prefetches before later offloads or not, on either link.
+Let ``X_v(k)`` and ``Y_g(k)`` be the link time that the offload of v and the prefetch of g have had
+by instant k, ``left[v, k]`` whether the offload has ended by k, ``back[g, k]`` whether the prefetch
+has begun by k: before k if k is an end or the start of an operation that lasts no time, at k at the
+latest if it is the start of a longer one (which sees such a prefetch).
+
+1. X and Y grow; in a stretch they grow together (simplex) or each (duplex) by at most its length. X
+   is 0 until its writer has ended and Y until the gap has been opened; Y is complete when the gap
+   closes. Y is 0 until X is complete, so of its length Y is at most the share that X is of its.
+2. ``left ≤ X / length`` and ``Y / length ≤ back ≤ left`` at every instant; ``back`` grows with k.
+3. While an operation runs, and so at its start and just before its end, what is absent reaches what
+   must be, rounded up to a reachable sum. Absent at such an instant is a gap that spans the
+   operation, is evicted, has ``left = 1`` (offloads that end at an operation's very end may count:
+   that relaxes) and ``back = 0``.
+
+Nothing here orders offloads and prefetches, or asks for one gap a tensor.
+
+When it is exact
+----------------
+With ``exact=True``, binaries "begun" and "done" for both directions at every instant add what the
+preemptive link ignores: at an instant at most one transfer (a direction) is under way, and in a
+stretch through which one is under way no other begins and ends. Every schedule satisfies that.
+Conversely, on a simplex link a solution is a schedule. In each stretch, first finish what is under
+way, then make the offloads that lie inside, then the prefetches that lie inside, and last,
+right-aligned, begin what continues. The lengths fit. A transfer that had less link time than the
+stretch it spans can be shifted (offloads later, prefetches earlier): nothing else uses the link
+then. Prefetches that begin in a stretch take their memory after all its releases, so what is absent
+then is at least what is absent at the stretch's end, where it was counted: for an operation's
+stretch at its end; for idle time at the start of the next operation, which needs no less. Writers,
+openings and closings are instants. So the optimum is that of the problem.
+
+Stretches between instants at which nothing binds, opens, closes or is written are merged.
+
+On a duplex link the directions would have to be synchronised inside a stretch, so there the program
+stays a bound, with or without the extra binaries.
+"""
+
+from __future__ import annotations
+
+from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule
+from offcert.formulations.common.linear_model import ROUNDING, LinearModel, Terms, scaled
+from offcert.formulations.common.linear_solvers import SCIPY, require_solver, run_model
+from offcert.formulations.common.outcome import ModelOutcome, Progress
+from offcert.formulations.common.time_grid import TimeGrid, build_grid
+from offcert.formulations.models.stage_instants import Line, Transfers
+from offcert.formulations.models.stage_plan import plan_of
+
+# HiGHS and CBC hold rows and integrality to 1e-6, in units of a thousandth of the horizon: an error
+# of that size in one row moves the bound by 1e-9 of it. A thousand times as much comes off.
+RELATIVE_MARGIN = 1e-6
+_UNITS = 1000.0
+
+
+def solve(
+    problem: Problem,
+    *,
+    exact: bool = False,
+    solver: str = SCIPY,
+    time_limit: float = 60.0,
+    threads: int = 1,
+    upper_bound: int | None = None,
+    hint: Schedule | None = None,
+    lower_bound: int = 0,
+) -> ModelOutcome:
+    """Bound the makespan of a problem with atomic transfers, or solve it.
+
+    Parameters
+    ----------
+    problem : Problem
+        Any trace and link.
+    exact : bool
+        Whether to add the order of transfers: then the program is exact on a simplex link, and a
+        tighter bound on a duplex one.
+    solver : str
+        ``"scipy"``, or a name that PuLP knows.
+    time_limit : float
+        Seconds, building the program included.
+    threads : int
+        For the solver.
+    upper_bound : int, optional
+        Ticks; longer schedules are of no interest. It narrows the windows, which fixes binaries.
+    hint : Schedule, optional
+        A valid schedule; it is returned if nothing better is found.
+    lower_bound : int
+        Ticks; a bound already proved elsewhere.
+
+    Returns
+    -------
+    ModelOutcome
+        Also when the time runs out, the solver fails or the user interrupts. The model's bound is
+        the solver's, less `RELATIVE_MARGIN` times the upper bound, rounded up.
+        ``details["exact"]`` says whether the program was an exact one.
+
+    Raises
+    ------
+    InputError
+        If the solver is unknown or not available.
+    """
+    require_solver(solver)
+    progress = Progress(problem, upper_bound, hint, lower_bound)
+    is_exact = exact and not problem.platform.duplex
+    progress.details.update({"solver": solver, "time_limit": time_limit, "exact": is_exact})
+    if not progress.feasible:
+        return progress.outcome()
+    try:
+        _search(progress, exact, solver, time_limit, threads)
+    except KeyboardInterrupt:
+        progress.details["interrupted"] = True
+    return progress.outcome()
+
+
+def _search(progress: Progress, exact: bool, solver: str, time_limit: float, threads: int) -> None:
+    """Build the program, run the solver and take what it says."""
+    problem = progress.problem
+    data = build_grid(problem, 1, progress.upper)
+    if data is None:
+        progress.nothing_within()
+        return
+    model = StageModel(data, problem.platform.duplex, exact, progress.upper)
+    answer = run_model(progress, model.model, solver, time_limit, threads)
+    margin = RELATIVE_MARGIN * progress.upper
+    progress.details["margin"] = margin
+    progress.take_bound(answer.bound * model.line.unit + problem.trace.durations[-1], margin)
+    if answer.values is not None:
+        plan = plan_of(problem, model.line, model.transfers, answer.values)
+        progress.take_plans([plan], exact=progress.details["exact"])
+
+
+class StageModel:
+    """Columns and rows for one problem.
+
+    Parameters
+    ----------
+    data : TimeGrid
+        The problem on a grid of one tick, for its windows and amounts.
+    duplex : bool
+        Whether the directions of the link are independent.
+    exact : bool
+        Whether to add the order of transfers.
+    upper : int
+        Ticks; what times are scaled by.
+    """
+
+    def __init__(self, data: TimeGrid, duplex: bool, exact: bool, upper: int) -> None:
+        self.data = data
+        self.model = LinearModel()
+        self.line = Line(data, self.model, max(1.0, upper / _UNITS))
+        self.transfers = Transfers(data, self.line, self.model, exact)
+        self._add_link(duplex)
+        self._add_returns()
+        for o, amount in enumerate(data.required):
+            if amount > 0:
+                for k in self.line.of(o):
+                    self._add_memory(o, k, amount)
+        if exact:
+            self._add_exclusion(duplex)
+
+    def _add_link(self, duplex: bool) -> None:
+        """In each stretch transfers have no more link time than it lasts."""
+        outward, inward = self.transfers.outward, self.transfers.inward
+        for k in range(len(self.line)):
+            for queue in [outward, inward] if duplex else [outward + inward]:
+                growth: Terms = []
+                for leg in queue:
+                    growth += leg.amount(k) + scaled(leg.amount(k - 1), -1.0)
+                self.model.row([*self.line.stretch(k), *scaled(growth, -1.0)], 0.0)
+
+    def _add_returns(self) -> None:
+        """A prefetch has link time only once its tensor has left."""
+        for inward in self.transfers.inward:
+            outward = self.transfers.out[inward.tensor]
+            # No factor is less than 1, so that no tolerance is magnified.
+            shorter = min(inward.length, outward.length)
+            for k in range(inward.opens + 1, inward.closes):
+                self.model.at_most(
+                    scaled(inward.amount(k), outward.length / shorter),
+                    scaled(outward.amount(k), inward.length / shorter),
+                )
+                if k in inward.begun and k in outward.done:
+                    self.model.at_most(inward.begun[k], outward.done[k])
+
+    def _add_memory(self, o: int, k: int, amount: int) -> None:
+        """At an instant of an operation as much is absent as it requires."""
+        terms: Terms = []
+        for index in self.data.over[o]:
+            gap, inward = self.data.gaps[index], self.transfers.inward[index]
+            left, back = self.transfers.out[gap.tensor].done[k], inward.begun[k]
+            absent = [*left, *scaled(back, -1.0)]
+            if not gap.single:
+                absent = [(self.model.column(0.0, 1.0), 1.0)]
+                self.model.at_most(absent, left)
+                self.model.at_most([*absent, *back], inward.happens)
+            terms += scaled(absent, gap.size / amount)
+        self.model.row(terms, 1.0 - ROUNDING)
+
+    def _add_exclusion(self, duplex: bool) -> None:
+        """At most one transfer is under way at an instant; none lies beside one that spans."""
+        outward, inward = self.transfers.outward, self.transfers.inward
+        for queue in [outward, inward] if duplex else [outward + inward]:
+            for k in range(len(self.line)):
+                under_way: Terms = []
+                for leg in queue:
+                    under_way += leg.begun[k] + scaled(leg.done[k], -1.0)
+                self.model.row(under_way, -1.0, 1.0)
+                if k == 0:
+                    continue
+                spanned = [(self.model.column(0.0, 1.0), 1.0)]
+                for leg in queue:
+                    spans = [*leg.begun[k - 1], *scaled(leg.done[k], -1.0)]
+                    self.model.row([*spanned, *scaled(spans, -1.0)], 0.0)
+                    self.model.row([*scaled(spans, -1.0), *spanned], -1.0, 1.0)

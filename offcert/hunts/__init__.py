@@ -1,0 +1,1 @@
+"""Searches for problems: the hardest for a method, the hardest to certify."""

@@ -1,0 +1,267 @@
+"""What can be compared on a problem: makespans of methods, bounds, and optima, all certain.
+
+A makespan passed the checker; an optimum is a bound that a schedule meets. What cannot be
+established is no value, so an unfinished solver never makes a method look bad.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from offcert.certify.effort import Effort
+from offcert.certify.methods import METHODS
+from offcert.certify.search import Search
+from offcert.core.errors import InputError, MethodError, PlanError
+from offcert.core.plan import Kind
+from offcert.core.problem import Problem, Transfers
+from offcert.core.result import Bound, Evidence
+from offcert.core.simulate import simulate
+from offcert.formulations.combinatorial.relaxations import (
+    fractional_bound,
+    prop3_bound,
+    required_absent,
+)
+from offcert.heuristics.dynprog import algorithm_1, dynprog
+from offcert.heuristics.greedy import greedy
+from offcert.heuristics.sequential import sequential
+
+OPTIMUM = "optimum"
+ORDERED = "ordered"
+# DYNPROG with nothing rounded: what is left is that it plans for transfers that pause.
+EXACT_DYNPROG = "dynprog-exact"
+# The search is among small problems; one that needs more is passed over.
+_MOST_LABELS = 200_000
+_MOST_STATES = 20_000
+_SECONDS = 20.0
+# These go on until they meet a bound: telling them the optimum saves their time and nothing else.
+_TOLD = ("local-search",)
+
+
+def optimum(problem: Problem) -> int | None:
+    """Return the least makespan, or None if it is not established with little effort."""
+    if problem.transfers is not Transfers.ATOMIC:
+        return _fluid_optimum(problem, ordered=False)
+    from offcert.formulations.labels.pivot.bound import pivot_bound
+
+    upper = quick_upper(problem)
+    if quick_lower(problem) == upper:
+        return upper
+    outcome = pivot_bound(problem, upper_bound=upper, time_limit=math.inf, max_labels=_MOST_LABELS)
+    return outcome.lower_bound if outcome.complete else None
+
+
+def ordered_optimum(problem: Problem) -> int | None:
+    """Return the least makespan with all offloads before all prefetches, or None as `optimum`."""
+    if problem.transfers is not Transfers.ATOMIC:
+        return _fluid_optimum(problem, ordered=True)
+    return _cpsat_optimum(problem, ordered=True)
+
+
+def _cpsat_optimum(problem: Problem, ordered: bool) -> int | None:
+    from offcert.formulations.models.interval_cpsat import solve
+
+    outcome = solve(problem, ordered=ordered, workers=1, time_limit=_SECONDS)
+    _pass_interrupt(outcome.details)
+    return outcome.objective if outcome.objective == outcome.lower_bound else None
+
+
+def _pass_interrupt(details: Mapping[str, Any]) -> None:
+    """Raise what a model took for the end of its time."""
+    if details.get("interrupted"):
+        raise KeyboardInterrupt
+
+
+def _fluid_optimum(problem: Problem, ordered: bool) -> int | None:
+    from offcert.formulations.fluid.exact import solve_fluid
+
+    outcome = solve_fluid(problem, ordered=ordered, time_limit=_SECONDS)
+    schedule = outcome.schedule
+    return outcome.bound if schedule is not None and schedule.makespan == outcome.bound else None
+
+
+def quick_lower(problem: Problem) -> int:
+    """Return a bound that costs next to nothing."""
+    return fractional_bound(problem, problem.transfers is Transfers.ATOMIC).value
+
+
+def quick_upper(problem: Problem) -> int:
+    """Return the makespan of a schedule that costs next to nothing."""
+    upper = simulate(problem, sequential(problem)).makespan
+    ordered = ordered_upper(problem)
+    return upper if ordered is None else min(upper, ordered)
+
+
+def ordered_guess(problem: Problem) -> int | None:
+    """Return about what the ordered optimum is at most, or None if that is not cheap.
+
+    For transfers that pause it is Algorithm 1's value, which is seldom too small (`dynprog`); then
+    a search passes over a problem that might have counted, and claims nothing wrong.
+    """
+    chain, platform = problem.chain, problem.platform
+    if problem.transfers is Transfers.ATOMIC or chain is None:
+        return ordered_upper(problem)
+    out, back = (platform.rate(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
+    try:
+        return math.ceil(algorithm_1(chain, platform.memory, out, _MOST_STATES, back)[0])
+    except MethodError:
+        return None
+
+
+def ordered_upper(problem: Problem) -> int | None:
+    """Return the makespan of GREEDY's schedule, which is ordered, or None if there is none."""
+    try:
+        return simulate(problem, greedy(problem)).makespan
+    except (MethodError, PlanError):
+        return None
+
+
+def makespan(method: str, problem: Problem, goal: int | None = None) -> int | None:
+    """Return the makespan as ``offcert solve`` reports it, or None if the method finds no plan.
+
+    Parameters
+    ----------
+    method : str
+        One of `PLANNERS`.
+    problem : Problem
+        A feasible one.
+    goal : int, optional
+        A makespan at which a method that goes on improving may stop.
+    """
+    if method == EXACT_DYNPROG:
+        return _exact_dynprog(problem)
+    # What ends by itself must not be ended by the clock, or searches would not repeat.
+    seconds = math.inf if method in _TOLD else _SECONDS
+    search = Search(problem, math.inf)
+    if goal is not None:
+        search.bounds.append(Bound(OPTIMUM, goal, Evidence.PROVED))
+    try:
+        METHODS[method].run(search, Effort(seconds, workers=1))
+    except (MethodError, PlanError):
+        return None
+    return search.objective
+
+
+def _exact_dynprog(problem: Problem) -> int | None:
+    try:
+        return simulate(problem, dynprog(problem, slots=None, max_states=_MOST_STATES)).makespan
+    except (MethodError, PlanError):
+        return None
+
+
+def _atomic_heads(problem: Problem) -> int:
+    from offcert.formulations.labels.atomic_heads.bound import heads_bound
+
+    # No optimum is above it, so cutting the bound off there hides nothing.
+    upper = quick_upper(problem)
+    return heads_bound(problem, upper_bound=upper, time_limit=math.inf).lower_bound
+
+
+def _fluid_lp(problem: Problem) -> int:
+    from offcert.formulations.fluid.tree import prove
+
+    proof = prove(problem, branching=False, time_limit=_SECONDS)
+    if proof.interrupted:
+        raise KeyboardInterrupt
+    return proof.value
+
+
+def _fluid_milp(problem: Problem) -> int:
+    from offcert.formulations.fluid.milp import fluid_bound
+
+    required = required_absent(problem, problem.transfers is Transfers.ATOMIC)
+    return fluid_bound(problem, time_limit=_SECONDS, required=required)[0]
+
+
+def _stage_milp(problem: Problem) -> int | None:
+    from offcert.formulations.models.stage_milp import solve
+
+    upper = quick_upper(problem)
+    outcome = solve(problem, upper_bound=upper, time_limit=_SECONDS)
+    _pass_interrupt(outcome.details)
+    value = outcome.details.get("model_bound")
+    return None if value is None else min(upper, int(value))
+
+
+def _pivot(problem: Problem) -> int:
+    from offcert.formulations.labels.pivot.bound import pivot_bound
+
+    return pivot_bound(
+        problem,
+        upper_bound=quick_upper(problem),
+        time_limit=math.inf,
+        max_labels=_MOST_LABELS,
+    ).lower_bound
+
+
+BOUNDS: dict[str, Callable[[Problem], int | None]] = {
+    "prop3": lambda problem: prop3_bound(problem, False).value,
+    "prop3-subset-sum": lambda problem: prop3_bound(problem, True).value,
+    "fractional": lambda problem: fractional_bound(problem, False).value,
+    "fractional-subset-sum": lambda problem: fractional_bound(problem, True).value,
+    "atomic-heads": _atomic_heads,
+    "fluid-lp": _fluid_lp,
+    "fluid-milp": _fluid_milp,
+    "stage-milp": _stage_milp,
+    "pivot": _pivot,
+}
+# What holds for whole tensors only.
+_ATOMIC_BOUNDS = (
+    "prop3-subset-sum",
+    "fractional-subset-sum",
+    "atomic-heads",
+    "stage-milp",
+    "pivot",
+)
+# Exact models reach the optimum on every problem of this size, and the rest are bounds.
+PLANNERS = (
+    EXACT_DYNPROG,
+    *(
+        name
+        for name, method in METHODS.items()
+        if not (method.atomic_only or method.relaxed_only)
+        and name not in BOUNDS
+        and name not in ("bounds", "fluid-exact")
+    ),
+)
+NAMES = (*PLANNERS, ORDERED, *BOUNDS)
+
+
+def value(name: str, problem: Problem) -> int | None:
+    """Return what a method, bound or optimum is on a problem, or None if there is no such value.
+
+    Parameters
+    ----------
+    name : str
+        One of `NAMES`, or ``"optimum"``.
+    problem : Problem
+        A feasible one.
+    """
+    if name == OPTIMUM:
+        return optimum(problem)
+    if name == ORDERED:
+        return ordered_optimum(problem)
+    if name in BOUNDS:
+        return BOUNDS[name](problem)
+    return makespan(name, problem, optimum(problem) if name in _TOLD else None)
+
+
+def independent_optimum(problem: Problem) -> int | None:
+    """Return the optimum without the pivot program, to judge the pivot program itself."""
+    return _cpsat_optimum(problem, ordered=False)
+
+
+def require_applicable(name: str, field: str, transfers: Transfers) -> None:
+    """Refuse a value that is not known or means nothing with a kind of transfers.
+
+    Raises
+    ------
+    InputError
+        One sentence that names `field`.
+    """
+    allowed = NAMES if field == "against" else (OPTIMUM, *NAMES)
+    if name not in allowed:
+        raise InputError(f'{field} must be one of {", ".join(allowed)}, not "{name}"')
+    if name in _ATOMIC_BOUNDS and transfers is not Transfers.ATOMIC:
+        raise InputError(f"{field} {name} needs atomic transfers, not {transfers}")

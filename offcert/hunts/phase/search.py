@@ -1,0 +1,221 @@
+"""The search over memory and bandwidth for the point where proving takes most effort."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from offcert.hunts.phase.effort import Effort
+
+# A point is measured with these parts of the labels, the next one if the one before left it open.
+_PARTS = (16, 4, 1)
+# Open points are given up whose gap is less than this part of the hardest's after as many labels.
+_BEHIND = Fraction(1, 2)
+# Steps of the finest grid between two points of the coarse one, and how often it is halved.
+_COARSE = 8
+_HALVINGS = 3
+# Memory: a coarse step is a tenth of the way from the least to the peak. Ratio: it is a doubling.
+_MEMORY_STEPS = range(8 * _COARSE + 1)
+_RATIO_STEPS = range(-_COARSE, 3 * _COARSE + 1)
+
+
+@dataclass(frozen=True, order=True)
+class Point:
+    """A place on the map, in steps of its finest grid.
+
+    Attributes
+    ----------
+    memory_step : int
+        Eightieths of the way from the least feasible memory to the peak.
+    ratio_step : int
+        Eighths of a doubling, evenly spaced between two powers of 2.
+    """
+
+    memory_step: int
+    ratio_step: int
+
+    @property
+    def memory(self) -> Fraction:
+        """The limit, as a part of the way from the least feasible memory to the peak."""
+        return Fraction(self.memory_step, 10 * _COARSE)
+
+    @property
+    def ratio(self) -> Fraction:
+        """Link time by compute time of moving everything."""
+        doublings, rest = divmod(self.ratio_step, _COARSE)
+        return Fraction(2) ** doublings * Fraction(_COARSE + rest, _COARSE)
+
+    @property
+    def inside(self) -> bool:
+        """Whether it is on the map."""
+        return self.memory_step in _MEMORY_STEPS and self.ratio_step in _RATIO_STEPS
+
+    def around(self, step: int) -> Iterator[Point]:
+        """Yield the points at a distance of `step` that are on the map."""
+        for memory in (-step, 0, step):
+            for ratio in (-step, 0, step):
+                point = Point(self.memory_step + memory, self.ratio_step + ratio)
+                if point != self and point.inside:
+                    yield point
+
+
+@dataclass(frozen=True)
+class MapProgress:
+    """What a progress callback is told after every point.
+
+    Attributes
+    ----------
+    seconds : float
+        Since the search began.
+    points : int
+        Measured so far.
+    point, effort : Point, Effort
+        The latest.
+    best : Point
+        The hardest so far.
+    """
+
+    seconds: float
+    points: int
+    point: Point
+    effort: Effort
+    best: Point
+
+
+class EffortMap:
+    """Measures points of a grid: a coarse one everywhere, then a finer one around the hardest.
+
+    A point gets few labels at first, and more if they leave it open, unless it is far behind the
+    hardest by then. The order of the points depends on nothing but their efforts, so a search that
+    ends early has the same map as one that is told to end after as many points.
+
+    Parameters
+    ----------
+    measure : callable
+        Returns the effort at a point with at most so many labels.
+    labels : int
+        How many a point may take.
+    most_points : int
+        End after so many; 0: none but the grid's end.
+    time_limit : float, optional
+        Seconds, after which it ends as if interrupted. One point is always measured.
+    progress : callable, optional
+        Told of every point.
+
+    Attributes
+    ----------
+    efforts : dict
+        By point, in the order in which they were measured.
+    behind : set of Point
+        Those that were given up: open, but after fewer labels.
+    complete : bool
+        Whether the search came to its own end.
+    interrupted : bool
+        Whether an interrupt (Ctrl-C) or the time ended it.
+    """
+
+    def __init__(
+        self,
+        measure: Callable[[Point, int], Effort],
+        labels: int,
+        *,
+        most_points: int = 0,
+        time_limit: float | None = None,
+        progress: Callable[[MapProgress], None] | None = None,
+    ) -> None:
+        self.efforts: dict[Point, Effort] = {}
+        self.behind: set[Point] = set()
+        self.complete = self.interrupted = False
+        self.seconds = 0.0
+        self._measure = measure
+        self._limits = [max(1, labels // part) for part in _PARTS]
+        self._gaps: dict[Point, list[Fraction]] = {}
+        self._most_points = most_points
+        self._time_limit = time_limit
+        self._progress = progress
+
+    @property
+    def hardest(self) -> Point:
+        """The point of the largest effort; of several, the first that was measured."""
+        racing = [point for point in self.efforts if point not in self.behind]
+        return max(racing, key=lambda point: self.efforts[point].rank)
+
+    def run(self) -> None:
+        """Measure until the end, a limit or an interrupt.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If not even one point was measured.
+        """
+        begun = time.monotonic()
+        try:
+            for point in self._points():
+                if self.efforts and self._ended(begun):
+                    return
+                self._put(point)
+                self.seconds = time.monotonic() - begun
+                if self._progress is not None:
+                    found = self.efforts[point]
+                    self._progress(
+                        MapProgress(self.seconds, len(self.efforts), point, found, self.hardest)
+                    )
+            self.complete = True
+        except KeyboardInterrupt:
+            if not self.efforts:
+                raise
+            self.interrupted = True
+
+    def _put(self, point: Point) -> None:
+        """Measure a point with more and more labels while it is open and not behind."""
+        gaps: list[Fraction] = []
+        behind = False
+        for level, limit in enumerate(self._limits):
+            found = self._measure(point, limit)
+            gaps.append(found.gap)
+            behind = level + 1 < len(self._limits) and self._is_behind(found, level)
+            if behind or found.gap == 0:
+                break
+        self.efforts[point], self._gaps[point] = found, gaps
+        if behind:
+            self.behind.add(point)
+
+    def _is_behind(self, found: Effort, level: int) -> bool:
+        """Whether the hardest is open to the last and was so by much more at this level."""
+        if found.gap == 0 or not self.efforts or self.efforts[self.hardest].gap == 0:
+            return False
+        return found.gap < _BEHIND * self._gaps[self.hardest][level]
+
+    def _ended(self, begun: float) -> bool:
+        if self._time_limit is not None and time.monotonic() - begun > self._time_limit:
+            self.interrupted = True
+        return self.interrupted or len(self.efforts) == self._most_points
+
+    def _points(self) -> Iterator[Point]:
+        """Yield points not measured yet; whoever iterates measures each before the next."""
+        for memory in _MEMORY_STEPS[::_COARSE]:
+            for ratio in _RATIO_STEPS[::_COARSE]:
+                yield Point(memory, ratio)
+        step = _COARSE
+        for _ in range(_HALVINGS):
+            step //= 2
+            center = None
+            # The finer grid may hold a harder point, around which it is then looked at.
+            while center != self.hardest:
+                center = self.hardest
+                yield from (p for p in center.around(step) if p not in self.efforts)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the map as a JSON value, in the order in which it was measured."""
+        return [
+            {
+                "memory": str(point.memory),
+                "ratio": str(point.ratio),
+                **found.to_json(),
+                "behind": point in self.behind,
+            }
+            for point, found in self.efforts.items()
+        ]

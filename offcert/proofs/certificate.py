@@ -1,0 +1,205 @@
+"""`Certificate`: a problem, the best schedule known, the bounds on it, and where all came from."""
+
+from __future__ import annotations
+
+import platform as machine
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import offcert
+from offcert.core.documents import Fields, canonical_digest, read_json, require_format, write_json
+from offcert.core.errors import InputError
+from offcert.core.files import problem_digest, problem_from_json, problem_to_json
+from offcert.core.problem import Problem
+from offcert.core.result import Bound, Evidence, Infeasibility, Result, SolveStatus
+from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
+
+CERTIFICATE_FORMAT = "offcert-certificate"
+CERTIFICATE_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is claimed about a problem, and the evidence for it.
+
+    Attributes
+    ----------
+    problem : Problem
+        Embedded whole.
+    result : Result
+        Status, schedule and bounds.
+    method : str
+        ``"certify"`` or the name of the single method that ran.
+    settings : mapping
+        The options that it ran with, the seed among them; JSON values only.
+    versions : mapping
+        Of this program and of what it computed with. Nothing names the machine.
+    """
+
+    problem: Problem
+    result: Result
+    method: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the certificate as a JSON value (``offcert-certificate``, version 1)."""
+        result = self.result
+        document: dict[str, Any] = {
+            "format": CERTIFICATE_FORMAT,
+            "version": CERTIFICATE_VERSION,
+            "problem": problem_to_json(self.problem),
+            "problem_sha256": problem_digest(self.problem),
+            "status": str(result.status),
+            "objective": result.objective,
+            "lower_bound": result.lower_bound,
+            "gap": _exact_gap(result),
+            "bounds": [
+                {
+                    "method": bound.method,
+                    "value": bound.value,
+                    "evidence": str(bound.evidence),
+                    "details": dict(bound.details),
+                }
+                for bound in result.bounds
+            ],
+            "schedule": None
+            if result.schedule is None
+            else schedule_to_json(result.schedule, self.problem.trace),
+            "infeasibility": _infeasibility_to_json(result.infeasibility),
+            "method": self.method,
+            "settings": dict(self.settings),
+            "versions": dict(self.versions),
+        }
+        document["digest"] = canonical_digest(document)
+        return document
+
+    def write(self, path: str | Path) -> None:
+        """Write the certificate to a file, through a temporary one."""
+        write_json(path, self.to_json())
+
+
+def read_certificate(path: str | Path) -> Certificate:
+    """Return the certificate in a file, without verifying what it claims.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is no certificate.
+    """
+    document = read_json(path)
+    try:
+        return certificate_from_json(document)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def certificate_from_json(document: Any) -> Certificate:
+    """Return the certificate that a JSON value describes, without verifying what it claims.
+
+    Raises
+    ------
+    InputError
+        One sentence that names the first field that is missing, wrong or unknown.
+    """
+    fields = Fields(document)
+    require_format(fields, CERTIFICATE_FORMAT, CERTIFICATE_VERSION)
+    problem = problem_from_json(fields.get("problem", dict), "problem")
+    bounds = tuple(_bound_from_json(item) for item in fields.each("bounds"))
+    schedule = fields.optional("schedule", (dict, type(None)))
+    infeasibility = fields.optional("infeasibility", (dict, type(None)))
+    result = Result(
+        status=_member(SolveStatus, fields.get("status", str), "status"),
+        schedule=None if schedule is None else schedule_from_json(schedule, problem.trace),
+        bounds=bounds,
+        infeasibility=None if infeasibility is None else _infeasibility_from_json(infeasibility),
+    )
+    certificate = Certificate(
+        problem=problem,
+        result=result,
+        method=fields.get("method", str),
+        settings=fields.get("settings", dict),
+        versions=fields.get("versions", dict),
+    )
+    # What these say is derived; `verify` compares it with what it ought to be.
+    for name, kind in (("problem_sha256", str), ("gap", (str, type(None))), ("digest", str)):
+        if name not in document:
+            raise InputError(f'the field "{name}" is missing')
+        fields.optional(name, kind)
+    if fields.get("objective", (int, type(None))) is not None:
+        fields.integer("objective")
+    fields.integer("lower_bound")
+    fields.finish()
+    return certificate
+
+
+def current_versions() -> dict[str, str]:
+    """Return the versions of this program and of the libraries it computes with."""
+    versions = {"offcert": offcert.__version__, "python": machine.python_version()}
+    for package in ("numpy", "numba", "scipy", "ortools"):
+        installed = _installed(package)
+        if installed is not None:
+            versions[package] = installed
+    return versions
+
+
+# Reading a package's metadata takes longer than a heuristic.
+@cache
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _exact_gap(result: Result) -> str | None:
+    if result.objective is None:
+        return None
+    gap = Fraction(result.objective - result.lower_bound, max(result.objective, 1))
+    return f"{gap.numerator}/{gap.denominator}"
+
+
+def _member(kind: Any, value: str, place: str) -> Any:
+    if value not in tuple(kind):
+        names = ", ".join(f'"{item}"' for item in kind)
+        raise InputError(f'{place} must be one of {names}, not "{value}"')
+    return kind(value)
+
+
+def _bound_from_json(item: Fields) -> Bound:
+    bound = Bound(
+        item.get("method", str),
+        item.integer("value", 0),
+        _member(Evidence, item.get("evidence", str), item.path("evidence")),
+        item.get("details", dict),
+    )
+    item.finish()
+    return bound
+
+
+def _infeasibility_to_json(value: Infeasibility | None) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    return {
+        "operation": value.operation,
+        "name": value.name,
+        "needed": value.needed,
+        "lacking": value.lacking,
+    }
+
+
+def _infeasibility_from_json(value: Any) -> Infeasibility:
+    fields = Fields(value, "infeasibility")
+    result = Infeasibility(
+        fields.integer("operation", -1),
+        fields.get("name", str),
+        fields.integer("needed", 0),
+        fields.integer("lacking", 1),
+    )
+    fields.finish()
+    return result

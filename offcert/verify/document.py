@@ -1,0 +1,217 @@
+"""Verification: everything in a certificate that can be computed again is computed again.
+
+The schedule is examined by the checker, the problem's hash and the proved bounds are computed anew
+with code that no solver uses, and the rest is protected by a digest of the whole document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from offcert.core.check import check
+from offcert.core.check_fluid import check_fluid
+from offcert.core.documents import canonical_digest, read_json
+from offcert.core.errors import InputError
+from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.core.schedule import Schedule
+from offcert.proofs.attestation import witness
+from offcert.proofs.certificate import Certificate, certificate_from_json
+from offcert.verify.common.absence import least_memory
+from offcert.verify.recheck import SEARCHED, recheck
+
+
+@dataclass(frozen=True)
+class CheckedBound:
+    """A bound and what verification can say for it."""
+
+    method: str
+    value: int
+    evidence: Evidence
+    finding: str
+
+
+@dataclass
+class Verification:
+    """The outcome of verifying a certificate.
+
+    Attributes
+    ----------
+    faults : list of str
+        Every reason why the certificate is not valid, each with its place; empty if it is valid.
+    bounds : list of CheckedBound
+        What evidence each bound has.
+    certificate : Certificate
+        What was verified.
+    """
+
+    certificate: Certificate
+    faults: list[str] = field(default_factory=list)
+    bounds: list[CheckedBound] = field(default_factory=list)
+
+    @property
+    def valid(self) -> bool:
+        """Whether nothing was found wrong."""
+        return not self.faults
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """The strongest evidence among the bounds that attain the lower bound; None if invalid."""
+        if not self.valid:
+            return None
+        best = self.certificate.result.lower_bound
+        levels = [bound.evidence for bound in self.bounds if bound.value == best]
+        return min(levels, key=list(Evidence).index, default=None)
+
+
+def verify_file(path: str | Path) -> Verification:
+    """Verify the certificate in a file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is no certificate.
+    """
+    document = read_json(path)
+    try:
+        return verify(document)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def verify(document: Any) -> Verification:
+    """Verify a certificate given as a JSON value.
+
+    Returns
+    -------
+    Verification
+        With every fault found, not only the first.
+
+    Raises
+    ------
+    InputError
+        If the value is no certificate at all: a field is missing, unknown or of the wrong kind.
+    """
+    verification = Verification(certificate_from_json(document))
+    _compare_with_rewritten(verification, document)
+    _check_schedule(verification)
+    _check_infeasibility(verification)
+    # What was tampered with is not worth a search that may take long.
+    intact = verification.valid
+    for index, bound in enumerate(verification.certificate.result.bounds):
+        _check_bound(verification, index, bound, intact)
+    _check_status(verification)
+    return verification
+
+
+def _compare_with_rewritten(verification: Verification, document: dict[str, Any]) -> None:
+    # Writing what was read gives every derived field, such as the hash, its right value.
+    rewritten = verification.certificate.to_json()
+    content = {name: value for name, value in document.items() if name != "digest"}
+    del rewritten["digest"]
+    verification.faults += [
+        f"{place}: the document says {_show(found)}, but it should be {_show(expected)}"
+        for place, found, expected in _differences(content, rewritten, "")
+    ]
+    if document["digest"] != canonical_digest(content):
+        verification.faults.append("digest: the document was changed after it was written")
+
+
+def _differences(found: Any, expected: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the places at which two JSON values of the same shape differ."""
+    if isinstance(found, dict) and isinstance(expected, dict) and found.keys() == expected.keys():
+        for name in found:
+            yield from _differences(
+                found[name], expected[name], f"{place}.{name}" if place else name
+            )
+    elif isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
+        for index, pair in enumerate(zip(found, expected, strict=True)):
+            yield from _differences(*pair, f"{place}[{index}]")
+    elif type(found) is not type(expected) or found != expected:
+        yield place, found, expected
+
+
+def _show(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _check_schedule(verification: Verification) -> None:
+    schedule = verification.certificate.result.schedule
+    if schedule is not None:
+        problem = verification.certificate.problem
+        if isinstance(schedule, Schedule):
+            found = check(problem, schedule)
+        else:
+            found = check_fluid(problem, schedule)
+        verification.faults += [f"schedule: {fault}" for fault in found]
+
+
+def _check_infeasibility(verification: Verification) -> None:
+    result = verification.certificate.result
+    claim = result.infeasibility
+    problem = verification.certificate.problem
+    needed, operation = least_memory(problem)
+    if needed > problem.platform.memory and (claim is None or result.bounds):
+        verification.faults.append(
+            "infeasibility: no schedule exists, so the document must say so and hold no bounds"
+        )
+    if claim is None:
+        return
+    name = problem.trace.operations[operation].name if operation >= 0 else "the start"
+    expected = (operation, name, needed, needed - problem.platform.memory)
+    if expected[3] <= 0:
+        verification.faults.append(
+            f"infeasibility: every operation fits into {problem.platform.memory} bytes"
+        )
+    elif (claim.operation, claim.name, claim.needed, claim.lacking) != expected:
+        verification.faults.append(
+            f"infeasibility: operation {expected[0]} ({expected[1]}) needs {expected[2]} and "
+            f"lacks {expected[3]}, which is not what the document says"
+        )
+
+
+def _check_bound(verification: Verification, index: int, bound: Bound, intact: bool) -> None:
+    place = f"bounds[{index}] ({bound.method})"
+    objective = verification.certificate.result.objective
+    if objective is not None and bound.value > objective:
+        verification.faults.append(
+            f"{place}: the bound {bound.value} exceeds the objective {objective}"
+        )
+    if bound.evidence is Evidence.PROVED and bound.method in SEARCHED and not intact:
+        finding = "not computed again, because the document is not what it was"
+    elif bound.evidence is Evidence.PROVED:
+        fault = recheck(bound, verification.certificate.problem)
+        if fault is not None:
+            verification.faults.append(f"{place}: {fault}")
+        finding = "computed again" if fault is None else fault
+    elif bound.evidence is Evidence.CROSS_ATTESTED:
+        other = witness(verification.certificate.result.bounds, index)
+        if other is None:
+            finding = "no other formulation on another solver in the document reaches it"
+            verification.faults.append(f"{place}: {finding}")
+        else:
+            finding = f"claimed by two solvers, the other with {other.method}; not checked again"
+    else:
+        finding = f"claimed by {bound.details.get('solver', 'one solver')}; not checked again"
+    verification.bounds.append(CheckedBound(bound.method, bound.value, bound.evidence, finding))
+
+
+def _check_status(verification: Verification) -> None:
+    result = verification.certificate.result
+    if result.infeasibility is not None:
+        expected = SolveStatus.INFEASIBLE
+    elif result.objective is None:
+        expected = SolveStatus.UNKNOWN
+    elif result.objective == result.lower_bound:
+        expected = SolveStatus.OPTIMAL
+    else:
+        expected = SolveStatus.FEASIBLE
+    if result.status is not expected:
+        verification.faults.append(
+            f"status: the document says {result.status}, but what it holds is {expected}"
+        )
+    if result.infeasibility is not None and result.schedule is not None:
+        verification.faults.append("infeasibility: the document also holds a schedule")

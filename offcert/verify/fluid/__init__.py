@@ -1,0 +1,1 @@
+"""Multipliers and case distinctions of fluid models, in rationals."""

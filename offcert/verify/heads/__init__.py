@@ -1,0 +1,1 @@
+"""Heads and tails with whole tensors, searched again."""

@@ -1,0 +1,1 @@
+"""Heads and tails that move the same tensors, searched again."""

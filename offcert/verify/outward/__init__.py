@@ -1,0 +1,1 @@
+"""Both sides of a cut, from the pivot outward, searched again."""

@@ -1,0 +1,138 @@
+"""An independent, plain re-run of an outward bound.
+
+`confirm_outward` establishes again, from the problem's numbers alone and without a line of the
+program that found it, that no schedule is shorter than a claimed bound.
+
+What is searched
+----------------
+A schedule shorter than the claim is cut where the *pivot* starts. The *back* is the pivot and what
+comes after it, the *front* what comes before it, in reversed time; both lead away from the cut. Let
+`O` be the tensors that are out at the cut: offloaded before it, fetched back after it. On either
+side all of `O` has to come back, as a reversed offload returns its tensor, and the operations of
+the side run while that goes on. Other tensors may leave and return within one side. At most one
+transfer is under way at the cut; its tensor counts as out on one side, and its ticks are shared
+between both.
+
+On each side more is admitted than the problem does:
+
+- Tensors of one size are not told apart: only how many of them are out matters, and how many could
+  be at most when an operation starts, or be absent while it runs.
+- Tensors with several gaps, and those below a size, are absent whenever they may be, at no cost.
+- A tensor may leave at any time, whether or not it is there and its use is over.
+- What of `O` is out is only known to lie within limits.
+
+Each side is followed from the cut outward only until enough bytes are back; what the rest takes is
+bounded by what the link still has to carry and the device still has to run. The lengths of both
+sides add up to at most the schedule's.
+
+How it is searched
+------------------
+The limits on `O` are divided into parts, as the claim's advice says, until no part holds a schedule
+shorter than the claim: at most or at least so many of a class, so many bytes, so many ticks of what
+is under way before the cut; every set that is left, one by one; more bytes that are followed;
+smaller tensors counted as well. The parts always make up the whole, whatever the advice is. Before
+each division, limits get tighter by what the time that the sides lose leaves for `O` to leave and
+return. So wrong advice can only make the answer no.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from offcert.core.platform import Link
+from offcert.core.problem import Problem, Transfers
+from offcert.core.threads import cores
+from offcert.verify.heads.check import TooLargeError
+from offcert.verify.outward.advice import FaultError, order_fault
+from offcert.verify.outward.tables import cut_at
+from offcert.verify.outward.walk import Budget, Walk
+
+_LARGEST = 2**61
+
+Advice = Sequence[Sequence[Any]]
+
+
+def confirm_outward(
+    problem: Problem,
+    pivot: int,
+    claimed: int,
+    *,
+    free_below: Sequence[int] = (1,),
+    windows: Sequence[int] = (1,),
+    splits: Advice = (),
+    max_labels: int = 40_000_000,
+) -> bool:
+    """Return whether no schedule of `problem` is shorter than `claimed` ticks.
+
+    Parameters
+    ----------
+    problem : Problem
+        Atomic transfers over a simplex link, any trace; false for others.
+    pivot : int
+        The operation at which schedules are cut.
+    claimed : int
+        The bound, in ticks.
+    free_below : sequence of int
+        Bytes below which tensors are absent at no cost, decreasing.
+    windows : sequence of int
+        What part of the bytes the pivot needs is followed: 20 is a twentieth.
+    splits : sequence of sequence
+        How parts are divided, each before what it is divided into: ``()`` not at all,
+        ``("class", bytes, count)``, ``("bytes", least)``, ``("ticks", least)``, ``("sets", counts,
+        ...)``, ``("window",)``, ``("detail", parts)``; the last goes back to the first window.
+    max_labels : int
+        How much to search at most.
+
+    Returns
+    -------
+    bool
+        False if the bound is wrong, the advice is insufficient, or the search is too large.
+    """
+    advice = free_below, windows, splits
+    return outward_fault(problem, pivot, claimed, *advice, max_labels=max_labels) is None
+
+
+def outward_fault(
+    problem: Problem,
+    pivot: int,
+    claimed: int,
+    free_below: Sequence[int],
+    windows: Sequence[int],
+    splits: Advice,
+    *,
+    max_labels: int = 40_000_000,
+    max_seconds: float = math.inf,
+    workers: int = 0,
+) -> str | None:
+    """Return None if no schedule is shorter than `claimed` ticks, or where that fails to be shown.
+
+    Parameters are those of `confirm_outward`; after `max_seconds` it gives up, too, and
+    it uses so many threads, or one for each processor.
+    """
+    trace = problem.trace
+    if trace.least_memory > problem.platform.memory or claimed <= sum(trace.durations):
+        return None
+    if problem.transfers is not Transfers.ATOMIC:
+        return f"nothing of the kind holds with {problem.transfers} transfers"
+    if problem.platform.link is not Link.SIMPLEX:
+        return "nothing of the kind holds with a duplex link"
+    if not 0 <= pivot < len(trace):
+        return f"details.pivot must be below the number of operations, {len(trace)}, not {pivot}"
+    unordered = order_fault("free_below", free_below) or order_fault("windows", windows)
+    if unordered is not None:
+        return unordered
+    try:
+        cuts = [cut_at(problem, pivot, least) for least in free_below]
+        if claimed >= _LARGEST:
+            raise TooLargeError
+        if min(cut.need for cut in cuts) <= 0:
+            return f"no tensor that is counted has to be absent during operation {pivot}"
+        budget = Budget(max_labels, max_seconds)
+        Walk(cuts, windows, claimed - 1, budget).follow(splits, workers or cores())
+    except TooLargeError:
+        return "its numbers are too large for the search"
+    except FaultError as error:
+        return str(error)
+    return None

@@ -1,0 +1,1 @@
+"""The pivot dynamic program, run again."""

@@ -1,0 +1,260 @@
+"""One side of a cut trace as numbers; `pivot_check` explains what and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from offcert.core.plan import Kind
+from offcert.core.problem import Problem
+from offcert.verify.common.cover import cheapest_cover
+from offcert.verify.pivot.search import search
+from offcert.verify.pivot.tables import IntArray, Tables, new_standing
+
+_LARGEST = 2**62
+# Classes whose tensors must not leave twice; each takes a bit.
+_MOST_ONCE = 62
+
+
+@dataclass(frozen=True)
+class Evictable:
+    """A tensor with one gap: bytes, ticks each way, and the operations around the gap."""
+
+    gap: int
+    size: int
+    leaving: int
+    returning: int
+    writer: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Move:
+    """A tensor as one side sees it."""
+
+    ready: int
+    opens: int
+    closes: int
+    due: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """The complete labels of a side, its returns across the cut, and its earliest end.
+
+    Rows are those of `pivot_search.search`.
+    """
+
+    labels: IntArray
+    straddles: IntArray
+    earliest: int
+
+
+def nothing_found() -> Found:
+    """Return that a side need not be searched, as it cannot end in time."""
+    return Found(np.zeros((0, 4), dtype=np.int64), np.zeros((0, 5), dtype=np.int64), 0)
+
+
+class TooLargeError(Exception):
+    """The search is larger than what the caller wants to spend, or than 64 bits."""
+
+
+class Side:
+    """The operations on one side of the cut and everything that may move beside them."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        classes: Sequence[Sequence[Evictable]],
+        pivot: int,
+        whole_limit: int,
+        limit: int,
+        once: Collection[int],
+        backwards: bool,
+    ) -> None:
+        trace = problem.trace
+        memory, last = problem.platform.memory, len(trace) - 1
+        self.limit, self.whole_limit = limit, whole_limit
+        self.sizes = [members[0].size for members in classes]
+        leaving = [members[0].leaving for members in classes]
+        returning = [members[0].returning for members in classes]
+        to_host, to_device = (problem.platform.rate(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
+        # Backwards, the tensor that comes to the device is the one that moves out.
+        self.out_times, self.back_times = (
+            (returning, leaving) if backwards else (leaving, returning)
+        )
+        self.out_rate, self.back_rate = (to_device, to_host) if backwards else (to_host, to_device)
+        self.once = frozenset(
+            c for c, members in enumerate(classes) if any(v.gap in once for v in members)
+        )
+        order = list(range(last, pivot - 1, -1)) if backwards else list(range(pivot))
+        self.count = len(order)
+        self.clock = [0]
+        for operation in order:
+            self.clock.append(self.clock[-1] + trace.durations[operation])
+        # What is out at the cut is out when the pivot starts.
+        columns = [*order, pivot]
+        self.need = [max(0, trace.demand[operation] - memory) for operation in columns]
+        self.idle_need = [
+            max(0, _live_before(problem, last - j + 1 if backwards else j) - memory)
+            for j in range(self.count + 1)
+        ]
+        self.moves = [[_seen(v, last, backwards) for v in members] for members in classes]
+        self.radix = [1]
+        for members in classes:
+            self.radix.append(self.radix[-1] * (len(members) + 1))
+        self.here = [
+            sum((v.after > pivot) if backwards else (v.writer < pivot) for v in members)
+            for members in classes
+        ]
+        self.across = [sum(v.writer < pivot < v.after for v in members) for members in classes]
+        self.spans = [
+            [
+                sum(v.before < operation < v.after for v in members[: self.here[c]])
+                for operation in columns
+            ]
+            for c, members in enumerate(classes)
+        ]
+        for j, operation in enumerate(columns):
+            spanning = [v.size for m in classes for v in m if v.before < operation < v.after]
+            self.need[j] = cheapest_cover(spanning, self.need[j])
+        self.head = self._head()
+        # Where what is out must pass: (earliest time on the other side, ticks), latest first.
+        total = sum(trace.durations)
+        done = [0]
+        for duration in trace.durations:
+            done.append(done[-1] + duration)
+        self.way = sorted(
+            (
+                (done[v.writer + 1] if backwards else total - done[v.after], c, r)
+                for c, members in enumerate(classes)
+                for r, v in enumerate(members[: self.across[c]])
+            ),
+            reverse=True,
+        )
+
+    def _ticks_out(self, amount: int) -> int:
+        return -(-amount * self.out_rate.denominator // self.out_rate.numerator)
+
+    def _head(self) -> list[int]:
+        """For each operation, how early the side can end if nothing has waited before it."""
+        head = [self.clock[-1]] * (self.count + 1)
+        for start in range(self.count - 1, -1, -1):
+            head[start] = head[start + 1]
+            for j in range(start + 1, self.count + 1):
+                late = self.need[j] - sum(
+                    self.sizes[c]
+                    for c, moves in enumerate(self.moves)
+                    for move in moves[: self.spans[c][j]]
+                    if move.ready < start
+                )
+                if late > 0:
+                    begin = self.clock[start + 1] + self._ticks_out(late)
+                    head[start] = max(head[start], begin - self.clock[j] + head[j])
+        return head
+
+    def ends(self, labels: IntArray) -> IntArray:
+        """When the side is over, for labels that have run everything."""
+        return np.maximum(labels[:, 1] + self.clock[self.count], labels[:, 0])
+
+    def tensor(self, c: int, out: int) -> Move:
+        """Return the next tensor of a class to leave when so many, as one number, are out."""
+        return self.moves[c][out // self.radix[c] % (len(self.moves[c]) + 1)]
+
+    def search(self, max_labels: int) -> Found:
+        """Return every complete label that ends within the limit.
+
+        Raises
+        ------
+        TooLargeError
+            If it takes more labels than allowed.
+        """
+        tables = self.tables()
+        finished, labels, straddles = search(
+            tables, new_standing(tables), self.limit, self.whole_limit, max_labels
+        )
+        if not finished:
+            raise TooLargeError
+        ends = np.concatenate((self.ends(labels), straddles[:, 0]))
+        return Found(labels, straddles, int(ends.min(initial=self.limit + 1)))
+
+    def tables(self) -> Tables:
+        """Return the side as arrays.
+
+        Raises
+        ------
+        TooLargeError
+            If a number might not fit into 64 bits.
+        """
+        width = max(map(len, self.moves))
+        rates = (self.out_rate, self.back_rate)
+        volume = sum(
+            size * len(members) for size, members in zip(self.sizes, self.moves, strict=True)
+        )
+        largest = max(
+            self.radix[-1],
+            # Ticks of everything, before the division and after.
+            (volume + max(self.need)) * max(rate.denominator for rate in rates),
+            max(rate.numerator for rate in rates),
+            2
+            * (
+                self.clock[-1]
+                + sum(
+                    max(one, two) * len(m)
+                    for one, two, m in zip(self.out_times, self.back_times, self.moves, strict=True)
+                )
+            ),
+            abs(self.whole_limit),
+            abs(self.limit),
+        )
+        if largest >= _LARGEST or len(self.once) > _MOST_ONCE:
+            raise TooLargeError
+        bits = {c: 1 << bit for bit, c in enumerate(sorted(self.once))}
+
+        def padded(attribute: str) -> IntArray:
+            rows = [[getattr(move, attribute) for move in members] for members in self.moves]
+            return _array([row + [0] * (width - len(row)) for row in rows])
+
+        return Tables(
+            clock=_array(self.clock),
+            need=_array(self.need),
+            idle_need=_array(self.idle_need),
+            head=_array(self.head),
+            sizes=_array(self.sizes),
+            out_times=_array(self.out_times),
+            back_times=_array(self.back_times),
+            here=_array(self.here),
+            across=_array(self.across),
+            spans=_array(self.spans),
+            ready=padded("ready"),
+            opens=padded("opens"),
+            closes=padded("closes"),
+            due=padded("due"),
+            once=_array([bits.get(c, 0) for c in range(len(self.sizes))]),
+            radix=_array(self.radix[:-1]),
+            way=_array(self.way).reshape(-1, 3),
+            rates=_array([(rate.numerator, rate.denominator) for rate in rates]),
+        )
+
+
+def _array(values: Sequence[object]) -> IntArray:
+    return np.array(values, dtype=np.int64)
+
+
+def _seen(tensor: Evictable, last: int, backwards: bool) -> Move:
+    if backwards:
+        after = last - tensor.after
+        return Move(after, after, last - tensor.before, last - tensor.writer)
+    return Move(tensor.writer, tensor.before, tensor.after, tensor.after)
+
+
+def _live_before(problem: Problem, operation: int) -> int:
+    """Bytes on the device between `operation` and the one before it, if nothing is absent."""
+    return sum(
+        tensor.size
+        for tensor in problem.trace.tensors
+        if tensor.uses[0] < operation <= tensor.uses[-1]
+    )

@@ -1,0 +1,1 @@
+"""Exact sums where most has to be absent, gone through again."""

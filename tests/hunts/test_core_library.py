@@ -1,0 +1,87 @@
+"""The challenge of the library: graded problems of the hard core, each made again to the byte."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from offcert.core.files import problem_digest
+from offcert.core.result import Evidence, SolveStatus
+from offcert.formulations.labels.pivot.bound import default_pivots
+from offcert.formulations.labels.pivot.model import nested
+from offcert.hunts.phase import search
+from offcert.hunts.phase.core import CoreProblems
+from offcert.hunts.phase.effort import Effort, effort
+from offcert.instances.library import Family, default_library
+
+GRADES = ("core-1s", "core-10s", "core-60s", "core-open")
+FAMILIES = {family.name: family for family in default_library().families(group="core-*")}
+# Small enough for the whole map, which takes a few seconds.
+SMALL = ("core-narrow-8-0",)
+
+
+def source_of(family: Family) -> dict[str, object]:
+    source = family.entries[0].problem.source
+    assert source is not None
+    return dict(source)
+
+
+def test_every_grade_has_its_problems() -> None:
+    counts = Counter(family.group for family in FAMILIES.values())
+    assert set(counts) == set(GRADES)
+    assert min(counts["core-1s"], counts["core-10s"], counts["core-open"]) >= 6
+    assert counts["core-60s"] >= 4
+    assert all(len(family.entries) == 1 for family in FAMILIES.values())
+
+
+@pytest.mark.parametrize("name", list(FAMILIES))
+def test_each_is_made_again_from_its_source(name: str) -> None:
+    family = FAMILIES[name]
+    source = source_of(family)
+    assert source["generator"] == CoreProblems.kind
+    assert source["ended"] == ("complete" if source["points"] == 0 else "points")
+    assert problem_digest(CoreProblems.again(source)) == family.entries[0].digest
+    assert re.search(r"; graded: (optimal in|gap) .* one thread, offcert", family.origin)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_whole_search_finds_the_same_problem(name: str) -> None:
+    entry = FAMILIES[name].entries[0]
+    source = source_of(FAMILIES[name])
+    knobs = {key: source[key] for key in ("stages", "shape", "labels", "points")}
+    again = CoreProblems(**knobs).problem(source["seed"])  # type: ignore[arg-type]
+    assert problem_digest(again) == entry.digest
+
+
+def test_efforts_of_the_sources_are_those_of_the_problems() -> None:
+    checked = 0
+    for family in FAMILIES.values():
+        source = source_of(family)
+        if len(family.problem.trace) <= 16:
+            labels = int(str(source["labels"]))
+            limits = (labels // part for part in search._PARTS)
+            tries = (effort(family.entries[0].problem, limit) for limit in limits)
+            # The first of them that closes it, as in the search.
+            found = next((found for found in tries if found.gap == 0), None)
+            assert found is not None
+            # How many labels that takes changes with the pivot program; the optimum does not.
+            told = Effort(**source["effort"])  # type: ignore[arg-type]
+            assert (found.value, found.lower_bound) == (told.value, told.lower_bound)
+            assert told.labels <= labels * len(default_pivots(nested(family.problem)))
+            checked += 1
+    assert checked >= 3
+
+
+def test_records_agree_with_grades_and_with_what_the_searches_saw() -> None:
+    for family in FAMILIES.values():
+        record, source = family.entries[0].record, source_of(family)
+        told = Effort(**source["effort"])  # type: ignore[arg-type]
+        assert record.value is not None
+        assert record.lower_bound is not None
+        # Searches may be beaten, but what they proved may not be refuted.
+        assert told.lower_bound <= record.value <= told.value
+        assert record.lower_bound <= told.value
+        if family.group != "core-open":
+            assert record.status is SolveStatus.OPTIMAL
+            assert record.best is not None
+        assert any(known.bound.evidence is Evidence.PROVED for known in record.bounds)
