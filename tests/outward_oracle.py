@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcert.formulations.labels.outward.model import Side
+from offcert.formulations.labels.outward.model import OutwardSide
 
 Counts = tuple[int, ...]
 
@@ -26,7 +26,7 @@ class SideOracle:
 
     Parameters
     ----------
-    side : Side
+    side : OutwardSide
         The side.
     out : tuple of int
         What is out at the cut, by class.
@@ -34,7 +34,7 @@ class SideOracle:
         So many tensors leave besides, at most.
     """
 
-    def __init__(self, side: Side, out: Counts, departures: int) -> None:
+    def __init__(self, side: OutwardSide, out: Counts, departures: int) -> None:
         self.side, self.out, self.departures = side, out, departures
         self.best = 0
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from offcert.core.problem import Problem
     from offcert.core.schedule import Schedule
-    from offcert.formulations.labels.atomic_heads.bound import Ends
+    from offcert.formulations.labels.atomic_heads.bound import SideEnds
     from offcert.formulations.labels.atomic_heads.orders import Orders
     from offcert.formulations.labels.matched_heads.bound import MatchedOutcome
     from offcert.formulations.labels.outward.bound import OutwardOutcome
@@ -102,7 +102,7 @@ def climb_heads(search: Search, effort: Effort) -> None:
         _add_searched(search, "atomic-heads", outcome.lower_bound, details, confirmable)
 
 
-def _ends_within_reach(search: Search, ends: Ends) -> bool:
+def _ends_within_reach(search: Search, ends: SideEnds) -> bool:
     """Return whether verification can work with such numbers at all."""
     return heads_check.within_reach(
         search.problem,
@@ -114,7 +114,7 @@ def _ends_within_reach(search: Search, ends: Ends) -> bool:
     )
 
 
-def ends_details(ends: Ends) -> dict[str, Any]:
+def ends_details(ends: SideEnds) -> dict[str, Any]:
     """Return what verification needs to establish head and tail again."""
     return {
         "head": ends.head,

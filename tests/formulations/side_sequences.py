@@ -6,10 +6,10 @@ import random
 from fractions import Fraction
 from itertools import permutations
 
-from offcert.formulations.labels.atomic_heads.side import Item, Side
+from offcert.formulations.labels.atomic_heads.side import HeadSide, Mover
 
 
-def least_end(side: Side, strict: bool = False) -> int:
+def least_end(side: HeadSide, strict: bool = False) -> int:
     """Return the least end of a side over all sequences of transfers.
 
     If `strict`, what has left counts only for operations during which it can be absent.
@@ -23,12 +23,12 @@ def least_end(side: Side, strict: bool = False) -> int:
     return min(ends)
 
 
-def end_of(side: Side, order: tuple[Item, ...], strict: bool = False) -> int | None:
+def end_of(side: HeadSide, order: tuple[Mover, ...], strict: bool = False) -> int | None:
     """Return when a side ends if tensors leave in this order, or None if that is impossible."""
     last = len(side.prefix) - 1
     durations = [side.prefix[j + 1] - side.prefix[j] for j in range(last)]
     ended: list[int] = []
-    gone: list[Item] = []
+    gone: list[Mover] = []
 
     def enough(j: int) -> bool:
         absent = (v.size for v in gone if not strict or j == last or v.absent[j])
@@ -51,7 +51,7 @@ def end_of(side: Side, order: tuple[Item, ...], strict: bool = False) -> int | N
     return max(free, ended[-1] if ended else 0)
 
 
-def random_side(rng: random.Random, bandwidth: Fraction) -> Side:
+def random_side(rng: random.Random, bandwidth: Fraction) -> HeadSide:
     """Return a side on which all tensors can always be absent, with the plainest floor."""
     count = rng.randint(2, 4)
     prefix = [0]
@@ -61,11 +61,11 @@ def random_side(rng: random.Random, bandwidth: Fraction) -> Side:
     for gap in range(rng.randint(3, 5)):
         size = rng.choice((1, 2, 3, 3, 5, 8))
         ready = rng.randint(-1, count - 1)
-        items.append(Item(gap, size, -(-size // bandwidth), ready, (True,) * count))
+        items.append(Mover(gap, size, -(-size // bandwidth), ready, (True,) * count))
     items.sort(key=lambda item: (item.ready, item.size, item.gap))
     required = []
     for j in range(count + 1):
         there = sum(item.size for item in items if item.ready < j)
         required.append(max(0, there - rng.choice((0, 1, 2, 4, 9))))
     rate = bandwidth.numerator, bandwidth.denominator
-    return Side(prefix, required, items, [prefix[-1]] * (count + 1), rate)
+    return HeadSide(prefix, required, items, [prefix[-1]] * (count + 1), rate)

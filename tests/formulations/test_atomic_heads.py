@@ -23,7 +23,7 @@ from offcert.formulations.combinatorial.relaxations import (
 from offcert.formulations.labels.atomic_heads import search as searching
 from offcert.formulations.labels.atomic_heads.bound import HeadsOutcome, heads_bound
 from offcert.formulations.labels.atomic_heads.search import SideSearch
-from offcert.formulations.labels.atomic_heads.side import Item, Side, back, front, link_rate
+from offcert.formulations.labels.atomic_heads.side import HeadSide, Mover, back, front, link_rate
 from tests.formulations.side_sequences import end_of, least_end, random_side
 
 ANY = 2**60
@@ -39,13 +39,13 @@ def pivots(problem: Problem) -> Iterator[int]:
     return (o for o, need in enumerate(required_absent(problem, subset_sum=True)) if need > 0)
 
 
-def sides(problem: Problem, pivot: int) -> tuple[Side, Side]:
+def sides(problem: Problem, pivot: int) -> tuple[HeadSide, HeadSide]:
     required = required_absent(problem, subset_sum=True)
     return front(problem, required, pivot), back(problem, required, pivot)
 
 
 def searched(
-    problem: Problem, side: Side, limit: int = ANY, unit: int = 1, max_labels: int = PLENTY
+    problem: Problem, side: HeadSide, limit: int = ANY, unit: int = 1, max_labels: int = PLENTY
 ) -> SideSearch:
     search = SideSearch(side)
     search.unit = unit
@@ -150,12 +150,12 @@ def test_the_search_equals_all_sequences_where_tensors_are_not_used_meanwhile(
 
 
 def test_a_later_tensor_of_a_size_cannot_leave_as_early_as_the_first() -> None:
-    side = Side(
+    side = HeadSide(
         prefix=[0, 1, 101],
         required=[0, 0, 10],
         items=[
-            Item(0, 5, 5, 0, (True, True)),
-            Item(1, 5, 5, 1, (True, True)),
+            Mover(0, 5, 5, 0, (True, True)),
+            Mover(1, 5, 5, 1, (True, True)),
         ],
         floor=[101, 101, 101],
         rate=(1, 1),
@@ -177,7 +177,7 @@ def test_each_round_only_raises_the_bound_and_a_limit_stops_it() -> None:
             assert search.bound == min(best, limit + 1) or search.bound == side.floor[0]
 
 
-def fluid_end(side: Side, rate: Fraction) -> Fraction:
+def fluid_end(side: HeadSide, rate: Fraction) -> Fraction:
     """Return the least end if tensors left bit by bit and counted everywhere."""
     starts = [Fraction(0)] * len(side.prefix)
     for j, need in enumerate(side.required):
@@ -194,7 +194,7 @@ def fluid_end(side: Side, rate: Fraction) -> Fraction:
     return starts[-1]
 
 
-def same_rules(problem: Problem, side: Side, operations: list[int]) -> bool:
+def same_rules(problem: Problem, side: HeadSide, operations: list[int]) -> bool:
     """Whether the fractional bound's head of the pivot is about the same tensors as the side.
 
     Tensors that cannot be absent during the pivot count for nothing here, and tensors in use count

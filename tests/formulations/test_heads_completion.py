@@ -10,7 +10,7 @@ import pytest
 from offcert.formulations.labels.atomic_heads import arrays, completion
 from offcert.formulations.labels.atomic_heads.kernel import Tables, bound_on_end
 from offcert.formulations.labels.atomic_heads.search import SideSearch
-from offcert.formulations.labels.atomic_heads.side import Side
+from offcert.formulations.labels.atomic_heads.side import HeadSide
 from offcert.verify.heads.search import Tables as CheckTables
 from offcert.verify.heads.search import prospects
 from tests.formulations.side_sequences import least_end, random_side
@@ -18,13 +18,13 @@ from tests.formulations.side_sequences import least_end, random_side
 NEVER = 2**62
 
 
-def tables_of(side: Side, unit: int = 1) -> Tables:
+def tables_of(side: HeadSide, unit: int = 1) -> Tables:
     search = SideSearch(side)
     search.unit = unit
     return search.tables()
 
 
-def least_continuation(side: Side, *label: int) -> int:
+def least_continuation(side: HeadSide, *label: int) -> int:
     """Return the least end over all continuations in which any tensor may leave again."""
     last = len(side.prefix) - 1
 
@@ -47,7 +47,7 @@ def least_continuation(side: Side, *label: int) -> int:
     return least(*label)
 
 
-def run_at(side: Side, w: int) -> int:
+def run_at(side: HeadSide, w: int) -> int:
     last = len(side.prefix) - 1
     return next((j for j in range(last) if side.required[j] > w), last)
 

@@ -14,14 +14,14 @@ from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads.beam import good_way
 from offcert.formulations.labels.atomic_heads.bound import heads_bound
 from offcert.formulations.labels.atomic_heads.search import SideSearch
-from offcert.formulations.labels.atomic_heads.side import Side, back, front, only
+from offcert.formulations.labels.atomic_heads.side import HeadSide, back, front, only
 from offcert.heuristics.ordered import ordered_schedule
 from tests.formulations.side_sequences import end_of, least_end, random_side
 
 ANY = 2**60
 
 
-def executed(side: Side, way: tuple[int, ...]) -> int | None:
+def executed(side: HeadSide, way: tuple[int, ...]) -> int | None:
     items = {item.gap: item for item in side.items}
     return end_of(side, tuple(items[gap] for gap in way), strict=True)
 

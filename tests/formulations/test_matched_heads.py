@@ -16,7 +16,7 @@ from offcert.core.errors import MethodError
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Evidence
 from offcert.formulations.combinatorial.relaxations import required_absent
-from offcert.formulations.labels.atomic_heads.bound import Ends, quick_ends
+from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
 from offcert.formulations.labels.matched_heads.bound import MatchedProgram
 from offcert.formulations.labels.matched_heads.level import TooManyError
 from offcert.formulations.labels.matched_heads.search import FINEST, MatchedSearch
@@ -35,7 +35,7 @@ def needs(problem: Problem) -> list[int]:
     return required_absent(problem, subset_sum=True)
 
 
-def ends_at(problem: Problem, pivot: int) -> Ends:
+def ends_at(problem: Problem, pivot: int) -> SideEnds:
     return quick_ends(problem, needs(problem), pivot, PLENTY)
 
 

@@ -8,7 +8,7 @@ from random_instances import mixed_problem
 
 from offcert.core.errors import MethodError
 from offcert.formulations.labels.outward.evaluation import new_question
-from offcert.formulations.labels.outward.model import Pivot, Side, cut
+from offcert.formulations.labels.outward.model import OutwardSide, Pivot, cut
 from offcert.formulations.labels.outward.outlook import (
     Outlook,
     can_be,
@@ -58,7 +58,7 @@ def test_a_successor_is_told_what_a_look_from_it_would_tell(seed: int) -> None:
                 compare(side, question, outlook, c, change)
 
 
-def compare(side: Side, question: Question, outlook: Outlook, c: int, change: int) -> None:
+def compare(side: OutwardSide, question: Question, outlook: Outlook, c: int, change: int) -> None:
     """Compare what is told of a successor, of whose class `c` one more or less is back."""
     sizes = side.size.tolist()
     left = (question.high - outlook.now).tolist()

@@ -7,13 +7,19 @@ import pytest
 from nested_cases import nested_problems
 
 from offcert.formulations.labels.pivot import arrays, kernel, pool
-from offcert.formulations.labels.pivot.model import Nested, Side, back_side, front_side, nested
+from offcert.formulations.labels.pivot.model import (
+    Nested,
+    NestedSide,
+    back_side,
+    front_side,
+    nested,
+)
 
 UNLIMITED = np.full(4, pool.NEVER)
 
 
 def settled(
-    data: Nested, side: Side, other: Side, m: list[int], t: int, s: int, k: int
+    data: Nested, side: NestedSide, other: NestedSide, m: list[int], t: int, s: int, k: int
 ) -> tuple[int, int, int, int]:
     """What `kernel._settle` returns, one definition after the other; exact ticks as fractions."""
     last, sizes = side.operations, [members[0].size for members in data.classes]

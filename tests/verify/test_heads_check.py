@@ -31,7 +31,7 @@ from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads import search as searching
 from offcert.formulations.labels.atomic_heads.bound import HeadsOutcome, heads_bound
 from offcert.formulations.labels.atomic_heads.search import SideSearch
-from offcert.formulations.labels.atomic_heads.side import Side, back, front
+from offcert.formulations.labels.atomic_heads.side import HeadSide, back, front
 from offcert.verify import recheck, searched_steps
 from offcert.verify.document import verify
 from offcert.verify.heads.check import confirm_heads, within_reach
@@ -310,7 +310,7 @@ def test_the_search_equals_all_sequences(bandwidth: Fraction) -> None:
             assert search(tables, end, 10**4) == IN_TIME
 
 
-def tables_of(side: Side, bandwidth: Fraction, *, counted: bool, unit: int) -> Tables:
+def tables_of(side: HeadSide, bandwidth: Fraction, *, counted: bool, unit: int) -> Tables:
     sizes = sorted({item.size for item in side.items})
     groups = [[item for item in side.items if item.size == size] for size in sizes]
     widest = max(map(len, groups))

@@ -53,7 +53,7 @@ from offcert.formulations.common.outcome import first_evicted, idle_demand, roug
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class StartWindow:
     """Something that starts in one cell of a window.
 
     Attributes
@@ -77,7 +77,7 @@ class GridGap:
     ----------
     number, tensor, writer, before, after, size
         Of the tensor and the gap, as in the trace.
-    prefetch : Item
+    prefetch : StartWindow
         Its prefetch.
     alone : bool
         Whether its tensor has no other gap here and is opened by its writer, so that the tensor is
@@ -92,7 +92,7 @@ class GridGap:
     before: int
     after: int
     size: int
-    prefetch: Item
+    prefetch: StartWindow
     alone: bool
     single: bool
 
@@ -105,9 +105,9 @@ class TimeGrid:
     ----------
     grid : int
         Ticks a cell.
-    operations : tuple of Item
+    operations : tuple of StartWindow
         In their order.
-    offloads : dict of int to Item
+    offloads : dict of int to StartWindow
         By tensor.
     gaps : tuple of GridGap
         Those worth evicting.
@@ -122,8 +122,8 @@ class TimeGrid:
     """
 
     grid: int
-    operations: tuple[Item, ...]
-    offloads: dict[int, Item]
+    operations: tuple[StartWindow, ...]
+    offloads: dict[int, StartWindow]
     gaps: tuple[GridGap, ...]
     over: tuple[tuple[int, ...], ...]
     required: tuple[int, ...]
@@ -205,7 +205,7 @@ def build_grid(problem: Problem, grid: int, upper: int) -> TimeGrid | None:
     if any(low > high for low, high in zip(earliest, latest, strict=True)):
         return None
     operations = tuple(
-        Item(low // grid, high // grid, duration // grid)
+        StartWindow(low // grid, high // grid, duration // grid)
         for low, high, duration in zip(earliest, latest, trace.durations, strict=True)
     )
     offloads, gaps = _transfers(problem, grid, required, earliest, latest)
@@ -253,7 +253,7 @@ def _transfers(
     required: Sequence[int],
     earliest: Sequence[int],
     latest: Sequence[int],
-) -> tuple[dict[int, Item], tuple[GridGap, ...]]:
+) -> tuple[dict[int, StartWindow], tuple[GridGap, ...]]:
     """Return offloads by tensor and gaps, leaving out those for which there is no time.
 
     A release after the last operation at which memory can bind frees nothing that is needed, and
@@ -287,7 +287,7 @@ def _transfers(
             low, high = windows.get(gap.tensor, (written, written))
             windows[gap.tensor] = (low, max(high, released - out))
     offloads = {
-        tensor: Item(low // grid, high // grid, lengths[tensor] // grid)
+        tensor: StartWindow(low // grid, high // grid, lengths[tensor] // grid)
         for tensor, (low, high) in windows.items()
     }
     tensors = [trace.gaps[number].tensor for number, *_ in found]
@@ -304,7 +304,7 @@ def _transfers(
                 before=gap.before,
                 after=gap.after,
                 size=trace.gap_size(number),
-                prefetch=Item(first // grid, last // grid, back // grid),
+                prefetch=StartWindow(first // grid, last // grid, back // grid),
                 alone=single and gap.before == writer,
                 single=single,
             )
@@ -340,7 +340,7 @@ def _distances(durations: Sequence[int], grid: int) -> tuple[tuple[int, int, int
     return tuple(found)
 
 
-def cells_to_order(first: Item, second: Item) -> Iterable[int]:
+def cells_to_order(first: StartWindow, second: StartWindow) -> Iterable[int]:
     """Return the cells in which "second has started" must imply "first, an operation, has ended".
 
     Before, the second cannot have started; after, the first has ended in any case.

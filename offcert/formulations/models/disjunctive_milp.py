@@ -50,7 +50,7 @@ from offcert.formulations.common.linear_model import (
 )
 from offcert.formulations.common.linear_solvers import DEFAULT, require_solver, run_model
 from offcert.formulations.common.outcome import ModelOutcome, Progress, first_evicted
-from offcert.formulations.common.time_grid import Item, TimeGrid, build_grid
+from offcert.formulations.common.time_grid import StartWindow, TimeGrid, build_grid
 
 # A binary may be off by 1e-6, which moves a row with a big M by that fraction of the horizon, to
 # the low side. What a solver prunes wrongly is smaller still; ten times as much comes off.
@@ -190,11 +190,11 @@ class DisjunctiveModel:
         for index in range(len(data.gaps)):
             self._add_prefetch_claim(index)
 
-    def _start(self, item: Item, cost: float = 0.0) -> _Time:
+    def _start(self, item: StartWindow, cost: float = 0.0) -> _Time:
         low, high = item.first / self.unit, item.last / self.unit
         return _Time([(self.model.column(low, high, cost=cost), 1.0)], low, high)
 
-    def _length(self, item: Item) -> float:
+    def _length(self, item: StartWindow) -> float:
         return item.length / self.unit
 
     def _end(self, o: int) -> _Time:
@@ -250,7 +250,13 @@ class DisjunctiveModel:
                     )  # fmt: skip
 
     def _add_pair(
-        self, first: _Time, item: Item, on: Terms, second: _Time, other: Item, also: Terms
+        self,
+        first: _Time,
+        item: StartWindow,
+        on: Terms,
+        second: _Time,
+        other: StartWindow,
+        also: Terms,
     ) -> Terms:
         """Return a binary: the first of two transfers comes first, if both happen."""
         literal = self.model.binary()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled
-from offcert.formulations.common.time_grid import Item, TimeGrid
+from offcert.formulations.common.time_grid import StartWindow, TimeGrid
 
 
 class Line:
@@ -198,7 +198,7 @@ class Transfers:
             self.model.at_most(leg.amount(k - 1), leg.amount(k))
 
     def _literals(
-        self, leg: StageLeg, points: range | list[int], item: Item, passed: int
+        self, leg: StageLeg, points: range | list[int], item: StartWindow, passed: int
     ) -> dict[int, Terms]:
         """Return, by instant, whether `passed` ticks or more have passed since the leg's start.
 

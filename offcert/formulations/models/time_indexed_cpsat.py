@@ -20,7 +20,7 @@ from offcert.core.schedule import Schedule
 from offcert.formulations.common.outcome import ModelOutcome, Progress
 from offcert.formulations.common.time_grid import (
     GridGap,
-    Item,
+    StartWindow,
     TimeGrid,
     build_grid,
     cells_to_order,
@@ -173,14 +173,14 @@ class StartLiterals:
         last = data.operations[-1]
         self.model.minimize(last.last - sum(self.operations[-1][:-1]))
 
-    def _steps(self, item: Item, happens: Literal) -> list[Literal]:
+    def _steps(self, item: StartWindow, happens: Literal) -> list[Literal]:
         """Return, for each cell of the window, "the item has started by it"; the last: "at all"."""
         steps = [self.model.new_bool_var("") for _ in range(item.first, item.last)] + [happens]
         for before, after in pairwise(steps):
             self.model.add_implication(before, after)
         return steps
 
-    def _start_literals(self, steps: list[Literal], item: Item) -> dict[int, Literal]:
+    def _start_literals(self, steps: list[Literal], item: StartWindow) -> dict[int, Literal]:
         """Return, for each cell of the window, "the item starts in it"."""
         starts = {item.first: steps[0]}
         for cell in range(item.first + 1, item.last + 1):
@@ -192,7 +192,7 @@ class StartLiterals:
 
     # "Has started by a cell", whatever the window
 
-    def _by(self, steps: list[Literal], item: Item, cell: int) -> Literal:
+    def _by(self, steps: list[Literal], item: StartWindow, cell: int) -> Literal:
         if cell < item.first:
             return ~self.true
         return steps[min(cell, item.last) - item.first]
@@ -277,7 +277,7 @@ class StartLiterals:
             self._absent[key] = absent
         return self._absent[key]
 
-    def _add_memory(self, o: int, item: Item) -> None:
+    def _add_memory(self, o: int, item: StartWindow) -> None:
         """While an operation runs, and in the idle time before it, enough is absent."""
         gaps = self.data.gaps
         required, idle = self.data.required[o], self.data.idle_required[o]
@@ -307,7 +307,7 @@ class StartLiterals:
     ) -> tuple[list[int], dict[int, int], dict[int, int]]:
         """Return the cells of operations, of offloads by tensor and of prefetches by gap index."""
 
-        def start(steps: list[Literal], item: Item) -> int | None:
+        def start(steps: list[Literal], item: StartWindow) -> int | None:
             if not solver.boolean_value(steps[-1]):
                 return None
             return item.last - sum(solver.boolean_value(step) for step in steps[:-1])

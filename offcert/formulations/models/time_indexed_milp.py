@@ -28,7 +28,7 @@ from offcert.formulations.common.linear_solvers import DEFAULT, require_solver, 
 from offcert.formulations.common.outcome import ModelOutcome, Progress
 from offcert.formulations.common.time_grid import (
     GridGap,
-    Item,
+    StartWindow,
     TimeGrid,
     build_grid,
     cells_to_order,
@@ -160,7 +160,7 @@ class TimeIndexedModel:
             if item.length == 0 and data.required[o] > 0:
                 self._add_moment(o, item)
 
-    def _running_sum(self, item: Item, certain: bool, cost: float = 0.0) -> list[Terms]:
+    def _running_sum(self, item: StartWindow, certain: bool, cost: float = 0.0) -> list[Terms]:
         """Return, for each cell of the window, "the item has started by it"."""
         steps: list[Terms] = []
         for cell in range(item.first, item.last + 1):
@@ -291,7 +291,7 @@ class TimeIndexedModel:
                     terms += scaled(self._absence(index, cell, cell), gap.size / largest)
                 self.model.row(terms, -ROUNDING)
 
-    def _add_moment(self, o: int, item: Item) -> None:
+    def _add_moment(self, o: int, item: StartWindow) -> None:
         """An operation that lasts no cell requires its absence when it starts."""
         required = self.data.required[o]
         for cell in range(item.first, item.last + 1):
@@ -306,7 +306,7 @@ class TimeIndexedModel:
     def decisions(self, values: list[float]) -> tuple[list[int], dict[int, int], dict[int, int]]:
         """Return the cells of operations, of offloads by tensor and of prefetches by gap index."""
 
-        def starts_in(steps: list[Terms], item: Item) -> int | None:
+        def starts_in(steps: list[Terms], item: StartWindow) -> int | None:
             by = (c for c, terms in enumerate(steps) if value_of(terms, values) > 0.5)
             step = next(by, None)
             return None if step is None else item.first + step
@@ -327,7 +327,7 @@ class TimeIndexedModel:
         )
 
 
-def _at(steps: list[Terms], item: Item, cell: int) -> Terms:
+def _at(steps: list[Terms], item: StartWindow, cell: int) -> Terms:
     """Return whether an item has started by a cell, given its running sums over its window."""
     if cell < item.first:
         return []

@@ -8,24 +8,24 @@ import numpy as np
 
 from offcert.formulations.labels.atomic_heads import completion
 from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables
-from offcert.formulations.labels.atomic_heads.side import Item, Side
+from offcert.formulations.labels.atomic_heads.side import HeadSide, Mover
 
 # Bits of each of the key's two words that count; the sign stays free.
 _BITS = 62
 # Amounts that have left are told apart by `completion` up to so many levels.
 _MOST_LEVELS = 1 << 17
 
-Classes = Sequence[tuple[int, list[Item]]]
+Classes = Sequence[tuple[int, list[Mover]]]
 
 
-def uncounted(side: Side, classes: Classes, unit: int) -> Tables:
+def uncounted(side: HeadSide, classes: Classes, unit: int) -> Tables:
     """Return a side as arrays, with no class counted, and all ways to its end.
 
     Parameters
     ----------
-    side : Side
+    side : HeadSide
         Of any pivot.
-    classes : sequence of (int, list of Item)
+    classes : sequence of (int, list of Mover)
         Its items by size, each list in the order of readiness.
     unit : int
         To whose multiples sizes are rounded up.
@@ -86,7 +86,7 @@ def counting(tables: Tables, classes: Classes, counted: Sequence[int]) -> Tables
     return tables._replace(word=word, shift=shift, mask=mask)
 
 
-def _most(side: Side, classes: Classes, sizes: Sequence[int]) -> Ints:
+def _most(side: HeadSide, classes: Classes, sizes: Sequence[int]) -> Ints:
     """Return, for each number of operations run, all of `sizes` that is ready then."""
     most = np.zeros(len(side.prefix), np.int64)
     for (_, items), size in zip(classes, sizes, strict=True):
@@ -102,7 +102,7 @@ def _run(required: Sequence[int], grid: int) -> Ints:
     return np.searchsorted(reach[:-1], amounts, side="right").astype(np.int64)
 
 
-def _ready(classes: Sequence[list[Item]]) -> Ints:
+def _ready(classes: Sequence[list[Mover]]) -> Ints:
     table = np.zeros((len(classes), max(map(len, classes), default=1)), np.int64)
     for row, items in zip(table, classes, strict=True):
         row[: len(items)] = [item.ready for item in items]

@@ -35,7 +35,7 @@ class _OutOfTimeError(Exception):
 
 
 @dataclass(frozen=True)
-class Ends:
+class SideEnds:
     """What is known about the sides of a pivot, and what shows it.
 
     Attributes
@@ -59,7 +59,7 @@ class Ends:
 
 def quick_ends(
     problem: Problem, required: Sequence[int], pivot: int, max_labels: int = _FIRST_BUDGET
-) -> Ends:
+) -> SideEnds:
     """Return bounds on the ends of both sides of a pivot that by default take next to no time.
 
     Parameters
@@ -72,7 +72,7 @@ def quick_ends(
     one, two = (SideSearch(side(problem, required, pivot)) for side in (front, back))
     for search in (one, two):
         search.improve(LARGEST_TOTAL, max_labels, lambda: None)
-    return Ends(pivot, one.bound, two.bound, (one.counted, two.counted), (one.unit, two.unit))
+    return SideEnds(pivot, one.bound, two.bound, (one.counted, two.counted), (one.unit, two.unit))
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,9 @@ class HeadsOutcome:
     orders: tuple[Orders, ...] = ()
 
     @property
-    def ends(self) -> Ends:
+    def ends(self) -> SideEnds:
         """Head and tail, and what shows them."""
-        return Ends(self.pivot, self.head, self.tail, self.counted, self.units)
+        return SideEnds(self.pivot, self.head, self.tail, self.counted, self.units)
 
 
 class _Pivot:

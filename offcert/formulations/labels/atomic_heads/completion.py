@@ -32,7 +32,7 @@ def still_missing(
     Parameters
     ----------
     prefix, required, floor : int64 array, shape (K+1,)
-        As in `side.Side`.
+        As in `side.HeadSide`.
     rate : int64 array, shape (2,)
         Bytes and ticks.
     grid : int
@@ -113,7 +113,7 @@ def ways(
     Parameters
     ----------
     prefix, floor : int64 array, shape (K+1,)
-        As in `side.Side`.
+        As in `side.HeadSide`.
     run : int64 array, shape (N+1,)
         Operations that can run when so many levels have left; at the last one, all.
     still : int64 array, shape (N+1,)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from offcert.formulations.labels.atomic_heads import kernel
 from offcert.formulations.labels.atomic_heads.arrays import counting, uncounted
 from offcert.formulations.labels.atomic_heads.kernel import Tables
-from offcert.formulations.labels.atomic_heads.side import Item, Side
+from offcert.formulations.labels.atomic_heads.side import HeadSide, Mover
 
 # Required bytes are told apart up to this many units.
 _FINEST = 1 << 20
@@ -44,7 +44,7 @@ class SideSearch:
         nothing more.
     """
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: HeadSide) -> None:
         self.side = side
         grid = math.gcd(*(item.size for item in side.items)) or 1
         self.unit = grid * max(1, -(-max(side.required) // (grid * _FINEST)))
@@ -126,7 +126,7 @@ class SideSearch:
         return True
 
     def _too_early(
-        self, choice: _Choice, c: int, item: Item, labels: kernel.Labels, label: int
+        self, choice: _Choice, c: int, item: Mover, labels: kernel.Labels, label: int
     ) -> bool:
         """Whether a class that is not counted left after `label` when `item` was not ready yet."""
         size, items = self.classes[c]
@@ -137,15 +137,15 @@ class SideSearch:
 
 
 def starts_too_early(
-    prefix: list[int], first: Item, item: Item, times: tuple[int, int], run: int
+    prefix: list[int], first: Mover, item: Mover, times: tuple[int, int], run: int
 ) -> bool:
     """Return whether a transfer that suits the first item of a class comes too early for another.
 
     Parameters
     ----------
     prefix : list of int
-        As in `Side`.
-    first, item : Item
+        As in `HeadSide`.
+    first, item : Mover
         The one whose readiness was looked at, and the one that is to leave.
     times : (int, int)
         When the link is free, and the idle time by then.

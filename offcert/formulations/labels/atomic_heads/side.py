@@ -35,7 +35,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Item:
+class Mover:
     """A tensor that may be absent during the pivot.
 
     Attributes
@@ -58,7 +58,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Side:
+class HeadSide:
     """The operations on one side of a pivot, in the side's own time.
 
     Attributes
@@ -67,7 +67,7 @@ class Side:
         Sums of the operations' durations.
     required : list of int, length K+1
         Bytes of `items` that must be absent during each operation; the last is the pivot's.
-    items : list of Item
+    items : list of Mover
         In the order in which they become ready.
     floor : list of int, length K+1
         ``floor[j]`` plus the idle time before operation ``j`` bounds the end of the side.
@@ -77,13 +77,13 @@ class Side:
 
     prefix: list[int]
     required: list[int]
-    items: list[Item]
+    items: list[Mover]
     floor: list[int]
     rate: tuple[int, int]
 
-    def classes(self) -> dict[int, list[Item]]:
+    def classes(self) -> dict[int, list[Mover]]:
         """Return the items by size, each list in the order of readiness."""
-        classes: dict[int, list[Item]] = defaultdict(list)
+        classes: dict[int, list[Mover]] = defaultdict(list)
         for item in self.items:
             classes[item.size].append(item)
         return dict(classes)
@@ -94,7 +94,7 @@ def front(
     required: Sequence[int],
     pivot: int,
     movers: Collection[int] | None = None,
-) -> Side:
+) -> HeadSide:
     """Return the side of the operations before `pivot`.
 
     Parameters
@@ -114,7 +114,7 @@ def front(
     over = {trace.gaps[gap].tensor: gap for gap in movers}
     absent = _absences(trace, range(pivot), lambda gap: trace.gaps[gap].tensor)
     items = [
-        Item(
+        Mover(
             gap,
             trace.gap_size(gap),
             problem.platform.transfer_time(trace.gap_size(gap), Kind.OFFLOAD),
@@ -134,7 +134,7 @@ def back(
     required: Sequence[int],
     pivot: int,
     movers: Collection[int] | None = None,
-) -> Side:
+) -> HeadSide:
     """Return the side of `pivot` and the operations after it, in reversed time; see `front`."""
     trace = problem.trace
     last = len(trace) - 1
@@ -142,7 +142,7 @@ def back(
     columns = [*range(last, pivot - 1, -1)]
     absent = _absences(trace, columns, lambda gap: gap)
     items = [
-        Item(
+        Mover(
             gap,
             trace.gap_size(gap),
             problem.platform.transfer_time(trace.gap_size(gap), Kind.PREFETCH),
@@ -170,9 +170,9 @@ def _side(
     kind: Kind,
     required: Sequence[int],
     columns: Sequence[int],
-    items: list[Item],
+    items: list[Mover],
     counts: Callable[[int], bool],
-) -> Side:
+) -> HeadSide:
     """Lower what is required by what counts for nothing, and compute the floor."""
     trace = problem.trace
     prefix = [0]
@@ -184,15 +184,15 @@ def _side(
         needs.append(max(0, required[operation] - others))
     items = sorted(items, key=lambda item: (item.ready, item.size, item.gap))
     rate = link_rate(problem.platform.rate(kind), sum(item.size for item in items) + max(needs))
-    return Side(prefix, needs, items, _floor(prefix, needs, items, rate), rate)
+    return HeadSide(prefix, needs, items, _floor(prefix, needs, items, rate), rate)
 
 
-def only(side: Side, gaps: Collection[int]) -> Side:
+def only(side: HeadSide, gaps: Collection[int]) -> HeadSide:
     """Return the side on which exactly these gaps' tensors leave.
 
     Parameters
     ----------
-    side : Side
+    side : HeadSide
         Of any pivot.
     gaps : collection of int
         Gaps over the pivot.
@@ -200,7 +200,7 @@ def only(side: Side, gaps: Collection[int]) -> Side:
     items = [item for item in side.items if item.gap in gaps]
     required = [*side.required[:-1], sum(item.size for item in items)]
     floor = _floor(side.prefix, required, items, side.rate)
-    return Side(side.prefix, required, items, floor, side.rate)
+    return HeadSide(side.prefix, required, items, floor, side.rate)
 
 
 def link_rate(bandwidth: Fraction, most: int) -> tuple[int, int]:
@@ -217,7 +217,7 @@ def link_rate(bandwidth: Fraction, most: int) -> tuple[int, int]:
 
 
 def _floor(
-    prefix: Sequence[int], required: Sequence[int], items: Sequence[Item], rate: tuple[int, int]
+    prefix: Sequence[int], required: Sequence[int], items: Sequence[Mover], rate: tuple[int, int]
 ) -> list[int]:
     """Return the head bound: what cannot have left before an operation, whatever the link did.
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import required_absent
-from offcert.formulations.labels.atomic_heads.bound import Ends, quick_ends
+from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
 from offcert.formulations.labels.atomic_heads.orders import Orders
 from offcert.formulations.labels.matched_heads.level import TooManyError
 from offcert.formulations.labels.matched_heads.search import FINEST, SMALL, MatchedSearch, Proof
@@ -45,7 +45,7 @@ class MatchedOutcome:
     ----------
     lower_bound : int
         Ticks; no schedule is shorter.
-    ends : Ends
+    ends : SideEnds
         Of the pivot.
     proof : Proof
         What shows the bound, together with the ends.
@@ -56,7 +56,7 @@ class MatchedOutcome:
     """
 
     lower_bound: int
-    ends: Ends
+    ends: SideEnds
     proof: Proof
     orders: tuple[Orders, ...]
     finished: bool

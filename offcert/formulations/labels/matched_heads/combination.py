@@ -11,7 +11,7 @@ import numpy as np
 
 from offcert.formulations.labels.atomic_heads.orders import Orders
 from offcert.formulations.labels.atomic_heads.search import starts_too_early
-from offcert.formulations.labels.atomic_heads.side import Item, Side
+from offcert.formulations.labels.atomic_heads.side import HeadSide, Mover
 from offcert.formulations.labels.matched_heads import kernel
 from offcert.formulations.labels.matched_heads.level import Level
 
@@ -43,8 +43,8 @@ def best_combination(levels: tuple[Level, Level]) -> Combination:
 class Way:
     """The transfers of one side that lead to a label, by class."""
 
-    side: Side
-    classes: list[tuple[int, list[Item]]]
+    side: HeadSide
+    classes: list[tuple[int, list[Mover]]]
     level: Level
     label: int
 
@@ -73,7 +73,7 @@ class Way:
             used[c] += 1
         return early
 
-    def _is_early(self, first: Item, item: Item, label: int) -> bool:
+    def _is_early(self, first: Mover, item: Mover, label: int) -> bool:
         tables, labels = self.level.tables, self.level.labels
         most = np.maximum.accumulate(tables.required[:-1])
         run = int(np.searchsorted(most, tables.unit * labels.w[label], side="right"))

@@ -73,7 +73,7 @@ class Level:
             label = parent
         return path[::-1]
 
-    def table(self, least: int) -> tuple[matching.Ends, Ints]:
+    def table(self, least: int) -> tuple[matching.EndTable, Ints]:
         """Return the ends by the keys that the other side may share, of at least `least` units.
 
         The second part is where the keys are in the table, those of few units first.
@@ -85,7 +85,7 @@ class Level:
         size = _power(4 * self.chosen.size)
         while size <= _LARGEST_TABLE:
             nothing = np.zeros(size, np.int64)
-            table = matching.Ends(np.full(size, kernel.NONE), nothing, nothing.copy())
+            table = matching.EndTable(np.full(size, kernel.NONE), nothing, nothing.copy())
             known = self.labels, self.chosen, self.ends
             places = matching.fill_ends(self.tables, self.radix, least, *known, table)
             if places.size > 0 or self.chosen.size == 0:
@@ -93,7 +93,9 @@ class Level:
             size *= 4
         raise TooManyError
 
-    def match(self, own: tuple[matching.Ends, Ints], other: matching.Ends, least: int) -> None:
+    def match(
+        self, own: tuple[matching.EndTable, Ints], other: matching.EndTable, least: int
+    ) -> None:
         """Find the best partners of complete labels; `own` is the `table` of this level."""
         table, places = own
         best, shared = matching.partners(self.tables, self.radix, least, table, places, other)

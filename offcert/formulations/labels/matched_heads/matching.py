@@ -15,7 +15,7 @@ from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables
 from offcert.formulations.labels.matched_heads.kernel import NEVER, NONE, Labels, slot
 
 
-class Ends(NamedTuple):
+class EndTable(NamedTuple):
     """A hash table from keys that the sides may share to the least end of one side."""
 
     w: Ints
@@ -56,7 +56,7 @@ def _less(side: Tables, radix: Ints, least: int, w: int, code: int, c: int) -> b
 
 @compiled
 def fill_ends(
-    side: Tables, radix: Ints, least: int, labels: Labels, chosen: Ints, ends: Ints, table: Ends
+    side: Tables, radix: Ints, least: int, labels: Labels, chosen: Ints, ends: Ints, table: EndTable
 ) -> Ints:
     """Enter the keys of complete labels, and those of fewer tensors that have `least` units.
 
@@ -98,7 +98,7 @@ def fill_ends(
 
 @compiled
 def partners(
-    side: Tables, radix: Ints, least: int, table: Ends, places: Ints, other: Ends
+    side: Tables, radix: Ints, least: int, table: EndTable, places: Ints, other: EndTable
 ) -> tuple[Ints, Ints]:
     """Return what the other side has for the keys of this one, with or without tensors to spare.
 
@@ -125,7 +125,7 @@ def partners(
 
 
 @compiled
-def places_of(table: Ends, labels: Labels, chosen: Ints) -> Ints:
+def places_of(table: EndTable, labels: Labels, chosen: Ints) -> Ints:
     """Return the places of labels' keys in a table."""
     places = np.empty(chosen.size, np.int64)
     for nth in range(chosen.size):

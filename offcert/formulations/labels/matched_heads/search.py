@@ -29,10 +29,10 @@ import numpy as np
 
 from offcert.core.problem import Problem
 from offcert.formulations.labels.atomic_heads.arrays import uncounted
-from offcert.formulations.labels.atomic_heads.bound import Ends
+from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.atomic_heads.kernel import Ints
 from offcert.formulations.labels.atomic_heads.orders import Orders
-from offcert.formulations.labels.atomic_heads.side import Item, Side, back, front
+from offcert.formulations.labels.atomic_heads.side import HeadSide, Mover, back, front
 from offcert.formulations.labels.matched_heads.combination import (
     Way,
     as_orders,
@@ -100,7 +100,7 @@ class MatchedSearch:
         Atomic transfers; any trace and link.
     required : sequence of int
         Bytes that must be absent during each operation, from ``relaxations.required_absent``.
-    ends : Ends
+    ends : SideEnds
         What is proved about the sides of the pivot.
     free_below : int
         Bytes from which on a tensor is a mover.
@@ -127,7 +127,7 @@ class MatchedSearch:
         self,
         problem: Problem,
         required: Sequence[int],
-        ends: Ends,
+        ends: SideEnds,
         free_below: int,
         finest: int = FINEST,
     ) -> None:
@@ -292,11 +292,11 @@ def _movers(problem: Problem, pivot: int, free_below: int) -> tuple[frozenset[in
     )
 
 
-def _classes(side: Side, sizes: Collection[int]) -> list[tuple[int, list[Item]]]:
+def _classes(side: HeadSide, sizes: Collection[int]) -> list[tuple[int, list[Mover]]]:
     """Return the items by size; where one side has none of a size, one that is never ready."""
     classes = side.classes()
     last = len(side.prefix) - 1
     return [
-        (size, classes.get(size, [Item(-1, size, 0, last, (False,) * (last + 1))]))
+        (size, classes.get(size, [Mover(-1, size, 0, last, (False,) * (last + 1))]))
         for size in sorted(sizes)
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offcert.core.compiled import inlined
-from offcert.formulations.labels.outward.model import Side
+from offcert.formulations.labels.outward.model import OutwardSide
 from offcert.formulations.labels.outward.outlook import Outlook, can_be, more_out, overdue
 from offcert.formulations.labels.outward.question import MOST, TICKS, TWICE, Question
 
@@ -17,7 +17,7 @@ def _ticks(amount: int, numerator: int, denominator: int) -> int:
 
 @inlined
 def _lacking(
-    side: Side, question: Question, outlook: Outlook, c: int, change: int, moved: int, k: int
+    side: OutwardSide, question: Question, outlook: Outlook, c: int, change: int, moved: int, k: int
 ) -> int:
     """Return the bytes that departures must free before operation `k` can run."""
     if k == side.need.size or side.need[k] <= 0:
@@ -31,7 +31,7 @@ def _lacking(
 
 @inlined
 def _lacking_later(
-    side: Side,
+    side: OutwardSide,
     question: Question,
     outlook: Outlook,
     c: int,
@@ -53,7 +53,7 @@ def _lacking_later(
 
 @inlined
 def bounds(
-    side: Side,
+    side: OutwardSide,
     question: Question,
     outlook: Outlook,
     c: int,

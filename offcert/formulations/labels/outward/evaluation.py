@@ -10,7 +10,7 @@ import numpy as np
 from offcert.formulations.common.stores import NONE
 from offcert.formulations.labels.outward import kernel
 from offcert.formulations.labels.outward.labels import STORED, Labels, forget, new_labels
-from offcert.formulations.labels.outward.model import Pivot, Side
+from offcert.formulations.labels.outward.model import OutwardSide, Pivot
 from offcert.formulations.labels.outward.outlook import new_outlook
 from offcert.formulations.labels.outward.question import Question
 from offcert.formulations.labels.outward.region import BACK, FRONT, Counts, Region
@@ -307,7 +307,7 @@ class Evaluator:
         return way
 
 
-def new_question(side: Side) -> Question:
+def new_question(side: OutwardSide) -> Question:
     """Return a question with room for what follows from it."""
     classes, last = side.out.shape
     sizes = classes, classes, 11, last, last, last, last, last + 1, last, classes

@@ -49,7 +49,7 @@ from offcert.formulations.labels.outward.labels import (
     take,
     wait,
 )
-from offcert.formulations.labels.outward.model import PARTS, Side
+from offcert.formulations.labels.outward.model import PARTS, OutwardSide
 from offcert.formulations.labels.outward.outlook import (
     Outlook,
     can_be,
@@ -78,7 +78,7 @@ FOUND, REFUTED, FULL = range(3)
 
 @inlined
 def run(
-    side: Side,
+    side: OutwardSide,
     question: Question,
     outlook: Outlook,
     c: int,
@@ -113,7 +113,7 @@ def run(
 
 @inlined
 def _enter(
-    side: Side,
+    side: OutwardSide,
     question: Question,
     outlook: Outlook,
     labels: Labels,
@@ -159,7 +159,7 @@ def _enter(
 
 
 @inlined
-def _urgency(side: Side, question: Question, outlook: Outlook, c: int, change: int) -> int:
+def _urgency(side: OutwardSide, question: Question, outlook: Outlook, c: int, change: int) -> int:
     """Return how urgent the last return was, or minus that of a departure."""
     rank = question.high[c] - outlook.now[c] - (change < 0)
     return change * side.urgent[c, min(max(rank, 0), side.urgent.shape[1] - 1)]
@@ -189,7 +189,7 @@ def _store(
 
 
 @plain
-def _start(side: Side, question: Question, outlook: Outlook, labels: Labels) -> None:
+def _start(side: OutwardSide, question: Question, outlook: Outlook, labels: Labels) -> None:
     """Enter the label of nothing returned.
 
     If a transfer away is under way at the cut, its tensor counts as out at once.
@@ -219,7 +219,7 @@ def _start(side: Side, question: Question, outlook: Outlook, labels: Labels) -> 
 
 @inlined
 def _return(
-    side: Side, question: Question, outlook: Outlook, labels: Labels, label: int, c: int
+    side: OutwardSide, question: Question, outlook: Outlook, labels: Labels, label: int, c: int
 ) -> int:
     """Write down when a tensor of class `c` can return; return how many ways there are."""
     asked, now = question.asked, outlook.now[c]
@@ -253,7 +253,7 @@ def _return(
 
 
 @inlined
-def _first_after(side: Side, idle: int, time: int, k: int) -> int:
+def _first_after(side: OutwardSide, idle: int, time: int, k: int) -> int:
     """Return the first of `k` operations that ends after a time."""
     low, high = 0, k
     while low < high:
@@ -267,7 +267,7 @@ def _first_after(side: Side, idle: int, time: int, k: int) -> int:
 
 @inlined
 def _leave(
-    side: Side, question: Question, outlook: Outlook, labels: Labels, label: int, c: int
+    side: OutwardSide, question: Question, outlook: Outlook, labels: Labels, label: int, c: int
 ) -> int:
     """Write down when a tensor of class `c` can leave; return how many ways there are."""
     out, begin, asked = question.low[c] - outlook.now[c] + 1, labels.free[label], question.asked
@@ -284,12 +284,14 @@ def _leave(
 
 
 @plain
-def search(side: Side, question: Question, outlook: Outlook, labels: Labels) -> tuple[int, int]:
+def search(
+    side: OutwardSide, question: Question, outlook: Outlook, labels: Labels
+) -> tuple[int, int]:
     """Search a side; the store is empty.
 
     Parameters
     ----------
-    side : Side
+    side : OutwardSide
         Of a pivot.
     question : Question
         What is asked of it.

@@ -46,7 +46,7 @@ PARTS = 2**20
 _LARGEST = 2**61
 
 
-class Side(NamedTuple):
+class OutwardSide(NamedTuple):
     """One side of the cut as arrays: ``K`` operations in the order outward, ``C`` classes.
 
     ``need`` (K) are bytes that must be absent during an operation, ``later_need`` (K+1) the most
@@ -100,7 +100,7 @@ class Pivot:
     members : pair of tuple of tuple of int
         For front and back the gaps of each class that may be out there, those first that may stay
         out longest.
-    sides : pair of Side
+    sides : pair of OutwardSide
         Front and back.
     """
 
@@ -111,7 +111,7 @@ class Pivot:
     sizes: tuple[int, ...]
     most: tuple[int, ...]
     members: tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]
-    sides: tuple[Side, Side]
+    sides: tuple[OutwardSide, OutwardSide]
 
     @cached_property
     def a_byte(self) -> list[Fraction]:
@@ -192,7 +192,7 @@ def levels_of(problem: Problem, need: int) -> tuple[int, ...]:
     return (large, 1) if large > min(sizes, default=large) else (1,)
 
 
-def _largest(side: Side) -> int:
+def _largest(side: OutwardSide) -> int:
     """Return what bounds every time and every amount on a side, with what they are added to."""
     pairs = list(zip(side.here.tolist(), (side.back + side.away).tolist(), strict=True))
     times = int(side.prefix[-1]) + sum((here + 1) * both for here, both in pairs)
@@ -239,7 +239,7 @@ def _side(
     sizes: Sequence[int],
     members: Sequence[Sequence[int]],
     operations: range,
-) -> Side:
+) -> OutwardSide:
     trace, front = problem.trace, operations.step < 0
 
     def closes(gap: Gap) -> int:
@@ -273,7 +273,7 @@ def _side(
     )
     rates = [problem.platform.rate(kind) for kind in kinds]
     most = int(max(later[0], 0)) + sum(sum(map(trace.gap_size, listed)) for listed in members)
-    return Side(
+    return OutwardSide(
         need=need,
         later_need=later,
         prefix=np.cumsum([0, *(trace.durations[operation] for operation in operations)]),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from offcert.core.compiled import inlined, plain
-from offcert.formulations.labels.outward.model import Ints, Side
+from offcert.formulations.labels.outward.model import Ints, OutwardSide
 from offcert.formulations.labels.outward.question import Question
 
 
@@ -35,7 +35,7 @@ class Outlook(NamedTuple):
     kept: Ints
 
 
-def new_outlook(side: Side) -> Outlook:
+def new_outlook(side: OutwardSide) -> Outlook:
     """Return an outlook of nothing."""
     classes, last = side.out.shape
     sizes = classes, classes, last, last, last, last, 1, last + 1, last + 1
@@ -53,7 +53,7 @@ def look_at_cut(question: Question, outlook: Outlook) -> None:
 
 
 @plain
-def look(side: Side, question: Question, outlook: Outlook) -> None:
+def look(side: OutwardSide, question: Question, outlook: Outlook) -> None:
     """Work out what follows from the tensors that are back.
 
     Only what differs from the label looked at before is worked out again: often that is little.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from offcert.formulations.labels.outward.model import Pivot
-from offcert.formulations.labels.outward.split import Kind, Split
+from offcert.formulations.labels.outward.split import Split, SplitKind
 from offcert.formulations.labels.outward.tree import WINDOWS, Node, Tree
 
 
@@ -49,14 +49,14 @@ def proof_of(tree: Tree, bound: int) -> Proof:
 
 def _as_list(split: Split, pivot: Pivot, parts: int) -> list[Any]:
     match split.kind:
-        case Kind.CLASS:
+        case SplitKind.CLASS:
             values: list[Any] = [pivot.sizes[split.size_class], split.value]
-        case Kind.BYTES | Kind.TICKS:
+        case SplitKind.BYTES | SplitKind.TICKS:
             values = [split.value]
-        case Kind.SETS:
+        case SplitKind.SETS:
             values = [list(counts) for counts in split.sets]
-        case Kind.WINDOW:
+        case SplitKind.WINDOW:
             values = []
-        case Kind.DETAIL:
+        case SplitKind.DETAIL:
             values = [parts]
     return [split.kind.value, *values]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from offcert.core.compiled import plain
-from offcert.formulations.labels.outward.model import NOTHING, Ints, Side
+from offcert.formulations.labels.outward.model import NOTHING, Ints, OutwardSide
 
 # Places of `Question.asked`.
 LEAST, MOST, BEGIN, LEAVING, TICKS, LIMIT, WINDOW, TWICE, ROOM, TO_END, ONE_SET = range(11)
@@ -42,7 +42,7 @@ class Question(NamedTuple):
 
 
 @plain
-def prepare(side: Side, question: Question) -> None:
+def prepare(side: OutwardSide, question: Question) -> None:
     """Fill in what follows from a question."""
     high, last = question.high, side.need.size
     question.asked[ONE_SET] = 1
@@ -67,7 +67,7 @@ def prepare(side: Side, question: Question) -> None:
 
 
 @plain
-def _fill_rest(side: Side, question: Question) -> None:
+def _fill_rest(side: OutwardSide, question: Question) -> None:
     """Find the least time from the start of each operation to the end of the side.
 
     Seen from that end, what an operation needs must have been moved before it, bit by bit and each
@@ -92,7 +92,7 @@ def _fill_rest(side: Side, question: Question) -> None:
 
 
 @plain
-def _time_to_move(side: Side, question: Question, k: int, scale: int, a_byte: int) -> int:
+def _time_to_move(side: OutwardSide, question: Question, k: int, scale: int, a_byte: int) -> int:
     """Return when, from the far end, a link can have moved what operation `k` needs."""
     used, missing, free = question.used, side.need[k], 0
     for c in range(used.size):

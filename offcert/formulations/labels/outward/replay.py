@@ -8,7 +8,7 @@ import numpy as np
 
 from offcert.formulations.labels.outward import kernel
 from offcert.formulations.labels.outward.evaluation import Evaluation, Way, new_question
-from offcert.formulations.labels.outward.model import NOTHING, Pivot, Side
+from offcert.formulations.labels.outward.model import NOTHING, OutwardSide, Pivot
 from offcert.formulations.labels.outward.outlook import look, look_at_cut, new_outlook
 from offcert.formulations.labels.outward.question import prepare
 from offcert.formulations.labels.outward.region import Region
@@ -60,7 +60,7 @@ def replay(pivot: Pivot, region: Region, index: int, way: Way) -> Replay:
 
 class _Follower:
     def __init__(self, pivot: Pivot, region: Region, index: int) -> None:
-        self.side: Side = pivot.sides[index]
+        self.side: OutwardSide = pivot.sides[index]
         self.question = new_question(self.side)._replace(
             low=np.array(region.low, np.int64),
             high=np.array(region.high, np.int64),

@@ -18,7 +18,7 @@ _ROOM = 1 << 12
 _PATIENCE = 40_000
 
 
-class Kind(StrEnum):
+class SplitKind(StrEnum):
     """What tells the parts apart."""
 
     CLASS = "class"  # at least so many of a class are out, or fewer
@@ -35,7 +35,7 @@ class Split:
 
     Attributes
     ----------
-    kind : Kind
+    kind : SplitKind
         What tells the parts apart.
     value : int
         From which on, of a class, bytes or ticks.
@@ -45,7 +45,7 @@ class Split:
         Each of them, if it is sets.
     """
 
-    kind: Kind
+    kind: SplitKind
     value: int = 0
     size_class: int = -1
     sets: tuple[Counts, ...] = ()
@@ -53,18 +53,18 @@ class Split:
     def parts(self, region: Region, sizes: Sequence[int]) -> tuple[Region, ...]:
         """Return the parts of a region; of a window that is the region itself."""
         match self.kind:
-            case Kind.CLASS:
+            case SplitKind.CLASS:
                 more = region.with_low(self.size_class, self.value)
                 return more, region.with_high(self.size_class, self.value - 1)
-            case Kind.BYTES:
+            case SplitKind.BYTES:
                 more = region.with_bytes(self.value, region.most)
                 return more, region.with_bytes(region.least, self.value - 1)
-            case Kind.TICKS:
+            case SplitKind.TICKS:
                 straddle = region.straddle
                 assert straddle is not None
                 more = replace(region, straddle=replace(straddle, least=self.value))
                 return more, replace(region, straddle=replace(straddle, most=self.value - 1))
-            case Kind.SETS:
+            case SplitKind.SETS:
                 return tuple(one_set(region, counts, sizes) for counts in self.sets)
             case _:
                 return (region,)
@@ -136,18 +136,18 @@ def of_ways(remains: Remains, ways: Sequence[Replay]) -> Iterator[Split]:
     needed = max(way.bytes_out for way in ways)
     if needed > region.least:
         for value in sorted({needed, (region.least + needed) // 2 + 1}):
-            yield Split(Kind.BYTES, min(value, region.most))
+            yield Split(SplitKind.BYTES, min(value, region.most))
     for c, (low, high) in enumerate(zip(region.low, region.high, strict=True)):
         used = max(way.used[c] for way in ways)
         if low < used <= high:
-            yield Split(Kind.CLASS, used, c)
+            yield Split(SplitKind.CLASS, used, c)
 
 
 def of_straddle(remains: Remains) -> Iterator[Split]:
     """Yield the division of what straddles the cut where that costs least."""
     straddle, before = remains.region.straddle, remains.evaluation.before
     if straddle is not None and straddle.least < straddle.most:
-        yield Split(Kind.TICKS, max(before, straddle.least + 1))
+        yield Split(SplitKind.TICKS, max(before, straddle.least + 1))
 
 
 def of_set(remains: Remains, counts: Counts | None) -> Iterator[Split]:
@@ -161,4 +161,4 @@ def of_set(remains: Remains, counts: Counts | None) -> Iterator[Split]:
             values = {counts[c], counts[c] + 1}
         for value in sorted(values):
             if low < value <= high:
-                yield Split(Kind.CLASS, value, c)
+                yield Split(SplitKind.CLASS, value, c)

@@ -24,8 +24,8 @@ from offcert.formulations.labels.outward.region import Counts, Region, Straddle,
 from offcert.formulations.labels.outward.replay import replay
 from offcert.formulations.labels.outward.split import (
     Division,
-    Kind,
     Split,
+    SplitKind,
     best_division,
     of_set,
     of_straddle,
@@ -271,7 +271,7 @@ class Tree:
             self._follow(node, node.detail, node.window, part, max(length, node.length))
 
     def _one_by_one(self, node: Node, region: Region, sets: Sequence[Counts]) -> Division:
-        split = Split(Kind.SETS, sets=tuple(sets))
+        split = Split(SplitKind.SETS, sets=tuple(sets))
         parts = split.parts(region, self.evaluators[node.detail].pivot.sizes)
         return Division(split, parts, (node.length,) * len(parts))
 
@@ -327,7 +327,7 @@ class Tree:
         if node.window + 1 == len(WINDOWS):
             self._count_more(node, remains)
             return
-        node.split = Split(Kind.WINDOW)
+        node.split = Split(SplitKind.WINDOW)
         self._follow(node, node.detail, node.window + 1, remains.region, node.length)
 
     def _count_more(self, node: Node, remains: Remains) -> None:
@@ -338,7 +338,7 @@ class Tree:
         if node.detail + 1 == len(self.details):
             self._stuck.append(node)
             return
-        node.split = Split(Kind.DETAIL)
+        node.split = Split(SplitKind.DETAIL)
         coarse, fine = (self.evaluators[node.detail + more].pivot for more in (0, 1))
         for region in finer(coarse, fine, remains.region):
             self._follow(node, node.detail + 1, 0, region, node.length)

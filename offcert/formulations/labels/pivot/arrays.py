@@ -9,7 +9,7 @@ import numpy as np
 
 from offcert.core.plan import Kind
 from offcert.formulations.labels.pivot import pool as store
-from offcert.formulations.labels.pivot.model import Nested, Side
+from offcert.formulations.labels.pivot.model import Nested, NestedSide
 from offcert.formulations.labels.pivot.pool import Ints, Pool, SideArrays
 
 # Bits of a word of a key, and of a mask, that are used; the sign stays free.
@@ -31,7 +31,7 @@ def pack(data: Nested) -> tuple[Ints, Ints]:
 
 
 def side_arrays(
-    data: Nested, side: Side, other: Side, tracked: frozenset[int] = frozenset()
+    data: Nested, side: NestedSide, other: NestedSide, tracked: frozenset[int] = frozenset()
 ) -> SideArrays:
     """Return the numbers of `side` as arrays.
 
@@ -116,7 +116,7 @@ def _rate(bandwidth: Fraction) -> Ints:
     return _array([1 << bits, (denominator << bits) // numerator])
 
 
-def _events(data: Nested, side: Side) -> tuple[Ints, Ints, Ints, Ints]:
+def _events(data: Nested, side: NestedSide) -> tuple[Ints, Ints, Ints, Ints]:
     """For each column of ``side.spans``, the tensors by which it differs from the one before."""
     at, rows = [0, 0], []
     for j in range(1, side.operations + 1):
@@ -131,7 +131,7 @@ def _events(data: Nested, side: Side) -> tuple[Ints, Ints, Ints, Ints]:
     return _array(at), *(_array(column) for column in columns)  # type: ignore[return-value]
 
 
-def _due(side: Side) -> tuple[Ints, Ints, Ints]:
+def _due(side: NestedSide) -> tuple[Ints, Ints, Ints]:
     at, rows = [0], []
     for j in range(side.operations + 1):
         for c, deadlines in enumerate(side.deadline):

@@ -34,7 +34,7 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.formulations.labels.atomic_heads.bound import Ends
+from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.pivot.cut import Cut, OutOfLabelsError, OutOfTimeError
 from offcert.formulations.labels.pivot.model import Nested, nested
 
@@ -72,7 +72,7 @@ class PivotOutcome:
     searched : int
         Labels stored by all pivots that competed: what the search cost, the same on every machine
         unless the time or `stop` ended it.
-    ends : Ends or None
+    ends : SideEnds or None
         What the search took as known about the ends of its sides; None if it needs no cut.
     """
 
@@ -85,7 +85,7 @@ class PivotOutcome:
     once: tuple[int, ...]
     labels: int
     searched: int = 0
-    ends: Ends | None = None
+    ends: SideEnds | None = None
 
 
 def default_pivots(data: Nested) -> tuple[int, ...]:
@@ -197,7 +197,7 @@ class PivotSearch:
         _compile()
 
     def improve(
-        self, upper_bound: int, time_limit: float, known: Sequence[Ends] = ()
+        self, upper_bound: int, time_limit: float, known: Sequence[SideEnds] = ()
     ) -> PivotOutcome:
         """Search on, for a schedule shorter than `upper_bound` and a higher bound.
 
@@ -207,7 +207,7 @@ class PivotSearch:
             Makespan, in ticks; not more than the time before.
         time_limit : float
             Seconds.
-        known : sequence of Ends
+        known : sequence of SideEnds
             Of pivots that are worth a search of their own for that.
         """
         problem = self.data.problem
@@ -231,7 +231,7 @@ class PivotSearch:
             searched=self.searched,
         )
 
-    def _set_up(self, known: Sequence[Ends]) -> None:
+    def _set_up(self, known: Sequence[SideEnds]) -> None:
         """Cut at every pivot, and use what is known about some."""
         for ends in known:
             self._favoured.add(ends.pivot)

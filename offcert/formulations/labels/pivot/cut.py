@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from offcert.core.schedule import Schedule
-from offcert.formulations.labels.atomic_heads.bound import Ends, quick_ends
+from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
 from offcert.formulations.labels.pivot import arrays, kernel
 from offcert.formulations.labels.pivot import pool as store
 from offcert.formulations.labels.pivot.join import join
@@ -36,7 +36,7 @@ class Cut:
         data: Nested,
         pivot: int,
         tracked: frozenset[int] = frozenset(),
-        ends: Ends | None = None,
+        ends: SideEnds | None = None,
     ) -> None:
         self.data = data
         self.pivot = pivot
@@ -62,7 +62,7 @@ class Cut:
             pool.deferred[0] = 0
         self._raise_minimum()
 
-    def take(self, ends: Ends) -> None:
+    def take(self, ends: SideEnds) -> None:
         """Use what is known about the ends of the sides, unless less is known about one of them.
 
         So what shows it is one pair of searches.

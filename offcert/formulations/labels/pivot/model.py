@@ -42,7 +42,7 @@ from offcert.formulations.combinatorial.relaxations import required_absent
 
 
 @dataclass(frozen=True)
-class Item:
+class NestedTensor:
     """One evictable tensor.
 
     Attributes
@@ -70,7 +70,7 @@ class Nested:
     ----------
     problem : Problem
         Atomic, simplex.
-    classes : tuple of tuple of Item
+    classes : tuple of tuple of NestedTensor
         Equal tensors whose order of availability is total, outermost first.
     items : tuple of (int, int)
         Class and rank of every tensor, outermost first.
@@ -81,14 +81,14 @@ class Nested:
     """
 
     problem: Problem
-    classes: tuple[tuple[Item, ...], ...]
+    classes: tuple[tuple[NestedTensor, ...], ...]
     items: tuple[tuple[int, int], ...]
     required: tuple[int, ...]
     idle_required: tuple[int, ...]
 
 
 @dataclass
-class Side:
+class NestedSide:
     """One side of the cut, in its own time and with its own numbering of operations.
 
     Attributes
@@ -152,7 +152,7 @@ def nested(problem: Problem) -> Nested:
         if gap.tensor in seen:
             raise MethodError(f"the pivot program needs one gap per tensor; {tensor.name} has more")
         seen.add(gap.tensor)
-        items.append(Item(index, tensor.uses[0], gap.before, gap.after, tensor.size))
+        items.append(NestedTensor(index, tensor.uses[0], gap.before, gap.after, tensor.size))
     items.sort(key=lambda item: (item.before, -item.after, item.writer))
     for outer, inner in pairwise(items):
         if inner.after > outer.after:
@@ -164,10 +164,10 @@ def nested(problem: Problem) -> Nested:
 
 
 def _classify(
-    items: Sequence[Item],
-) -> tuple[tuple[tuple[Item, ...], ...], tuple[tuple[int, int], ...]]:
+    items: Sequence[NestedTensor],
+) -> tuple[tuple[tuple[NestedTensor, ...], ...], tuple[tuple[int, int], ...]]:
     """Put each tensor, outermost first, into the first class whose order it continues."""
-    classes: list[list[Item]] = []
+    classes: list[list[NestedTensor]] = []
     places = []
     for item in items:
         fitting = (
@@ -198,14 +198,14 @@ def _idle_required(problem: Problem) -> tuple[int, ...]:
     return tuple(required)
 
 
-def front_side(data: Nested, pivot: int) -> Side:
+def front_side(data: Nested, pivot: int) -> NestedSide:
     """Return the operations before `pivot`.
 
     A tensor is on this side if its writer is before the cut; it may be out at the cut if it is
     needed again after the pivot only.
     """
     durations = data.problem.trace.durations[:pivot]
-    side = Side(
+    side = NestedSide(
         out=Kind.OFFLOAD,
         back=Kind.PREFETCH,
         operations=pivot,
@@ -225,7 +225,7 @@ def front_side(data: Nested, pivot: int) -> Side:
     return side
 
 
-def back_side(data: Nested, pivot: int) -> Side:
+def back_side(data: Nested, pivot: int) -> NestedSide:
     """Return `pivot` and the operations after it, in reversed time.
 
     A transfer out is a prefetch: it may start (reversed) when the operation that closes the gap has
@@ -237,7 +237,7 @@ def back_side(data: Nested, pivot: int) -> Side:
     reverse = [[last - item.after for item in members] for members in data.classes]
     required = list(data.required[pivot:][::-1])
     idle = list(data.idle_required[pivot:][::-1])
-    side = Side(
+    side = NestedSide(
         out=Kind.PREFETCH,
         back=Kind.OFFLOAD,
         operations=len(durations),
@@ -266,7 +266,7 @@ def _prefix(durations: Sequence[int]) -> list[int]:
     return sums
 
 
-def _complete(data: Nested, side: Side, cut_repeats_pivot: bool) -> None:
+def _complete(data: Nested, side: NestedSide, cut_repeats_pivot: bool) -> None:
     columns = range(side.operations + 1)
     for index in range(len(data.classes)):
         gaps = [(side.opens[index][r], side.closes[index][r]) for r in range(side.count[index])]
@@ -278,7 +278,7 @@ def _complete(data: Nested, side: Side, cut_repeats_pivot: bool) -> None:
     side.floor = _floor(data, side)
 
 
-def _floor(data: Nested, side: Side) -> list[int]:
+def _floor(data: Nested, side: NestedSide) -> list[int]:
     """Return the head bound: what the link cannot have moved before an operation, whatever it did.
 
     Of the bytes absent when operation ``j`` starts, at least ``required[j]`` minus the sizes of the

@@ -18,7 +18,7 @@ NEVER = np.int64(2**62 - 1)
 
 
 class SideArrays(NamedTuple):
-    """A side (``model.Side``) as arrays; ``events`` is what changes from one operation to the next.
+    """A side (``model.NestedSide``) as arrays; ``events``: what changes between two operations.
 
     ``way_*`` lists the tensors that may be out at the cut, the last that the other side's link can
     take first, with the time from which it can, and where each of them stands in it (``way_at``,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from offcert.core.plan import Kind
 from offcert.core.schedule import Schedule, Transfer
-from offcert.formulations.labels.pivot.model import Nested, Side
+from offcert.formulations.labels.pivot.model import Nested, NestedSide
 from offcert.formulations.labels.pivot.pool import Pool
 
 # (whether out, class, rank, start, end), in the side's own time.
 Leg = tuple[bool, int, int, int, int]
 
 
-def replay(data: Nested, side: Side, pool: Pool, label: int) -> tuple[list[Leg], list[int]]:
+def replay(data: Nested, side: NestedSide, pool: Pool, label: int) -> tuple[list[Leg], list[int]]:
     """Return the transfers that led to a label, and the true end of each operation run."""
     path = []
     while label >= 0:
@@ -40,7 +40,7 @@ def replay(data: Nested, side: Side, pool: Pool, label: int) -> tuple[list[Leg],
 
 def schedule_from(
     data: Nested,
-    sides: tuple[Side, Side],
+    sides: tuple[NestedSide, NestedSide],
     pools: tuple[Pool, Pool],
     how: tuple[int, int, int, int, int],
     length: int,

@@ -12,7 +12,7 @@ from offcert.formulations.common.stores import NONE
 from offcert.formulations.labels.outward import kernel, question
 from offcert.formulations.labels.outward.evaluation import CAPACITY, Evaluator, new_question
 from offcert.formulations.labels.outward.labels import STORED, Labels, forget, new_labels
-from offcert.formulations.labels.outward.model import Ints, Pivot, Side
+from offcert.formulations.labels.outward.model import Ints, OutwardSide, Pivot
 from offcert.formulations.labels.outward.outlook import Outlook, new_outlook
 from offcert.formulations.labels.outward.question import Question
 from offcert.formulations.labels.outward.rebuild import Half, half_of
@@ -30,7 +30,7 @@ _MET, _NOT_TOLD, _PAUSED = range(3)
 
 @plain
 def _next_open(
-    side: Side,
+    side: OutwardSide,
     asked: Question,
     outlook: Outlook,
     labels: Labels,

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
-from offcert.formulations.labels.atomic_heads.bound import Ends
+from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.pivot.cut import OutOfLabelsError, OutOfTimeError
 from offcert.formulations.labels.pivot.model import nested
 from offcert.formulations.labels.pivot_outward.cut import OneSidedCut
@@ -55,7 +55,7 @@ class PivotOutwardOutcome:
         The side that was searched: 0 for the front, 1 for the back.
     limit : int
         Its end up to which an independent search has to look to confirm the bound.
-    ends : Ends or None
+    ends : SideEnds or None
         What was taken as known about the ends of the sides.
     free_below : tuple of int
         Bytes of the smallest tensors that were told apart on the other side, at first and at last.
@@ -69,7 +69,7 @@ class PivotOutwardOutcome:
     pivot: int
     side: int
     limit: int
-    ends: Ends | None
+    ends: SideEnds | None
     free_below: tuple[int, ...]
     labels: int
     finished: bool
@@ -133,7 +133,7 @@ class PivotOutwardProgram:
         upper_bound: int,
         time_limit: float,
         offer: Callable[[Schedule], int],
-        known: Sequence[Ends] = (),
+        known: Sequence[SideEnds] = (),
     ) -> PivotOutwardOutcome:
         """Search on, until the bound is that of the best schedule, or the time is over.
 
@@ -148,7 +148,7 @@ class PivotOutwardProgram:
         offer : callable
             Given what may be a schedule, but for small transfers; returns the makespan of the best
             one known then.
-        known : sequence of Ends
+        known : sequence of SideEnds
             Of the sides of some of the pivots.
         """
         self._deadline = time.monotonic() + time_limit
@@ -179,7 +179,7 @@ class PivotOutwardProgram:
         share = self._max_labels // max(1, len(self._cuts))
         return self._budget > 4 * share or all(cut.stuck for cut in self._cuts)
 
-    def _set_up(self, known: Sequence[Ends]) -> None:
+    def _set_up(self, known: Sequence[SideEnds]) -> None:
         while self._pivots:
             self._pause()
             with suppress(MethodError):

@@ -10,7 +10,7 @@ import numpy as np
 from offcert.core.schedule import Schedule
 from offcert.core.threads import in_threads
 from offcert.formulations.common.stores import NONE
-from offcert.formulations.labels.atomic_heads.bound import Ends
+from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.outward import model as outward
 from offcert.formulations.labels.outward.region import FRONT
 from offcert.formulations.labels.pivot.cut import Cut, OutOfLabelsError
@@ -83,7 +83,7 @@ class OneSidedCut:
         return self._cut.pivot
 
     @property
-    def ends(self) -> Ends:
+    def ends(self) -> SideEnds:
         """What is taken as known about the ends of both sides."""
         return self._cut.ends
 
@@ -97,7 +97,7 @@ class OneSidedCut:
         """Labels stored."""
         return self._cut.labels + sum(other.labels for other in self._others.values())
 
-    def take(self, ends: Ends) -> None:
+    def take(self, ends: SideEnds) -> None:
         """Use what is known about the ends of the sides, unless less is known about one of them."""
         self._cut.take(ends)
         self.proven = max(self.proven, sum(self.minimum))

@@ -9,14 +9,20 @@ from offcert.core.schedule import Schedule, Transfer
 from offcert.formulations.labels.outward.model import Pivot
 from offcert.formulations.labels.outward.rebuild import Half, joined
 from offcert.formulations.labels.outward.region import FRONT
-from offcert.formulations.labels.pivot.model import Nested, Side
+from offcert.formulations.labels.pivot.model import Nested, NestedSide
 from offcert.formulations.labels.pivot.pool import Pool
 from offcert.formulations.labels.pivot.rebuild import Leg, replay
 from offcert.formulations.labels.pivot_outward.arrivals import Arrivals, Demands
 
 
 def searched_half(
-    data: Nested, index: int, side: Side, pool: Pool, arrivals: Arrivals, demands: Demands, row: int
+    data: Nested,
+    index: int,
+    side: NestedSide,
+    pool: Pool,
+    arrivals: Arrivals,
+    demands: Demands,
+    row: int,
 ) -> Half:
     """Return how the searched side goes that makes a demand.
 
@@ -26,7 +32,7 @@ def searched_half(
         The problem.
     index : int
         The side.
-    side : Side
+    side : NestedSide
         Its numbers.
     pool : Pool
         Its labels.
@@ -54,7 +60,7 @@ def searched_half(
     return Half([end - start for start in reversed(starts)], transfers)
 
 
-def _crossing(data: Nested, side: Side, legs: list[Leg], c: int, begin: int) -> Leg:
+def _crossing(data: Nested, side: NestedSide, legs: list[Leg], c: int, begin: int) -> Leg:
     """Return the transfer across the cut: the last that is out of class `c` returns."""
     rank = sum(1 if out else -1 for out, of, _, _, _ in legs if of == c) - 1
     took = data.problem.platform.transfer_time(data.classes[c][rank].size, side.back)
