@@ -167,3 +167,14 @@ def counterexample() -> Problem:
         forward_workspace=(0, 100, 0, 0, 0, 0, 0),
     )
     return Problem("counterexample", chain, Platform(100, Fraction(1)))
+
+
+def duplex_with_returns() -> Problem:
+    """Return a problem whose tensors have several gaps, on a link that goes both ways at once."""
+    durations, workspace = (7, 5, 7, 2, 6, 2, 7), (0, 0, 0, 0, 5, 5, 4)
+    rows = enumerate(zip(durations, workspace, strict=True))
+    trace = Trace(
+        [Operation(f"o{index}", *row) for index, row in rows],
+        [Tensor("a", 4, (1, 5)), Tensor("b", 4, (2, 3, 4, 6)), Tensor("c", 4, (2, 3, 4, 6))],
+    )
+    return Problem("returns", trace, Platform(16, Fraction(3), "duplex"))

@@ -93,14 +93,12 @@ def restricted_plan(problem: Problem, limits: IntArray, base: Plan | None = None
 def _cut(trace: Trace, limits: IntArray, base: Plan | None) -> dict[int, _Stay]:
     """Return the evictions of a plan, as far as the limits allow them."""
     stays: dict[int, _Stay] = {}
-    offloaded: dict[int, tuple[int, int]] = {}
+    offloaded = {} if base is None else _offloaded(trace, base)
     for rank, move in enumerate(() if base is None else base.moves):
-        tensor = trace.gaps[move.gap].tensor
         if move.kind is Kind.OFFLOAD:
-            offloaded[tensor] = (move.before, rank)
             continue
         gap = trace.gaps[move.gap]
-        slot, offload_rank = offloaded[tensor]
+        slot, offload_rank = offloaded[gap.tensor]
         leave = max(slot, gap.before + 1, int(limits[0, move.gap]))
         back = min(move.before, gap.after, int(limits[3, move.gap]))
         back = max(back, int(limits[2, move.gap]))
@@ -108,6 +106,23 @@ def _cut(trace: Trace, limits: IntArray, base: Plan | None) -> dict[int, _Stay]:
         if gap.before < leave < back <= min(gap.after, limits[3, move.gap]):
             stays[move.gap] = _Stay(leave, back, offload_rank, rank)
     return stays
+
+
+def _offloaded(trace: Trace, base: Plan) -> dict[int, tuple[int, int]]:
+    """Return before which operation each tensor of a plan leaves, and where that stands in it.
+
+    On a duplex link an offload may stand behind its prefetches, because the two directions are
+    ordered apart; its slot then says nothing, and it leaves before the first of them.
+    """
+    offloaded: dict[int, tuple[int, int]] = {}
+    back: dict[int, int] = {}
+    for rank, move in enumerate(base.moves):
+        tensor = trace.gaps[move.gap].tensor
+        if move.kind is Kind.PREFETCH:
+            back[tensor] = min(move.before, back.get(tensor, move.before))
+        else:
+            offloaded[tensor] = min(move.before, back.get(tensor, len(trace)) - 1), rank
+    return offloaded
 
 
 def _reach(trace: Trace, limits: IntArray, gap: int, operation: int, stay: _Stay | None) -> int:

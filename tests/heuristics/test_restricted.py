@@ -10,14 +10,14 @@ import pytest
 from offcert.core.chain import Chain
 from offcert.core.check import check
 from offcert.core.errors import MethodError, PlanError
-from offcert.core.plan import Kind
+from offcert.core.plan import Kind, Move, Plan
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.heuristics.restricted import no_limits, random_limits, restricted_plan
 from offcert.heuristics.sequential import sequential
-from tests.random_instances import mixed_problem
+from tests.random_instances import duplex_with_returns, mixed_problem
 
 
 def test_without_limits_every_feasible_problem_has_a_plan() -> None:
@@ -83,3 +83,19 @@ def test_what_may_not_leave_is_replaced_and_what_is_missing_is_named() -> None:
     limits[0, :] = len(trace)
     with pytest.raises(MethodError, match=r"operation \d+ \(.*\) never fits"):
         restricted_plan(problem, limits)
+
+
+def test_on_a_duplex_link_an_offload_may_be_listed_behind_its_prefetch() -> None:
+    """Only the order within a direction counts there, so both lists are one plan."""
+    problem = duplex_with_returns().with_memory(17)
+    (gap,) = (g for g, item in enumerate(problem.trace.gaps) if item.tensor == 0)
+    leave, back = Move(Kind.OFFLOAD, gap, 5), Move(Kind.PREFETCH, gap, 5)
+    usual, behind = Plan([leave, back]), Plan([back, leave])
+    assert simulate(problem, behind) == simulate(problem, usual)
+    restricted = restricted_plan(problem, no_limits(problem.trace), behind)
+    assert restricted.evicted == (gap,)
+    assert check(problem, simulate(problem, restricted)) == []
+    limits = no_limits(problem.trace)
+    limits[0, gap] = 4
+    (moved, _) = restricted_plan(problem, limits, behind).moves
+    assert moved == Move(Kind.OFFLOAD, gap, 4)
