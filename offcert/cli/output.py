@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
@@ -15,10 +17,13 @@ if TYPE_CHECKING:
 STDOUT = "-"
 
 
+def show(options: argparse.Namespace, document: dict[str, Any], text: str) -> None:
+    """Print a result: one JSON object if the options ask for it, else the text."""
+    print(json.dumps(document, allow_nan=False) if options.json else text)
+
+
 def print_problem(problem: Problem) -> None:
     """Write a problem's document to the standard output."""
-    import json
-
     from offcert.core.files import problem_to_json
 
     json.dump(problem_to_json(problem), sys.stdout, indent=1)

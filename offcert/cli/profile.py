@@ -5,30 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
-from offcert.cli_arguments import seed
+from offcert.cli.arguments import seed
+from offcert.cli.output import show
+from offcert.cli.parser import Commands, add_command
 
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
 
 
-def add_profile_command(commands: Any, command: Callable[..., Any], show: Any) -> None:
-    """Add the command.
-
-    Parameters
-    ----------
-    commands : object
-        What ``add_subparsers`` returned.
-    command : callable
-        Adds one parser: takes `commands`, a name, a summary and what to run.
-    show : callable
-        Prints the result: takes the options, a document and a text.
-    """
+def add(commands: Commands) -> None:
+    """Add the command."""
     summary = "turn a network or a training step into a problem file"
-    parser = command(commands, "profile", summary, lambda options: _run(options, show))
+    parser = add_command(commands, "profile", summary, _run)
     parser.add_argument(
         "model",
         metavar="MODEL",
@@ -66,7 +57,7 @@ def add_profile_command(commands: Any, command: Callable[..., Any], show: Any) -
     parser.add_argument("-o", "--output", required=True, metavar="PROBLEM")
 
 
-def _run(options: argparse.Namespace, show: Any) -> int:
+def _run(options: argparse.Namespace) -> int:
     from offcert.core.files import write_problem
     from offcert.core.units import parse_memory
     from offcert.report.text import describe_problem, problem_summary

@@ -5,35 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from offcert.cli_arguments import count, seconds, seed
+from offcert.cli.arguments import count, seconds, seed
+from offcert.cli.output import show
+from offcert.cli.parser import EXIT_INTERRUPTED, EXIT_INVALID, Commands, add_command
 
 if TYPE_CHECKING:
     from offcert.campaign.cells import Cell
     from offcert.campaign.run import Step
 
-Command = Callable[..., argparse.ArgumentParser]
-Print = Callable[[argparse.Namespace, dict[str, Any], str], None]
-_EXIT_FAILED = 1
-_EXIT_INTERRUPTED = 130
 
-
-def add_compare_command(commands: Any, command: Command, show: Print) -> None:
-    """Add the command to a parser.
-
-    Parameters
-    ----------
-    commands : what `add_subparsers` returns
-        Of the main parser.
-    command : callable
-        Adds one command: ``(commands, name, summary, run)``.
-    show : callable
-        Prints a result as JSON or text, as the options ask.
-    """
+def add(commands: Commands) -> None:
+    """Add the command."""
     summary = "run methods at many memory limits, beside the certified optimum"
-    parser = command(commands, "compare", summary, lambda options: _compare(options, show))
+    parser = add_command(commands, "compare", summary, _run)
     parser.add_argument(
         "problems", metavar="PROBLEM", nargs="+", help="problem file or library:PATTERN"
     )
@@ -56,7 +42,7 @@ def add_compare_command(commands: Any, command: Command, show: Print) -> None:
     )
 
 
-def _compare(options: argparse.Namespace, show: Print) -> int:
+def _run(options: argparse.Namespace) -> int:
     from offcert.campaign.run import run
     from offcert.campaign.table import Table
     from offcert.campaign.text import describe_methods, describe_rows, summary_to_json
@@ -81,7 +67,7 @@ def _compare(options: argparse.Namespace, show: Print) -> int:
             kept = sum(cell.key in table.rows for cell in cells)
             where = "" if options.output is None else f" in {options.output}"
             print(f"offcert: interrupted; {kept} of {len(cells)} rows{where}", file=sys.stderr)
-            return _EXIT_INTERRUPTED
+            return EXIT_INTERRUPTED
         finally:
             if progress is not None:
                 progress.end()
@@ -93,7 +79,7 @@ def _compare(options: argparse.Namespace, show: Print) -> int:
     else:
         text += f"\nwrote {options.output}"
     show(options, document, text)
-    return _EXIT_FAILED if summary.failed else 0
+    return EXIT_INVALID if summary.failed else 0
 
 
 def _cells(options: argparse.Namespace) -> list[Cell]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from offcert.cli_arguments import integer, seconds
-from offcert.cli_output import STDOUT, native_output_to_stderr, print_problem
+from offcert.cli.arguments import integer, seconds
+from offcert.cli.output import STDOUT, native_output_to_stderr, print_problem, show
+from offcert.cli.parser import Commands, add_command
 
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
@@ -22,10 +22,10 @@ _NUMBERS = {
 }
 
 
-def add_core_command(kinds: Any, command: Callable[..., Any], show: Any) -> None:
-    """Add the command to those of ``offcert generate``; parameters as `add_instance_commands`."""
+def add(kinds: Commands) -> None:
+    """Add the command to those of ``offcert generate``."""
     summary = "search for the memory and bandwidth where proving takes longest"
-    parser = command(kinds, "core", summary, lambda options: _run(options, show))
+    parser = add_command(kinds, "core", summary, _run)
     parser.add_argument(
         "--kind", "--shape", dest="shape", metavar="SHAPE", help="drawn like what; ?: list"
     )
@@ -41,7 +41,7 @@ def add_core_command(kinds: Any, command: Callable[..., Any], show: Any) -> None
     )
 
 
-def _run(options: argparse.Namespace, show: Any) -> int:
+def _run(options: argparse.Namespace) -> int:
     from offcert.core.documents import require_writable
     from offcert.core.files import write_problem
     from offcert.hunts.phase.core import SHAPES, CoreProblems

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from offcert.cli_arguments import integer, seconds
-from offcert.cli_output import STDOUT, native_output_to_stderr, print_problem
+from offcert.cli.arguments import integer, seconds
+from offcert.cli.output import STDOUT, native_output_to_stderr, print_problem, show
+from offcert.cli.parser import Commands, add_command
 
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
@@ -28,10 +28,10 @@ _NUMBERS = {
 }
 
 
-def add_adversarial_command(kinds: Any, command: Callable[..., Any], show: Any) -> None:
-    """Add the command to those of ``offcert generate``; parameters as `add_instance_commands`."""
+def add(kinds: Commands) -> None:
+    """Add the command to those of ``offcert generate``."""
     summary = "search for the problem on which a method or a bound does worst"
-    parser = command(kinds, "adversarial", summary, lambda options: _run(options, show))
+    parser = add_command(kinds, "adversarial", summary, _run)
     parser.add_argument("--against", required=True, metavar="NAME", help="method or bound; ?: list")
     parser.add_argument("--by", metavar="NAME", help="what it is measured by (optimum)")
     parser.add_argument("--transfers", metavar="KIND", help="atomic (default), interruptible, …")
@@ -53,7 +53,7 @@ def add_adversarial_command(kinds: Any, command: Callable[..., Any], show: Any) 
     parser.add_argument("--certificate", metavar="FILE", help="of the optimum of what is found")
 
 
-def _run(options: argparse.Namespace, show: Any) -> int:
+def _run(options: argparse.Namespace) -> int:
     from offcert.core.documents import require_writable
     from offcert.core.files import write_problem
     from offcert.hunts.adversarial.chains import AdversarialChains, certified

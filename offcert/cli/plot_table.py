@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from offcert.cli.output import show
+from offcert.cli.parser import Commands, add_command
 
 if TYPE_CHECKING:
     from offcert.report.curves import Curves
     from offcert.report.points import Point
 
-Command = Callable[..., argparse.ArgumentParser]
-Print = Callable[[argparse.Namespace, dict[str, Any], str], None]
 _FORMATS = ("svg", "png")
 
 
-def add_curve_commands(commands: Any, command: Command, show: Print) -> None:
-    """Add the command to a parser.
-
-    Parameters
-    ----------
-    commands : what `add_subparsers` returns
-        Of the main parser.
-    command : callable
-        Adds one command: ``(commands, name, summary, run)``.
-    show : callable
-        Prints a result as JSON or text, as the options ask.
-    """
+def add(commands: Commands) -> None:
+    """Add the command."""
     summary = "draw a campaign's table: makespan or throughput against memory"
-    parser = command(commands, "plot-table", summary, lambda options: _plot_table(options, show))
+    parser = add_command(commands, "plot-table", summary, _run)
     parser.add_argument("table", metavar="TABLE", help="as compare writes it")
     parser.add_argument(
         "-o",
@@ -56,7 +47,7 @@ def add_curve_commands(commands: Any, command: Command, show: Print) -> None:
     )
 
 
-def _plot_table(options: argparse.Namespace, show: Print) -> int:
+def _run(options: argparse.Namespace) -> int:
     from offcert.report.curves import Quantity, curves_of
     from offcert.report.points import by_problem
 

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from offcert.cli_arguments import count, seed
+from offcert.cli.arguments import count, seed
+from offcert.cli.output import show
+from offcert.cli.parser import EXIT_INVALID, Commands, add_command
 
 if TYPE_CHECKING:
     from offcert.proofs.certificate import Certificate
 
-_EXIT_INVALID = 1
 
-
-def add_train_command(commands: Any, command: Callable[..., Any], show: Any) -> None:
-    """Add the command; parameters as `offcert.cli_profile.add_profile_command`."""
+def add(commands: Commands) -> None:
+    """Add the command."""
     summary = "train plainly and by the plan, and compare"
-    parser = command(commands, "train", summary, lambda options: _run(options, show))
+    parser = add_command(commands, "train", summary, _run)
     parser.add_argument("certificate", metavar="CERTIFICATE")
     parser.add_argument("--steps", type=count, default=3, metavar="N")
     parser.add_argument("--seed", type=seed, default=0, metavar="N")
@@ -31,7 +30,7 @@ def add_train_command(commands: Any, command: Callable[..., Any], show: Any) -> 
     )
 
 
-def _run(options: argparse.Namespace, show: Any) -> int:
+def _run(options: argparse.Namespace) -> int:
     from offcert.report.training import describe_training
 
     certificate = _read(options.certificate)
@@ -50,7 +49,7 @@ def _run(options: argparse.Namespace, show: Any) -> int:
         )
     units = certificate.problem.units
     show(options, report.to_dict(), describe_training(report.to_dict(), units))
-    return 0 if report.ok else _EXIT_INVALID
+    return 0 if report.ok else EXIT_INVALID
 
 
 def _read(path: str) -> Certificate:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from offcert.cli import main
-from offcert.cli_core import _NUMBERS, map_table
+from offcert.cli.core import _NUMBERS, map_table
 from offcert.core.files import problem_digest, problem_from_json, read_problem
 from offcert.hunts.phase.core import SHAPES, CoreProblems
 from offcert.hunts.phase.effort import Effort

@@ -1,0 +1,112 @@
+"""The command `generate`: a problem of some kind from a seed."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import fields
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from offcert.cli import adversarial, core
+from offcert.cli.arguments import integer
+from offcert.cli.output import STDOUT, print_problem, show
+from offcert.cli.parser import Commands, add_command, add_group
+
+if TYPE_CHECKING:
+    from offcert.core.problem import Problem
+
+
+def add(commands: Commands) -> None:
+    """Add the command and one of its own for each kind."""
+    from offcert.instances.kinds import KINDS
+
+    summary = "make a problem of some kind from a seed"
+    kinds = add_group(commands, "generate", summary, "KIND")
+    for kind, cls in KINDS.items():
+        parser = add_command(kinds, kind, cls.summary, partial(_run, kind))
+        for item in fields(cls):
+            _add_knob(parser, item)
+        parser.add_argument("--seed", type=integer, default=0, metavar="N", help="(%(default)s)")
+        if cls.takes_memory:
+            parser.add_argument("--memory", default="0%", help="limit, for example 40%% (0%%)")
+        else:
+            parser.add_argument(
+                "--values", type=_integers, metavar="A,B,…", help="instead of drawing them"
+            )
+        parser.add_argument(
+            "-o", dest="target_file", metavar="PROBLEM", default=STDOUT, help="- (default): stdout"
+        )
+    adversarial.add(kinds)
+    core.add(kinds)
+
+
+def _add_knob(parser: argparse.ArgumentParser, item: Any) -> None:
+    text = f"{item.metadata['help']} ({item.default})"
+    options: dict[str, Any] = {"dest": f"knob_{item.name}", "default": item.default, "help": text}
+    if isinstance(item.default, bool):
+        options["action"] = argparse.BooleanOptionalAction
+    elif isinstance(item.default, Fraction):
+        options |= {"type": _rational, "metavar": "A/B"}
+    elif isinstance(item.default, int):
+        options |= {"type": integer, "metavar": "N"}
+    else:
+        options["choices"] = item.metadata["choices"]
+    parser.add_argument(f"--{item.name}", **options)
+
+
+def _integers(text: str) -> list[int]:
+    return [integer(part) for part in text.split(",")]
+
+
+def _rational(text: str) -> Fraction:
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise argparse.ArgumentTypeError(f'must look like "3/2" or "1.5", not {text}') from None
+
+
+def _run(kind: str, options: argparse.Namespace) -> int:
+    from offcert.core.documents import require_writable
+    from offcert.core.files import write_problem
+
+    if options.target_file != STDOUT:
+        require_writable(options.target_file)
+    problem = _generated(options, kind)
+    if options.target_file == STDOUT:
+        print_problem(problem)
+        return 0
+    write_problem(options.target_file, problem)
+    from offcert.report.text import describe_problem, problem_summary
+
+    solution = (problem.source or {}).get("solution")
+    text = describe_problem(problem)
+    if solution is not None:
+        there = "a" if solution["answer"] == "yes" else "no"
+        text += f"\n  answer         {solution['answer']}: {there} schedule of length "
+        text += f"{solution['makespan']} exists"
+    summary = problem_summary(problem) | ({"solution": solution} if solution else {})
+    show(options, summary, text)
+    return 0
+
+
+def _generated(options: argparse.Namespace, kind: str) -> Problem:
+    from offcert.core.units import parse_memory
+    from offcert.instances.kinds import generator
+    from offcert.instances.three_partition import three_partition
+    from offcert.instances.two_partition import TwoPartition, two_partition
+
+    if getattr(options, "values", None) is not None:
+        if kind == TwoPartition.kind:
+            return two_partition(options.values, options.knob_transfers)
+        return three_partition(options.values)
+    prefix = "knob_"
+    knobs = {
+        name.removeprefix(prefix): value
+        for name, value in vars(options).items()
+        if name.startswith(prefix)
+    }
+    problem = generator(kind, knobs).problem(options.seed)
+    if hasattr(options, "memory"):
+        problem = problem.with_memory(parse_memory(options.memory, problem))
+    return problem

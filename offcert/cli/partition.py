@@ -1,0 +1,39 @@
+"""The command `partition`: what a schedule of a reduction says about the numbers it came from."""
+
+from __future__ import annotations
+
+import argparse
+
+from offcert.cli.output import show
+from offcert.cli.parser import Commands, add_command
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    summary = "turn a certified schedule of a reduction back into the partition"
+    parser = add_command(commands, "partition", summary, _run)
+    parser.add_argument("certificate", metavar="CERTIFICATE")
+
+
+def _run(options: argparse.Namespace) -> int:
+    from offcert.core.errors import InputError
+    from offcert.core.fluid_schedule import FluidSchedule
+    from offcert.instances.three_partition import triples_of
+    from offcert.instances.two_partition import TwoPartition, half_of
+    from offcert.proofs.certificate import read_certificate
+
+    certificate = read_certificate(options.certificate)
+    problem, schedule = certificate.problem, certificate.result.schedule
+    if schedule is None:
+        raise InputError(f"{options.certificate} holds no schedule")
+    values = (problem.source or {}).get("values", [])
+    if (problem.source or {}).get("generator") == TwoPartition.kind:
+        part = half_of(problem, schedule)
+        sets = [part, tuple(index for index in range(len(values)) if index not in part)]
+    elif isinstance(schedule, FluidSchedule):
+        raise InputError(f"{options.certificate} holds a schedule whose transfers pause")
+    else:
+        sets = list(triples_of(problem, schedule))
+    lines = [" + ".join(str(values[index]) for index in members) for members in sets]
+    show(options, {"partition": [list(members) for members in sets]}, "\n".join(lines))
+    return 0

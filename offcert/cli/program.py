@@ -1,0 +1,86 @@
+"""From arguments to an exit code: the parser of all commands, and what their errors mean."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from offcert import __version__
+from offcert.cli import (
+    certify,
+    compare,
+    generate,
+    library,
+    partition,
+    plot,
+    plot_table,
+    profile,
+    solve,
+    train,
+    verify,
+)
+from offcert.cli.parser import EXIT_INPUT, EXIT_INTERRUPTED, Parser
+
+# In the order of the help text. A new command is a module with `add(commands)`, and a line here.
+COMMANDS = (
+    profile,
+    certify,
+    solve,
+    verify,
+    train,
+    plot,
+    compare,
+    plot_table,
+    generate,
+    partition,
+    library,
+)
+
+
+def parser() -> Parser:
+    """Return the parser of all commands."""
+    made = Parser(
+        prog="offcert",
+        description="Certified offloading plans for neural-network training under a memory limit.",
+    )
+    made.add_argument("--version", action="version", version=f"offcert {__version__}")
+    commands = made.add_subparsers(metavar="COMMAND", required=True)
+    for module in COMMANDS:
+        module.add(commands)
+    return made
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Returns
+    -------
+    int
+        Exit code: 0 for a result (an infeasible problem is one), 1 for a certificate or a training
+        run that does not hold, 2 for bad input.
+    """
+    from offcert.core.errors import OffcertError
+
+    options = parser().parse_args(arguments)
+    try:
+        if getattr(options, "output", None) is not None:
+            from offcert.core.documents import require_writable
+
+            require_writable(options.output)
+        code: int = options.run(options)
+        sys.stdout.flush()
+    except OffcertError as error:
+        print(f"offcert: {error}", file=sys.stderr)
+        return EXIT_INPUT
+    except KeyboardInterrupt:
+        print("offcert: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever reads has seen enough; the interpreter must not try to write the rest at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        print(f"offcert: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return EXIT_INPUT
+    return code
