@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from offcert.core.errors import InputError
+from offcert.core.messages import cut, show
 from offcert.core.trace import require_integer
 
 # Longer numbers are no bandwidths.
@@ -64,7 +65,7 @@ def _refuse_constant(name: str) -> Any:
 def _finite(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise InputError(f"{text} is larger than any number can be here")
+        raise InputError(f"{cut(text)} is larger than any number can be here")
     return value
 
 
@@ -72,7 +73,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in pairs:
         if key in result:
-            raise InputError(f'the field "{key}" is given twice')
+            raise InputError(f'the field "{cut(key)}" is given twice')
         result[key] = value
     return result
 
@@ -101,35 +102,30 @@ def require_writable(path: str | Path) -> None:
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a temporary file beside `path`, then rename it, so nothing is half-written.
+    """Let `write` fill a file in a folder of its own beside `path`, then rename it to `path`.
+
+    So nothing is half-written, and who lists the files beside `path` never meets an unfinished one.
 
     Raises
     ------
     InputError
-        If the folder does not exist or cannot be written to.
+        If the folder does not exist or cannot be written to, or there is no space left.
     """
     require_writable(path)
     # The file behind a symbolic link is replaced, not the link.
     target = Path(path).resolve()
+    folder: str | None = None
     try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent
-        )
-        os.close(handle)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}") from None
-    temporary = Path(name)
-    try:
+        folder = tempfile.mkdtemp(prefix=f".{target.stem}-", dir=target.parent)
+        # Some writers go by the suffix.
+        temporary = Path(folder, f"new{target.suffix}")
         write(temporary)
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
         temporary.replace(target)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}") from None
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_json(path: str | Path, document: Any) -> None:
@@ -214,7 +210,7 @@ class Fields:
         """Raise if the object has fields that nobody asked for."""
         for name in self._value:
             if name not in self._read:
-                raise InputError(f'the field "{self.path(name)}" is not known')
+                raise InputError(f'the field "{self.path(cut(name))}" is not known')
 
 
 _JSON_NAMES = {
@@ -226,12 +222,6 @@ _JSON_NAMES = {
     bool: "true or false",
     type(None): "null",
 }
-
-
-def show(value: Any) -> str:
-    """Return a JSON value for an error message, cut if it is long."""
-    text = json.dumps(value, default=repr)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def require_format(fields: Fields, name: str, version: int) -> None:

@@ -22,3 +22,7 @@ class MethodError(OffcertError):
 
 class NoPlanError(MethodError):
     """A heuristic that applies, but found no plan where one may well exist."""
+
+
+class MissingPackageError(OffcertError, ImportError):
+    """An optional package that is not installed; the message says how to install it."""

@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import SupportsIndex
 
 from offcert.core.errors import InputError
+from offcert.core.messages import short_repr
 
 # Totals stay far inside 64-bit integers, so that compiled code may add and multiply small factors.
 LARGEST_TOTAL = 2**61
@@ -37,7 +38,7 @@ def require_integer(value: object, field: str, minimum: int | None = None) -> in
         # Asking a protocol takes ten times as long, and files hold hundreds of thousands of these.
         number = value
     elif isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        raise InputError(f"{field} must be an integer, not {value!r}")
+        raise InputError(f"{field} must be an integer, not {short_repr(value)}")
     else:
         number = value.__index__()
     if abs(number) > _LARGEST_INTEGER:

@@ -1,0 +1,49 @@
+"""Values in error messages: one line, cut where it would be long."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import Any
+
+# Whoever wrote a value knows it by its beginning.
+_LONGEST = 60
+# A container has no more parts than this that would show.
+_PARTS = 4 * _LONGEST
+
+
+def cut(text: str, longest: int = _LONGEST) -> str:
+    """Return a text in one line of at most `longest` characters, with dots for what is missing."""
+    begin = text[: longest + 1]
+    if not begin.isprintable():
+        begin = begin.encode("unicode_escape").decode("ascii")
+    return begin if len(begin) <= longest else begin[: longest - 3] + "..."
+
+
+def show(value: Any) -> str:
+    """Return a JSON value for an error message, as a file would spell it."""
+    if isinstance(value, str):
+        value = value[:_PARTS]
+    try:
+        parts = json.JSONEncoder(default=short_repr).iterencode(value)
+        return cut("".join(islice(parts, _PARTS)))
+    except (ValueError, TypeError, RecursionError):
+        # Longer integers than Python prints, keys that JSON does not know, lists in themselves.
+        return _kind_of(value)
+
+
+def short_repr(value: object) -> str:
+    """Return a value for an error message, as Python would spell it."""
+    if isinstance(value, str | bytes):
+        value = value[:_PARTS]
+    try:
+        text = repr(value)
+    except Exception:
+        return _kind_of(value)
+    return cut(text)
+
+
+def _kind_of(value: object) -> str:
+    if isinstance(value, int):
+        return f"a number of {value.bit_length()} bits"
+    return f"a value of type {type(value).__name__}"
