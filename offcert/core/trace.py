@@ -95,6 +95,11 @@ class Tensor:
 class Gap:
     """A stretch between two consecutive uses of an evictable tensor with an operation in between.
 
+    Between uses by adjacent operations there is none, by definition: there a tensor could be absent
+    in idle time only. On a simplex link that never pays. On a duplex link it can, as what returns
+    may take its place while something else is still on its way out; with an operation of no
+    duration between the two uses, such a stretch is a gap (docs/theory/problem.md).
+
     Attributes
     ----------
     tensor : int
