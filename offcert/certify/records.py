@@ -60,15 +60,17 @@ def improve(library: Library, verification: Verification) -> Entry:
             f'the certificate is about a problem "{certificate.problem.name}" that is not in the '
             "library"
         )
-    entry = library.refresh(entry.name)
+    return library.update(entry.name, lambda entry: _improved(entry, certificate))
+
+
+def _improved(entry: Entry, certificate: Certificate) -> Record:
     record = merged(entry, certificate)
     if _merits(record) == _merits(entry.record):
         raise InputError(
             f"the record of {entry.name} is {_describe(entry.record)}, which the certificate does "
             "not improve"
         )
-    library.store(entry.name, record)
-    return library.entry(entry.name)
+    return record
 
 
 def merged(entry: Entry, certificate: Certificate) -> Record:

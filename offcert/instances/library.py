@@ -8,12 +8,13 @@ its hash stands beside it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from offcert.core.documents import Fields, read_json, require_format, show, write_atomically
 from offcert.core.errors import InputError
@@ -22,9 +23,14 @@ from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.instances.records import Record, record_from_json, record_to_json
 
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
 LIBRARY_FORMAT = "offcert-library"
 LIBRARY_VERSION = 1
 FOLDER = Path(__file__).parent / "library"
+# Seconds; a record is written in a moment.
+_PATIENCE = 60
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,7 @@ class Library:
         if not self.folder.is_dir():
             raise InputError(f"{self.folder} is not a folder with a library")
         self._families: dict[str, Family] = {}
+        self._lock: BaseFileLock | None = None
 
     def families(self, *, group: str | None = None, family: str | None = None) -> Iterator[Family]:
         """Yield the families by name.
@@ -115,8 +122,9 @@ class Library:
             Only groups or families that match this pattern, for example ``"cnn-*"``.
         """
         for path in sorted(self.folder.glob("*.json")):
-            # A family has its file's name, so the others need not be read.
-            if _matches(path.stem, family):
+            # A family has its file's name, so the others need not be read. Hidden files are what
+            # programs leave that were killed while they wrote.
+            if not path.name.startswith(".") and _matches(path.stem, family):
                 found = self._family(path)
                 if _matches(found.group, group):
                     yield found
@@ -171,6 +179,44 @@ class Library:
         """Return the entry whose problem has a hash, or None."""
         return next((entry for entry in self.entries() if entry.digest == digest), None)
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep everybody else from writing to the folder; readers need not wait.
+
+        Raises
+        ------
+        InputError
+            If somebody else does not stop writing, or the folder is read-only.
+        """
+        from filelock import FileLock, Timeout
+
+        if self._lock is None:
+            # One object, so that whoever holds the lock may ask for it again.
+            self._lock = FileLock(self.folder / ".lock", timeout=_PATIENCE)
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise InputError(
+                f"{self.folder} cannot be written: another program has been writing to it for "
+                f"{_PATIENCE} s"
+            ) from None
+        except OSError as error:
+            raise InputError(f"{self.folder} cannot be written: {error.strerror}") from None
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def update(self, name: str, change: Callable[[Entry], Record]) -> Entry:
+        """Replace a record by what `change` makes of the entry; nobody else writes meanwhile.
+
+        Whatever others have written until then is in the entry that `change` is given; if it
+        raises, nothing is written.
+        """
+        with self.locked():
+            self.store(name, change(self.refresh(name)))
+        return self.entry(name)
+
     def refresh(self, name: str) -> Entry:
         """Return an entry by name, from its file as it is now: others may have written to it."""
         self._families.pop(self._find(name)[0].name)
@@ -188,7 +234,8 @@ class Library:
         """Write a family to its file, through a temporary one."""
         text = family_to_text(family)
         path = self.folder / f"{family.name}.json"
-        write_atomically(path, lambda part: _write_text(part, text))
+        with self.locked():
+            write_atomically(path, lambda part: _write_text(part, text))
         self._families[family.name] = family
 
     def family(self, name: str) -> Family:

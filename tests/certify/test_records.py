@@ -2,6 +2,7 @@
 
 import copy
 import json
+import multiprocessing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
-from offcert.certify.records import add
+from offcert.certify.records import add, improve
 from offcert.certify.search import UnsoundError
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
@@ -18,6 +19,7 @@ from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.simulate import simulate
 from offcert.instances.library import Entry, Family, Library, default_library, make_entry
 from offcert.instances.records import KnownBound, Record
+from offcert.verify.document import verify
 from offcert.verify.recheck import recheck
 
 NAME = "cnn-12-1-m10"
@@ -213,3 +215,51 @@ def test_proved_bounds_of_small_problems_hold_when_computed_again() -> None:
                 assert recheck(known.bound, entry.problem) is None, entry.name
                 methods.add(known.bound.method)
     assert {"prop3", "fractional-subset-sum", "pivot"} <= methods
+
+
+def test_nothing_is_lost_when_many_write_at_once_and_readers_never_fail(tmp_path: Path) -> None:
+    """Each of six processes improves six records of one file, all at the same time."""
+    base = default_library().family_of(NAME)
+    memories = [base.entries[-1].problem.platform.memory + step for step in range(36)]
+    fresh = [make_entry(base.problem, base.name, f"{m}", m) for m in memories]
+    Library(tmp_path).write(Family(base.name, base.group, base.origin, base.problem, tuple(fresh)))
+    found = [verify(solve(entry.problem, "sequential").to_json()) for entry in fresh]
+    context = multiprocessing.get_context("fork")
+    together = context.Barrier(6)
+
+    def add_some(first: int) -> None:
+        library = Library(tmp_path)
+        library.names()
+        together.wait(60)
+        for verification in found[first::6]:
+            improve(library, verification)
+
+    writers = [context.Process(target=add_some, args=(first,)) for first in range(6)]
+    for writer in writers:
+        writer.start()
+    reads = 0
+    while any(writer.is_alive() for writer in writers):
+        assert len(Library(tmp_path).names()) == len(fresh)
+        reads += 1
+    assert [writer.exitcode for writer in writers] == [0] * 6
+    assert reads > 0
+    values = [entry.record.value for entry in Library(tmp_path).entries()]
+    assert values == [verification.certificate.result.objective for verification in found]
+    assert [path.name for path in tmp_path.glob("[!.]*")] == [f"{base.name}.json"]
+
+
+def test_what_a_killed_writer_left_is_no_family(library: Library) -> None:
+    (library.folder / f".{NAME}-x7f2.json").write_text("{")
+    assert NAME in library.names()
+
+
+def test_one_who_never_stops_writing_is_named(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("offcert.instances.library._PATIENCE", 0.05)
+    with (
+        Library(library.folder).locked(),
+        pytest.raises(InputError, match=r"another program has been writing to it for 0\.05 s"),
+    ):
+        add(Library(library.folder), certificate("greedy"))
+    assert reopened(library).record == Record()

@@ -1,5 +1,6 @@
 import copy
 import json
+import os
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from random_instances import mixed_problem
 
 from offcert.core.chain import Chain
-from offcert.core.documents import canonical_digest, write_json
+from offcert.core.documents import canonical_digest, write_atomically, write_json
 from offcert.core.errors import InputError
 from offcert.core.files import (
     problem_digest,
@@ -203,6 +204,27 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
     assert [entry.name for entry in tmp_path.iterdir()] == ["p.json"]
     with pytest.raises(InputError, match="cannot be written"):
         write_json(tmp_path / "no" / "p.json", {})
+
+
+def test_an_unfinished_file_is_not_beside_the_others(tmp_path: Path) -> None:
+    """Who lists the folder while somebody writes must not take half a file for one."""
+    seen: list[list[Path]] = []
+
+    def write(temporary: Path) -> None:
+        temporary.write_text("half")
+        seen.append([*tmp_path.glob("*.json"), *tmp_path.glob(".*.json")])
+        assert temporary.suffix == ".json"
+
+    write_atomically(tmp_path / "p.json", write)
+    assert seen == [[]]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["p.json"]
+    assert (tmp_path / "p.json").stat().st_mode & 0o777 == 0o666 & ~umask()
+
+
+def umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def test_what_is_written_is_plain_json(tmp_path: Path) -> None:
