@@ -1,3 +1,137 @@
-"""Certified offloading plans for neural-network training under a memory limit."""
+"""Certified offloading plans for neural-network training under a memory limit.
+
+What most programs need is here, and loaded when it is first used::
+
+    import offcert
+
+    problem = offcert.read_problem("network.json")
+    certificate = offcert.certify(problem, time_limit=10)
+    assert offcert.verify(certificate).valid
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offcert.certify.ladder import certify
+    from offcert.certify.methods import solve
+    from offcert.core.chain import Chain
+    from offcert.core.errors import InputError, OffcertError
+    from offcert.core.files import read_problem, write_problem
+    from offcert.core.plan import Plan
+    from offcert.core.platform import Link, Platform
+    from offcert.core.problem import Problem, Transfers, Units
+    from offcert.core.result import Bound, Evidence, Result, SolveStatus
+    from offcert.core.schedule import Schedule
+    from offcert.core.trace import Operation, Tensor, Trace
+    from offcert.instances.library import Library
+    from offcert.proofs.certificate import Certificate, read_certificate
+    from offcert.runtime.profile import profile
+    from offcert.runtime.step import TrainingStep
+    from offcert.training.offload import offload
+    from offcert.verify.entry import verify
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Bound",
+    "Certificate",
+    "Chain",
+    "Evidence",
+    "InputError",
+    "Library",
+    "Link",
+    "OffcertError",
+    "Operation",
+    "Plan",
+    "Platform",
+    "Problem",
+    "Result",
+    "Schedule",
+    "SolveStatus",
+    "Tensor",
+    "Trace",
+    "TrainingStep",
+    "Transfers",
+    "Units",
+    "certify",
+    "offload",
+    "profile",
+    "read_certificate",
+    "read_problem",
+    "solve",
+    "verify",
+    "write_problem",
+]
+
+# Where each name lives. The packages `certify` and `verify` answer for themselves when called.
+_HOMES = {
+    "Bound": "offcert.core.result",
+    "Certificate": "offcert.proofs.certificate",
+    "Chain": "offcert.core.chain",
+    "Evidence": "offcert.core.result",
+    "InputError": "offcert.core.errors",
+    "Library": "offcert.instances.library",
+    "Link": "offcert.core.platform",
+    "OffcertError": "offcert.core.errors",
+    "Operation": "offcert.core.trace",
+    "Plan": "offcert.core.plan",
+    "Platform": "offcert.core.platform",
+    "Problem": "offcert.core.problem",
+    "Result": "offcert.core.result",
+    "Schedule": "offcert.core.schedule",
+    "SolveStatus": "offcert.core.result",
+    "Tensor": "offcert.core.trace",
+    "Trace": "offcert.core.trace",
+    "Transfers": "offcert.core.problem",
+    "Units": "offcert.core.problem",
+    "read_certificate": "offcert.proofs.certificate",
+    "read_problem": "offcert.core.files",
+    "solve": "offcert.certify.methods",
+    "write_problem": "offcert.core.files",
+}
+_NEED_TORCH = {
+    "TrainingStep": "offcert.runtime.step",
+    "offload": "offcert.training.offload",
+    "profile": "offcert.runtime.profile",
+}
+_ROOMS = ("certify", "verify")
+
+
+def _load(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"offcert.{name}")
+    if name in _NEED_TORCH:
+        from importlib.util import find_spec
+
+        if find_spec("torch") is None:
+            return _without_torch(name)
+    elif name not in _HOMES:
+        raise AttributeError(f"module 'offcert' has no attribute {name!r}")
+    value = getattr(import_module((_HOMES | _NEED_TORCH)[name]), name)
+    globals()[name] = value
+    return value
+
+
+def _without_torch(name: str) -> Any:
+    """Return what says what to install: when it is called, so that looking at it does no harm."""
+
+    def missing(*args: Any, **kwargs: Any) -> Any:
+        from offcert.core.extras import require_torch
+
+        require_torch(name)
+        # It has been installed meanwhile.
+        return _load(name)(*args, **kwargs)
+
+    return missing
+
+
+if not TYPE_CHECKING:
+    # Type checkers see the imports above and would take any name for one of these.
+    __getattr__ = _load
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -83,7 +83,8 @@ def reached(begin: Iterable[Path]) -> set[Path]:
         path = waiting.pop()
         if path not in found:
             found.add(path)
-            for name in imported(path):
+            # The front door loads nothing itself, and nobody inside uses it: test_front_door.
+            for name in () if path == ROOT / "__init__.py" else imported(path):
                 if name.split(".")[0] == "offcert":
                     waiting += files_of(name)
     return found
