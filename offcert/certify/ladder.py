@@ -39,6 +39,7 @@ from offcert.certify.steps import (
     descend_dives,
 )
 from offcert.core.errors import MethodError
+from offcert.core.options import require_search
 from offcert.core.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.certificate import Certificate
@@ -254,7 +255,14 @@ def certify(
     -------
     Certificate
         To be written, verified, plotted, executed.
+
+    Raises
+    ------
+    InputError
+        If an argument is of the wrong type or out of its range.
     """
+    options = require_search(problem, time_limit, workers, target_gap, seed)
+    time_limit, workers, target_gap, seed = options
     settings: dict[str, object] = {
         "time_limit": time_limit,
         "workers": workers,

@@ -33,6 +33,8 @@ from offcert.certify.steps import (
     descend_fluid_ordered,
 )
 from offcert.core.errors import InputError, NoPlanError
+from offcert.core.messages import show
+from offcert.core.options import require_count, require_search
 from offcert.core.plan import Plan
 from offcert.core.problem import Problem, Transfers
 from offcert.core.simulate import simulate
@@ -250,12 +252,16 @@ def solve(
     Raises
     ------
     InputError
-        If there is no such method, or it does not apply to the problem's kind of transfers.
+        If there is no such method, it does not apply to the problem's kind of transfers, or an
+        argument is of the wrong type or out of its range.
     MethodError
         If the method does not apply to the problem's network.
     """
-    if method not in METHODS:
-        raise InputError(f'method must be one of {", ".join(METHODS)}, not "{method}"')
+    options = require_search(problem, time_limit, workers, target_gap, seed)
+    time_limit, workers, target_gap, seed = options
+    grid = None if grid is None else require_count(grid, "grid")
+    if not isinstance(method, str) or method not in METHODS:
+        raise InputError(f"method must be one of {', '.join(METHODS)}, not {show(method)}")
     chosen = METHODS[method]
     if chosen.atomic_only and problem.transfers is not Transfers.ATOMIC:
         raise InputError(f"method {method} needs atomic transfers, not {problem.transfers}")
