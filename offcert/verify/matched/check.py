@@ -187,7 +187,12 @@ def within_reach(
     """Return whether `matched_fault` can work with the numbers of such a claim at all."""
     if unit < 1 or not ends_within_reach(problem, pivot, *times, counted=counted, units=units):
         return False
-    if min(times) < 0 or _advice_fault(problem, pivot, free_below, levels, spare) is not None:
+    if min(times) < 0:
+        return False
+    if sum(times) >= claimed:
+        # Head and tail alone show it.
+        return True
+    if _advice_fault(problem, pivot, free_below, levels, spare) is not None:
         return False
     try:
         cut = _Cut(problem, pivot, times, claimed, unit, free_below, spare)
