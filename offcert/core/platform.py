@@ -7,6 +7,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from offcert.core.errors import InputError
+from offcert.core.messages import cut, short_repr
 from offcert.core.plan import Kind
 from offcert.core.trace import require_integer
 
@@ -53,7 +54,7 @@ class Platform:
             back = _positive(self.prefetch_bandwidth, "prefetch_bandwidth")
             object.__setattr__(self, "prefetch_bandwidth", None if back == self.bandwidth else back)
         if self.link not in tuple(Link):
-            raise InputError(f'link must be "simplex" or "duplex", not {self.link!r}')
+            raise InputError(f'link must be "simplex" or "duplex", not {short_repr(self.link)}')
         object.__setattr__(self, "link", Link(self.link))
 
     @property
@@ -75,7 +76,7 @@ class Platform:
 
 def _positive(value: object, field: str) -> Fraction:
     if not isinstance(value, (int, Fraction)) or isinstance(value, bool):
-        raise InputError(f"{field} must be a rational, not {value!r}")
+        raise InputError(f"{field} must be a rational, not {short_repr(value)}")
     if value <= 0:
-        raise InputError(f"{field} must be more than 0, not {value}")
+        raise InputError(f"{field} must be more than 0, not {cut(str(value))}")
     return Fraction(value)

@@ -11,6 +11,7 @@ from typing import Any
 
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError
+from offcert.core.messages import short_repr
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.trace import LARGEST_TOTAL, Trace
@@ -33,9 +34,9 @@ class Units:
 
     def __post_init__(self) -> None:
         if self.time not in ("ns", "tick"):
-            raise InputError(f'units.time must be "ns" or "tick", not {self.time!r}')
+            raise InputError(f'units.time must be "ns" or "tick", not {short_repr(self.time)}')
         if self.size not in ("B", "unit"):
-            raise InputError(f'units.size must be "B" or "unit", not {self.size!r}')
+            raise InputError(f'units.size must be "B" or "unit", not {short_repr(self.size)}')
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Problem:
         if self.transfers not in tuple(Transfers):
             raise InputError(
                 'transfers must be "atomic", "interruptible" or "fractional", '
-                f"not {self.transfers!r}"
+                f"not {short_repr(self.transfers)}"
             )
         object.__setattr__(self, "transfers", Transfers(self.transfers))
         self._validate_totals()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from offcert.core.documents import Fields, read_json, require_format, show, write_atomically
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest, problem_from_json, problem_to_json
+from offcert.core.messages import cut
 from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.instances.records import Record, record_from_json, record_to_json
@@ -333,8 +334,8 @@ def _entry_from_json(item: Fields, base: Problem, family: str) -> Entry:
     digest = item.get("sha256", str)
     if digest != entry.digest:
         raise InputError(
-            f"{item.path('sha256')} must be the hash of the problem {entry.name}, {entry.digest}, "
-            f"not {show(digest)}"
+            f"{item.path('sha256')} must be the hash of the problem {cut(entry.name)}, "
+            f"{entry.digest}, not {show(digest)}"
         )
     # The trace is the same for every entry of a family, so it is taken where it is cached.
     fields = Fields(item.get("record", dict), item.path("record"))

@@ -11,10 +11,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import offcert
+from offcert import __version__
 from offcert.core.documents import Fields, canonical_digest, read_json, require_format, write_json
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest, problem_from_json, problem_to_json
+from offcert.core.messages import show
 from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence, Infeasibility, Result, SolveStatus
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
@@ -140,7 +141,7 @@ def certificate_from_json(document: Any) -> Certificate:
 
 def current_versions() -> dict[str, str]:
     """Return the versions of this program and of the libraries it computes with."""
-    versions = {"offcert": offcert.__version__, "python": machine.python_version()}
+    versions = {"offcert": __version__, "python": machine.python_version()}
     for package in ("numpy", "numba", "scipy", "ortools"):
         installed = _installed(package)
         if installed is not None:
@@ -167,7 +168,7 @@ def _exact_gap(result: Result) -> str | None:
 def _member(kind: Any, value: str, place: str) -> Any:
     if value not in tuple(kind):
         names = ", ".join(f'"{item}"' for item in kind)
-        raise InputError(f'{place} must be one of {names}, not "{value}"')
+        raise InputError(f"{place} must be one of {names}, not {show(value)}")
     return kind(value)
 
 

@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from offcert.core.documents import Fields, parse_rational
+from offcert.core.documents import Fields, parse_rational, show
 from offcert.core.errors import InputError
 from offcert.core.fluid_schedule import FluidSchedule, Piece
 from offcert.core.plan import Kind
@@ -93,13 +93,14 @@ def _place_from_json(item: Fields, trace: Trace) -> tuple[Kind, int]:
     number = trace.gap_numbers.get(key)
     if number is None:
         raise InputError(
-            f"{item.path('gap')} must be a gap of tensor {tensor} in the problem, not {list(ends)}"
+            f"{item.path('gap')} must be a gap of tensor {tensor} in the problem, not "
+            f"{show(list(ends))}"
         )
     item.get("name", str)
     kind = item.get("kind", str)
     if kind not in tuple(Kind):
         names = ", ".join(f'"{known}"' for known in Kind)
-        raise InputError(f'{item.path("kind")} must be one of {names}, not "{kind}"')
+        raise InputError(f"{item.path('kind')} must be one of {names}, not {show(kind)}")
     return Kind(kind), number
 
 
