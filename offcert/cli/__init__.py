@@ -1,12 +1,34 @@
-"""The command line: a file a command, and each imports what it needs when it runs."""
+"""The command line: a file a command, and each imports what it needs when it runs.
+
+Nothing is imported here: until `main` has said what an interrupt means, one is a traceback.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+# Not what arguments would need: `Sequence` would have to be loaded.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; see `offcert.cli.program.run`."""
+    """Run one command and return its exit code; see `offcert.cli.program.run`.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        By default those of the process, which is then taken to be all ours: an interrupt ends it
+        with one line at any moment.
+    """
+    if arguments is None:
+        try:
+            from offcert.cli.interrupts import run_process
+        except KeyboardInterrupt:
+            import sys
+
+            sys.stderr.write("offcert: interrupted\n")
+            return 130
+        return run_process()
     from offcert.cli.program import run
 
     return run(arguments)

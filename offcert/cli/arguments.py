@@ -6,14 +6,11 @@ import argparse
 from collections.abc import Callable
 from typing import TypeVar
 
+from offcert.core.errors import InputError
+from offcert.core.messages import cut
+from offcert.core.options import require_count, require_gap, require_seconds, require_seed
+
 Number = TypeVar("Number", int, float)
-
-
-def _read(text: str, kind: Callable[[str], Number], name: str) -> Number:
-    try:
-        return kind(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be {name}, not {text}") from None
 
 
 def integer(text: str) -> int:
@@ -23,31 +20,35 @@ def integer(text: str) -> int:
 
 def seed(text: str) -> int:
     """Read the seed of a search."""
-    value = _read(text, int, "a number")
-    if not 0 <= value < 2**31:
-        raise argparse.ArgumentTypeError(f"must be from 0 to below 2**31, not {text}")
-    return value
+    return _checked(require_seed, _read(text, int, "an integer"))
 
 
 def count(text: str) -> int:
     """Read how many, at least 1."""
-    value = _read(text, int, "a number")
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
-    return value
+    return _checked(require_count, _read(text, int, "an integer"))
 
 
 def seconds(text: str) -> float:
     """Read a positive time."""
-    value = _read(text, float, "a number")
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, not {text}")
-    return value
+    return _checked(require_seconds, _read(text, float, "a number of seconds, such as 2.5"))
 
 
 def gap(text: str) -> float:
     """Read a gap below 1, or below 100 %."""
-    value = _read(text.rstrip("%"), float, "a number") / (100 if text.endswith("%") else 1)
-    if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"must be from 0 to below 1, not {text}")
-    return value
+    part = 100 if text.endswith("%") else 1
+    value = _read(text.rstrip("% "), float, 'a number or a percentage, such as "0.1%"')
+    return _checked(require_gap, value / part)
+
+
+def _read(text: str, kind: Callable[[str], Number], name: str) -> Number:
+    try:
+        return kind(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be {name}, not {cut(text)}") from None
+
+
+def _checked(require: Callable[[object], Number], value: Number) -> Number:
+    try:
+        return require(value)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

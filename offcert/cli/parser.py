@@ -5,33 +5,90 @@ A command is a module of this folder with one function ``add(commands)``, listed
 of its own), adds arguments to the parser that this returns, and gives the function to run:
 ``run(options) -> exit code``. A module imports at its top what is light, and all else inside `run`,
 so that ``offcert --help`` answers at once and people who only solve and verify never load torch.
+
+Every argument has a help text. Its default is added to it; where the default is nothing, the text
+says what happens then.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
+
+from offcert.cli.interrupts import EXIT_INTERRUPTED as EXIT_INTERRUPTED
+from offcert.core.messages import cut
 
 EXIT_INVALID = 1
 EXIT_INPUT = 2
-EXIT_INTERRUPTED = 130
+EXIT_NOT_VERIFIED = 3
 
 Commands = Any  # argparse does not name the type that add_subparsers returns
 Run = Callable[[argparse.Namespace], int]
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as all else here does."""
+    """Says what is wrong in one line, as all else here does, and what may have been meant."""
 
     def error(self, message: str) -> NoReturn:
         """Print the line and end with the exit code for bad input."""
         print(f"offcert: {message} (see {self.prog} --help)", file=sys.stderr)
         sys.exit(EXIT_INPUT)
 
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Parse arguments; an option that the command does not know is an error of the command."""
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            command: Parser = getattr(options, "parser", self)
+            word = unknown[0].partition("=")[0]
+            what = "has no option" if word.startswith("-") else "takes no further argument"
+            hint = meant(word, command._option_string_actions)
+            command.error(f"{command.prog.partition(' ')[2] or 'offcert'} {what} {word}{hint}")
+        return options
 
-def add_command(commands: Commands, name: str, summary: str, run: Run) -> argparse.ArgumentParser:
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse what is not among the choices (argparse calls this), and suggest one."""
+        if action.choices is not None and value not in action.choices:
+            known = ", ".join(map(str, action.choices))
+            hint = meant(str(value), map(str, action.choices))
+            name = "" if action.option_strings else f"{action.metavar or action.dest} "
+            raise argparse.ArgumentError(
+                action if action.option_strings else None,
+                f'{name}must be one of {known}, not "{cut(str(value))}"{hint}',
+            )
+
+
+def meant(word: str, names: Iterable[str]) -> str:
+    """Return ``"; did you mean …?"`` with the names that are close to a word, or nothing."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, list(names), n=2)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Adds defaults, except where there is nothing to say, and keeps the lines of examples."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default in (None, False, argparse.SUPPRESS) or not action.option_strings:
+            return action.help
+        if "default" in (action.help or ""):
+            return action.help
+        return f"{action.help} (default: %(default)s)"
+
+
+def add_command(
+    commands: Commands,
+    name: str,
+    summary: str,
+    run: Run,
+    *,
+    examples: Sequence[str] = (),
+    json: bool = True,
+) -> argparse.ArgumentParser:
     """Add one command and return its parser.
 
     Parameters
@@ -43,14 +100,56 @@ def add_command(commands: Commands, name: str, summary: str, run: Run) -> argpar
     run : callable
         Takes the parsed options, prints the result with `offcert.cli.output.show`, returns the
         exit code.
+    examples : sequence of str
+        Command lines for the end of the help text.
+    json : bool
+        Whether the result can be printed as a JSON object.
     """
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
-    parser.set_defaults(run=run)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary.replace("%", "%%"),
+        description=_sentence(summary),
+        epilog=_epilog(examples),
+        formatter_class=_Help,
+    )
+    parser.set_defaults(run=run, parser=parser)
+    if json:
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+    loudness = parser.add_mutually_exclusive_group()
+    loudness.add_argument(
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="say on stderr what is being done; -vv: in detail",
+    )
+    loudness.add_argument(
+        "-q", "--quiet", action="store_true", help="no progress and no warnings, only errors"
+    )
     return parser
 
 
-def add_group(commands: Commands, name: str, summary: str, metavar: str) -> Commands:
+def add_group(
+    commands: Commands, name: str, summary: str, metavar: str, *, examples: Sequence[str] = ()
+) -> Commands:
     """Add a command with commands of its own, such as ``library list``; return what takes them."""
-    parser = commands.add_parser(name, help=summary, description=summary)
+    parser = commands.add_parser(
+        name,
+        help=summary.replace("%", "%%"),
+        description=_sentence(summary),
+        epilog=_epilog(examples),
+        formatter_class=_Help,
+    )
+    parser.set_defaults(parser=parser)
     return parser.add_subparsers(metavar=metavar, required=True)
+
+
+def _sentence(summary: str) -> str:
+    return f"{summary[0].upper()}{summary[1:]}."
+
+
+def _epilog(examples: Sequence[str]) -> str | None:
+    if not examples:
+        return None
+    title = "example:" if len(examples) == 1 else "examples:"
+    return "\n".join([title, *(f"  {line}" for line in examples)])

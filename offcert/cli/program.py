@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -20,7 +21,8 @@ from offcert.cli import (
     train,
     verify,
 )
-from offcert.cli.parser import EXIT_INPUT, EXIT_INTERRUPTED, Parser
+from offcert.cli.interrupts import say_interrupted
+from offcert.cli.parser import EXIT_INPUT, Parser
 
 # In the order of the help text. A new command is a module with `add(commands)`, and a line here.
 COMMANDS = (
@@ -58,11 +60,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
     -------
     int
         Exit code: 0 for a result (an infeasible problem is one), 1 for a certificate or a training
-        run that does not hold, 2 for bad input.
+        run that does not hold, 2 for bad input, 3 for a certificate that could not be verified
+        within the limits, 130 for an interrupt.
     """
+    options = parser().parse_args(arguments)
+    from offcert.cli.messages import messages
+
+    with messages(options.verbose, options.quiet):
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     from offcert.core.errors import OffcertError
 
-    options = parser().parse_args(arguments)
     try:
         if getattr(options, "output", None) is not None:
             from offcert.core.documents import require_writable
@@ -74,13 +84,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
         print(f"offcert: {error}", file=sys.stderr)
         return EXIT_INPUT
     except KeyboardInterrupt:
-        print("offcert: interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return say_interrupted()
     except BrokenPipeError:
         # Whoever reads has seen enough; the interpreter must not try to write the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(f"offcert: the output cannot be written: {error.strerror}", file=sys.stderr)
+        what = "the output" if error.filename is None else error.filename
+        print(f"offcert: {what} cannot be written: {error.strerror or error}", file=sys.stderr)
         return EXIT_INPUT
     return code

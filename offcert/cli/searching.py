@@ -3,49 +3,102 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import count, gap, seconds, seed
+from offcert.cli.messages import LOG
 from offcert.cli.output import native_output_to_stderr, show
+from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
     from offcert.certify.search import Progress
     from offcert.core.problem import Problem
     from offcert.proofs.certificate import Certificate
 
+TRANSFERS = ("atomic", "interruptible", "fractional")
+# What is searched with where the command does not say it. The parser must be able to tell.
+DEFAULTS: dict[str, Any] = {"time_limit": 60.0, "workers": 2, "target_gap": 0.0, "seed": 0}
 
-def add_limits(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say what to solve and for how long."""
+
+def add_problem(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say what to solve."""
     parser.add_argument("problem", metavar="PROBLEM", help="problem file")
     limits = parser.add_mutually_exclusive_group()
-    limits.add_argument("--memory", help="limit, for example 40%% or 6GiB; the file's by default")
     limits.add_argument(
-        "--device-memory", help="limit with what the trace does not count: parameters and so on"
+        "--memory",
+        metavar="LIMIT",
+        help="memory for what the trace counts: a size such as 6GiB, or 40%% of the way from the "
+        "least that is feasible to what is used without offloading (default: the file's)",
     )
-    parser.add_argument("--bandwidth", help="both ways, for example 12.2GB/s")
+    limits.add_argument(
+        "--device-memory",
+        metavar="SIZE",
+        help="memory of the whole device, such as 16GiB; parameters, gradients and all else that "
+        "the trace does not count are subtracted (default: the file's limit)",
+    )
+    parser.add_argument(
+        "--bandwidth",
+        metavar="RATE",
+        help="of the link, each way: 12.2GB/s, or size units per tick such as 3/2 (default: the "
+        "file's)",
+    )
     parser.add_argument(
         "--prefetch-bandwidth",
-        help="from host to device, if not the same as the other way",
+        metavar="RATE",
+        help="from host to device, where the two directions differ (default: as --bandwidth)",
     )
-    parser.add_argument("--transfers", help="atomic, interruptible or fractional; default: file's")
-    parser.add_argument("--time-limit", type=seconds, default=60.0, metavar="S")
-    parser.add_argument("--workers", type=count, default=2, metavar="N")
-    parser.add_argument("--target-gap", type=gap, default=0.0, metavar="G")
-    parser.add_argument("--seed", type=seed, default=0, metavar="N")
-    parser.add_argument("-o", "--output", metavar="CERTIFICATE")
+    parser.add_argument(
+        "--transfers",
+        choices=TRANSFERS,
+        help="atomic: each tensor in one go; interruptible: whole tensors, with pauses; "
+        "fractional: any part of a tensor (default: the file's)",
+    )
 
 
-def _read_problem(options: argparse.Namespace) -> Problem:
+def add_search(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say how to search, and where the certificate goes."""
+    parser.add_argument(
+        "--time-limit",
+        type=seconds,
+        metavar="S",
+        help=f"seconds to search (default: {DEFAULTS['time_limit']:g})",
+    )
+    parser.add_argument(
+        "--workers", type=count, metavar="N", help=f"threads (default: {DEFAULTS['workers']})"
+    )
+    parser.add_argument(
+        "--target-gap",
+        type=gap,
+        metavar="G",
+        help="stop when value and bound are this close, for example 0.1%% or 0.001 "
+        f"(default: {DEFAULTS['target_gap']:g}, until optimality is proved)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=seed,
+        metavar="N",
+        help=f"of the random choices (default: {DEFAULTS['seed']})",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="CERTIFICATE",
+        help="file for the certificate, kept up to date during the search (default: none is "
+        "written)",
+    )
+
+
+def read_problem(options: argparse.Namespace) -> Problem:
+    """Return the problem of the file, changed as the options say."""
     from dataclasses import replace
 
+    from offcert.core import files
     from offcert.core.device_memory import memory_beside, uncounted_bytes
-    from offcert.core.files import read_problem
     from offcert.core.plan import Kind
     from offcert.core.units import parse_bandwidth, parse_memory, parse_size
 
-    problem = read_problem(options.problem)
+    problem = files.read_problem(options.problem)
     if options.transfers is not None:
         problem = replace(problem, transfers=options.transfers)
     if options.bandwidth is not None:
@@ -63,34 +116,59 @@ def _read_problem(options: argparse.Namespace) -> Problem:
 
 def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int:
     """Let `find` search as the options say, write what it returns, and say what that is."""
+    from functools import partial
+
     from offcert.certify.interrupts import terminating_interrupts
     from offcert.report.text import certificate_summary, describe_certificate
 
-    problem = _read_problem(options)
-    with native_output_to_stderr(), terminating_interrupts():
-        certificate = find(
-            problem,
-            time_limit=options.time_limit,
-            workers=options.workers,
-            target_gap=options.target_gap,
-            seed=options.seed,
-            progress=_show_progress if sys.stderr.isatty() else None,
-            # However this process ends, the file holds the best that was known.
-            keep=None if options.output is None else lambda known: known.write(options.output),
-        )
-    if options.output is not None:
-        certificate.write(options.output)
-    show(options, certificate_summary(certificate), describe_certificate(certificate))
+    problem = read_problem(options)
+    chosen = {
+        name: default if getattr(options, name) is None else getattr(options, name)
+        for name, default in DEFAULTS.items()
+    }
+    with (
+        native_output_to_stderr(),
+        terminating_interrupts(),
+        progress(options, partial(describe_progress, problem)) as tell,
+    ):
+        # However this process ends, the file holds the best that was known.
+        keep = None if options.output is None else _Keeper(options.output)
+        certificate = find(problem, **chosen, progress=tell, keep=keep)
+    try:
+        if options.output is not None:
+            certificate.write(options.output)
+    finally:
+        show(options, certificate_summary(certificate), describe_certificate(certificate))
     return 0
 
 
-def _show_progress(progress: Progress) -> None:
-    gap = ""
-    if progress.objective:
-        gap = f"  gap {100 * (1 - progress.lower_bound / progress.objective):.3f} %"
-    print(
-        f"{progress.seconds:7.1f} s  bound {progress.lower_bound}  "
-        f"best {progress.objective if progress.objective is not None else '-'}{gap}"
-        f"  {progress.step}",
-        file=sys.stderr,
-    )
+class _Keeper:
+    """Writes what is known during a search; where that fails, the search goes on all the same."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._failed = False
+
+    def __call__(self, known: Certificate) -> None:
+        from offcert.core.errors import InputError
+
+        try:
+            known.write(self._path)
+        except InputError as error:
+            if not self._failed:
+                LOG.warning("%s; the search goes on, and tries again at its end", error)
+            self._failed = True
+
+
+def describe_progress(problem: Problem, news: Progress) -> str:
+    """Return in one line what a search knows; times in the problem's units."""
+    from offcert.core.units import format_time
+
+    parts = [f"bound {format_time(news.lower_bound, problem.units)}"]
+    if news.objective is None:
+        parts.append("best -")
+    else:
+        parts.append(f"best {format_time(news.objective, problem.units)}")
+        gap = (news.objective - news.lower_bound) / max(news.objective, 1)
+        parts.append(f"gap {100 * gap:.4f} %")
+    return "  ".join([*parts, news.step])

@@ -6,16 +6,32 @@ import argparse
 
 from offcert.cli.arguments import count
 from offcert.cli.parser import Commands, add_command
-from offcert.cli.searching import add_limits, search
+from offcert.cli.searching import add_problem, add_search, search
+
+_EXAMPLES = (
+    "offcert solve problem.json --method greedy --memory 25%",
+    "offcert solve problem.json --method time-indexed-milp --grid 1000 --solver PULP_CBC_CMD",
+)
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    parser = add_command(commands, "solve", "run one method", _run)
+    parser = add_command(commands, "solve", "run one method", _run, examples=_EXAMPLES)
     parser.add_argument("--method", required=True, metavar="NAME", help="?: list them")
-    add_limits(parser)
-    parser.add_argument("--grid", type=count, metavar="TICKS", help="for time-indexed models")
-    parser.add_argument("--solver", metavar="NAME", help="linear solver, for example PULP_CBC_CMD")
+    add_problem(parser)
+    add_search(parser)
+    parser.add_argument(
+        "--grid",
+        type=count,
+        metavar="TICKS",
+        help="ticks a cell of the time grid (default: so that the model stays small)",
+    )
+    parser.add_argument(
+        "--solver",
+        metavar="NAME",
+        help="linear solver by its PuLP name, for example PULP_CBC_CMD, or scipy (default: the "
+        "method's)",
+    )
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -7,12 +7,13 @@ from fractions import Fraction
 
 from offcert.core.documents import RATIONAL
 from offcert.core.errors import InputError
+from offcert.core.messages import cut
 from offcert.core.problem import Problem, Units
 
 _NUMBER = r"([0-9]{1,40}(?:\.[0-9]{1,40})?)"
 _PREFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _PREFIXES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-_SIZE = re.compile(rf"{_NUMBER}\s*(?:([kKMGT]i?)?B)?")
+_SIZE = re.compile(rf"{_NUMBER}\s*(([kKMGT]i?)?B)?")
 _PERCENT = re.compile(rf"{_NUMBER}\s*%")
 _RATE = re.compile(rf"{_NUMBER}\s*([kKMGT]i?)?B/s")
 
@@ -24,27 +25,30 @@ def _factor(prefix: str | None) -> int:
 
 
 def parse_size(text: str, field: str = "size") -> int:
-    """Return bytes for text like ``"6GiB"``, ``"12.5 MB"`` or ``"4096"``.
+    """Return bytes for text like ``"6GiB"``, ``"12.5 MB"`` or ``"4096B"``.
 
     Raises
     ------
     InputError
-        If the text is no size, or no whole number of bytes.
+        If the text is no size, has no unit, or is no whole number of bytes.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise InputError(f'{field} must be a size such as "6GiB" or "4096", not "{text}"')
-    size = Fraction(match[1]) * _factor(match[2])
-    if size.denominator != 1:
-        raise InputError(f'{field} must be a whole number of bytes, which "{text}" is not')
-    return int(size)
+        raise InputError(f'{field} must be a size such as "6GiB" or "4096B", not "{cut(text)}"')
+    if not match[2]:
+        number = cut(match[1], 20)
+        raise InputError(
+            f'{field} "{number}" needs a unit: "{number}GiB", "{number}MB" or bytes, "{number}B"'
+        )
+    return _bytes(match[1], match[3], text, field)
 
 
 def parse_memory(text: str, problem: Problem) -> int:
-    """Return the memory limit in bytes for a size or a percentage.
+    """Return the memory limit, in the problem's units of size, for a size or a percentage.
 
     ``"40%"`` means 40 % of the way from the least memory at which any schedule exists to the peak
-    without offloading.
+    without offloading. A number without a unit counts the problem's own units where these are not
+    bytes, as in synthetic problems; where they are, it could mean percent as well, and is refused.
 
     Raises
     ------
@@ -54,9 +58,23 @@ def parse_memory(text: str, problem: Problem) -> int:
     match = _PERCENT.fullmatch(text.strip())
     if match is not None:
         return problem.memory_at(Fraction(match[1]) / 100)
-    if _SIZE.fullmatch(text.strip()) is None:
-        raise InputError(f'memory must look like "40%", "6GiB" or "4096", not "{text}"')
-    return parse_size(text, "memory")
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f'memory must look like "40%", "6GiB" or "4096B", not "{cut(text)}"')
+    if not match[2] and problem.units.size == "B":
+        number = cut(match[1], 20)
+        raise InputError(
+            f'memory "{number}" needs a unit: "{number}%" (of the way from the least that is '
+            f'feasible to the peak), "{number}MiB", "{number}GiB" or bytes, "{number}B"'
+        )
+    return _bytes(match[1], match[3], text, "memory")
+
+
+def _bytes(number: str, prefix: str | None, text: str, field: str) -> int:
+    size = Fraction(number) * _factor(prefix)
+    if size.denominator != 1:
+        raise InputError(f'{field} must be a whole number of bytes, which "{text}" is not')
+    return int(size)
 
 
 def parse_bandwidth(text: str, units: Units, field: str = "bandwidth") -> Fraction:
@@ -73,14 +91,14 @@ def parse_bandwidth(text: str, units: Units, field: str = "bandwidth") -> Fracti
     else:
         match = _RATE.fullmatch(text.strip())
         if match is None:
-            raise InputError(f'{field} must look like "12.2GB/s" or "3/2", not "{text}"')
+            raise InputError(f'{field} must look like "12.2GB/s" or "3/2", not "{cut(text)}"')
         if units.time != "ns" or units.size != "B":
             raise InputError(
                 f'{field} "{text}" needs a problem in ns and B, not {units.time} and {units.size}'
             )
         rate = Fraction(match[1]) * _factor(match[2]) / 10**9
     if rate <= 0:
-        raise InputError(f'{field} must be more than 0, not "{text}"')
+        raise InputError(f'{field} must be more than 0, not "{cut(text)}"')
     return rate
 
 

@@ -144,11 +144,15 @@ def test_bad_input_gets_one_sentence(
     ("arguments", "message"),
     [
         (["generate"], "KIND"),
-        (["generate", "rnn"], "invalid choice: 'rnn'"),
+        (["generate", "rnn"], 'KIND must be one of cnn, transformer, '),
+        (["generate", "transformr"], 'not "transformr"; did you mean transformer?'),
+        (["library", "shw", "x"], "; did you mean show?"),
+        (["library", "list", "--famly", "x"], "library list has no option --famly; did you mean"),
+        (["library", "list", "x"], "library list takes no further argument x"),
         (["generate", "cnn", "--ratio", "1/0"], 'must look like "3/2" or "1.5", not 1/0'),
         (["generate", "cnn", "--stages", "x"], "must be an integer, not x"),
         (["generate", "three-partition", "--values", "1,,2"], "must be an integer"),
-        (["generate", "three-partition", "--memory", "5%"], "unrecognized arguments"),
+        (["generate", "three-partition", "--memory", "5%"], "has no option --memory"),
         (["library"], "list|show|get|add"),
     ],
 )

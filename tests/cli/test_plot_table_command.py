@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from campaign_tables import rows
-from offcert.cli.plot_table import _grids
 
 from offcert.campaign.table import Table
 from offcert.cli import main
+from offcert.cli.plot_table import _grids
 from offcert.report.curve_figures import MOST_PANELS
 from offcert.report.points import Point
 

@@ -1,0 +1,109 @@
+"""What Ctrl-C does at any moment of a process that runs a command: one line, and exit code 130.
+
+A search turns an interrupt into its best result so far, and other work cleans up behind itself:
+they need the exception that Python raises. While a command still loads what it needs there is
+nothing to keep, and an exception would do harm: compiled libraries turn it into errors of their
+own, and the machinery of imports may print a traceback and go on. So the process ends at once then.
+What runs before `run_process` is the interpreter's start, where an interrupt is its own traceback.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
+
+EXIT_INTERRUPTED = 130
+_MESSAGE = "offcert: interrupted"
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_IMPORTS = "<frozen importlib"
+# Seconds until an interrupt that Python has swallowed comes again.
+_AGAIN = 0.02
+
+
+def run_process() -> int:
+    """Run the command that the process was started for, and return its exit code."""
+    state = _Handler()
+    try:
+        signal.signal(signal.SIGINT, state)
+        from offcert.cli.program import run
+
+        sys.unraisablehook = state.unraisable
+        state.working = True
+        code = run()
+    except KeyboardInterrupt:
+        code = say_interrupted()
+    except Exception:
+        if not state.arrived:
+            raise
+        # Whatever a library has made of it.
+        code = say_interrupted()
+    state.working = False
+    if state.arrived:
+        _end(code)
+    # The result is out: nobody needs to hear how the interpreter was interrupted at its end.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    return code
+
+
+def _end(code: int) -> NoReturn:
+    """End without the interpreter's own end, which an interrupt may have spoilt.
+
+    It would end the process by the signal if the interrupt has passed through an ``exec``, and
+    threads of solvers that were left in the middle may crash it.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def say_interrupted() -> int:
+    """Say it in one line, and return the exit code."""
+    print(_MESSAGE, file=sys.stderr, flush=True)
+    return EXIT_INTERRUPTED
+
+
+class _Handler:
+    """Takes SIGINT: ends the process where nothing would be lost, else raises as Python does."""
+
+    def __init__(self) -> None:
+        self.working = False
+        self.arrived = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.arrived = True
+        if not self.working or _loads_a_command(frame):
+            os.write(2, f"{_MESSAGE}\n".encode())
+            os._exit(EXIT_INTERRUPTED)
+        raise KeyboardInterrupt
+
+    def unraisable(self, told: sys.UnraisableHookArgs) -> None:
+        """Let an interrupt come again that came where Python cannot raise: in a callback."""
+        if not issubclass(told.exc_type, KeyboardInterrupt):
+            sys.__unraisablehook__(told)
+            return
+        import _thread
+        import threading
+
+        timer = threading.Timer(_AGAIN, _thread.interrupt_main)
+        timer.daemon = True
+        timer.start()
+
+
+def _loads_a_command(frame: FrameType | None) -> bool:
+    """Tell whether the command line itself is importing what it needs."""
+    importer: FrameType | None = None
+    inside = False
+    while frame is not None:
+        imports = frame.f_code.co_filename.startswith(_IMPORTS)
+        if inside and not imports:
+            importer = frame
+        inside = imports
+        frame = frame.f_back
+    return importer is not None and importer.f_code.co_filename.startswith(_HERE)

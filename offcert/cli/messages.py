@@ -1,0 +1,52 @@
+"""What is said beside the result, on stderr: log records and warnings, a line each."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+LOG = logging.getLogger("offcert")
+_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
+
+
+class _Lines(logging.Handler):
+    """Writes to what stderr is at the moment: a live line may have put itself in between."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record as one line."""
+        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
+        text = " ".join(record.getMessage().split())
+        print(f"offcert: {level}{text}", file=sys.stderr)
+
+
+@contextmanager
+def messages(verbose: int, quiet: bool) -> Iterator[None]:
+    """Show log records of ours and Python's warnings during a command.
+
+    Parameters
+    ----------
+    verbose : int
+        0: warnings; 1: also what is being done (INFO); 2: all (DEBUG).
+    quiet : bool
+        Errors only.
+    """
+    handler = _Lines()
+    before = LOG.level
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.ERROR if quiet else _LEVELS[min(verbose, 2)])
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            yield
+    finally:
+        LOG.removeHandler(handler)
+        LOG.setLevel(before)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Say what a warning says; in which file and line it was given helps nobody here."""
+    LOG.warning("%s", message)
