@@ -3,8 +3,12 @@
 import ast
 import inspect
 import json
+import math
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
 
@@ -13,7 +17,11 @@ from random_instances import random_problem
 
 import offcert
 from offcert.certify.ladder import certify
+from offcert.core.chain import Chain
 from offcert.core.errors import MissingPackageError
+from offcert.core.platform import Platform
+from offcert.core.problem import Problem
+from offcert.core.trace import Operation, Trace
 from offcert.verify.document import Verification
 
 ROOT = Path(offcert.__file__).parent
@@ -117,3 +125,78 @@ def test_without_torch_it_says_what_to_install(name: str, monkeypatch: pytest.Mo
             function("resnet18")
     monkeypatch.undo()
     assert getattr(offcert, name) is not function
+
+
+CHAIN = Chain([3, 4], [4, 2], [10, 2, 1], [0, 0, 0], [0, 8])
+PROBLEM = Problem("p", CHAIN, Platform(13, Fraction(2)))
+OPERATION = Operation("a", 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: offcert.certify("x"), "problem must be a Problem, as .* return, not 'x'"),
+        (lambda: offcert.solve(3, "greedy"), "problem must be a Problem, as .* return, not 3"),
+        (
+            lambda: offcert.certify(PROBLEM, time_limit=-1),
+            "time_limit must be a positive number of seconds, not -1",
+        ),
+        (lambda: offcert.certify(PROBLEM, time_limit="5"), "time_limit must be a number, not '5'"),
+        (
+            lambda: offcert.certify(PROBLEM, time_limit=math.nan),
+            "time_limit must be a positive number of seconds, not nan",
+        ),
+        (
+            lambda: offcert.certify(PROBLEM, target_gap=2),
+            "target_gap must be from 0 to below 1, not 2",
+        ),
+        (lambda: offcert.certify(PROBLEM, workers=0), "workers must be at least 1, not 0"),
+        (lambda: offcert.certify(PROBLEM, workers=1.5), "workers must be an integer, not 1.5"),
+        (lambda: offcert.certify(PROBLEM, seed="a"), "seed must be an integer, not 'a'"),
+        (
+            lambda: offcert.solve(PROBLEM, "bounds", seed=2**31),
+            "seed must be from 0 to below 2\\*\\*31, not 2147483648",
+        ),
+        (lambda: offcert.solve(PROBLEM, "bounds", workers=True), "workers must be an integer"),
+        (lambda: offcert.solve(PROBLEM, "bounds", grid=0), "grid must be at least 1, not 0"),
+        (lambda: offcert.solve(PROBLEM, "magic"), 'method must be one of bounds, .*, not "magic"'),
+        (lambda: offcert.solve(PROBLEM, ["bounds"]), r'not \["bounds"\]'),
+        (lambda: offcert.verify(3), "certificate must be a path, a Certificate or .*, not 3"),
+        (lambda: offcert.verify({}), 'the field "format" is missing'),
+        (lambda: offcert.read_problem(5), "path must be a string or a path, not 5"),
+        (lambda: offcert.read_certificate(None), "path must be a string or a path, not None"),
+        (lambda: offcert.read_problem("a\0b"), "cannot be the name of a file"),
+        (lambda: offcert.write_problem(5, PROBLEM), "path must be a string or a path, not 5"),
+        (lambda: PROBLEM.with_memory("lots"), 'memory must look like .*, not "lots"'),
+        (lambda: PROBLEM.with_memory(1.5), "memory must be an integer, not 1.5"),
+        (lambda: PROBLEM.with_bandwidth("3GB/s"), "needs a problem in ns and B"),
+        (lambda: PROBLEM.with_bandwidth("1", "x"), 'prefetch bandwidth must look like .*, not "x"'),
+        (lambda: Problem(3, CHAIN, PROBLEM.platform), "name must be a string, not 3"),
+        (lambda: Problem("p", [], PROBLEM.platform), r"network must be a Trace or Chain, not \[\]"),
+        (lambda: Problem("p", CHAIN, 5), "platform must be a Platform, not 5"),
+        (
+            lambda: Problem("p", CHAIN, PROBLEM.platform, units="ns"),
+            "units must be Units, not 'ns'",
+        ),
+        (lambda: Chain(3, [], [], []), "chain.forward must be a sequence, not 3"),
+        (lambda: Chain([1], [1], [1, 1], [1, 1], names=[2]), r"chain.names\[0\] must be a string"),
+        (lambda: Trace([3], []), r"trace.operations\[0\] must be an Operation, not 3"),
+        (lambda: Trace([OPERATION], ["x"]), r"trace.tensors\[0\] must be a Tensor, not 'x'"),
+        (lambda: Platform(1, 0.5), "bandwidth must be a rational, not 0.5"),
+        (lambda: Platform(1, Fraction(-1, 2)), "bandwidth must be more than 0, not -1/2"),
+    ],
+)
+def test_wrong_arguments_are_answered_in_one_sentence(
+    call: Callable[[], object], sentence: str
+) -> None:
+    with pytest.raises(offcert.InputError, match=sentence):
+        call()
+
+
+def test_limits_may_be_spelled_as_on_the_command_line() -> None:
+    network = replace(PROBLEM, units=offcert.Units("ns", "B"))
+    assert network.with_memory("12B").platform.memory == 12
+    assert network.with_memory("50%") == network.with_memory(network.memory_at(Fraction(1, 2)))
+    assert network.with_bandwidth("2GB/s", "3/2") == network.with_bandwidth(2, Fraction(3, 2))
+    with pytest.raises(offcert.InputError, match='memory "25" needs a unit'):
+        network.with_memory("25")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
 
 from offcert.core.errors import InputError
+from offcert.core.messages import short_repr
 from offcert.core.trace import Operation, Tensor, Trace, require_integer
 
 
@@ -51,7 +52,7 @@ class Chain:
         backward_workspace: Sequence[int] | None = None,
         names: Sequence[str] | None = None,
     ) -> None:
-        stages = len(forward)
+        stages = _length("forward", forward)
         if stages == 0:
             raise InputError("chain.forward must not be empty")
         numbers = {
@@ -72,9 +73,12 @@ class Chain:
                 for index, value in enumerate(values)
             )
             object.__setattr__(self, name, checked)
-        labels = tuple(map(str, range(stages)) if names is None else names)
+        labels = [str(stage) for stage in range(stages)] if names is None else names
         _require_length("names", labels, stages, stages)
-        object.__setattr__(self, "names", labels)
+        for index, label in enumerate(labels):
+            if not isinstance(label, str):
+                raise InputError(f"chain.names[{index}] must be a string, not {short_repr(label)}")
+        object.__setattr__(self, "names", tuple(labels))
 
     def __len__(self) -> int:
         """Return the number of stages, L+1."""
@@ -117,7 +121,14 @@ class Chain:
 
 
 def _require_length(name: str, values: Sequence[object], expected: int, stages: int) -> None:
-    if len(values) != expected:
+    found = _length(name, values)
+    if found != expected:
         raise InputError(
-            f"chain.{name} must have {expected} entries for {stages} stages, not {len(values)}"
+            f"chain.{name} must have {expected} entries for {stages} stages, not {found}"
         )
+
+
+def _length(name: str, values: object) -> int:
+    if not isinstance(values, Sized) or isinstance(values, str):
+        raise InputError(f"chain.{name} must be a sequence, not {short_repr(values)}")
+    return len(values)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from offcert.core.errors import InputError
-from offcert.core.messages import cut, show
+from offcert.core.messages import cut, short_repr, show
 from offcert.core.trace import require_integer
 
 # Longer numbers are no bandwidths.
@@ -30,6 +30,7 @@ def read_json(path: str | Path) -> Any:
     InputError
         If the file cannot be read, is not JSON, holds NaN or infinity, or repeats a key.
     """
+    _require_path(path)
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -48,6 +49,13 @@ def read_json(path: str | Path) -> Any:
         raise InputError(f"{path} is not valid JSON: {error}") from None
     _require_text(path, document)
     return document
+
+
+def _require_path(path: object) -> None:
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"path must be a string or a path, not {short_repr(path)}")
+    if "\0" in str(path):
+        raise InputError(f"{short_repr(str(path))} cannot be the name of a file")
 
 
 def _require_text(path: str | Path, document: Any) -> None:
@@ -86,6 +94,7 @@ def require_writable(path: str | Path) -> None:
     InputError
         If the folder does not exist or cannot be written to, or the path is a folder.
     """
+    _require_path(path)
     if not str(path) or str(path).endswith(("/", os.sep)):
         raise InputError(f'"{path}" is not the name of a file that can be written')
     try:

@@ -2,6 +2,8 @@
 
 ``bandwidth`` is the rate of the link from the device to the host. ``prefetch_bandwidth`` is the one
 from the host to the device; it is there only if it differs, so that a problem has one document.
+``chain.names`` may be left out by who writes a file by hand: the stages are then called "0", "1",
+and so on, and the problem is the same, with the same hash, as with these names written out.
 """
 
 from __future__ import annotations
@@ -124,8 +126,8 @@ def problem_from_json(document: Any, place: str = "") -> Problem:
 def _chain_from_json(value: Any, place: str) -> Chain:
     fields = Fields(value, place)
     numbers = {name: fields.integers(name, 0) for name in _CHAIN_FIELDS if name != "names"}
-    names = fields.get("names", list)
-    for index, name in enumerate(names):
+    names = fields.optional("names", list)
+    for index, name in enumerate(names or ()):
         if not isinstance(name, str):
             raise InputError(f"{place}.names[{index}] must be a string, not {show(name)}")
     fields.finish()

@@ -67,6 +67,7 @@ class Problem:
     source: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
+        self._validate_types()
         if self.transfers not in tuple(Transfers):
             raise InputError(
                 'transfers must be "atomic", "interruptible" or "fractional", '
@@ -74,6 +75,16 @@ class Problem:
             )
         object.__setattr__(self, "transfers", Transfers(self.transfers))
         self._validate_totals()
+
+    def _validate_types(self) -> None:
+        if not isinstance(self.name, str):
+            raise InputError(f"name must be a string, not {short_repr(self.name)}")
+        if not isinstance(self.network, Trace | Chain):
+            raise InputError(f"network must be a Trace or Chain, not {short_repr(self.network)}")
+        if not isinstance(self.platform, Platform):
+            raise InputError(f"platform must be a Platform, not {short_repr(self.platform)}")
+        if not isinstance(self.units, Units):
+            raise InputError(f"units must be Units, not {short_repr(self.units)}")
 
     def _validate_totals(self) -> None:
         """Keep all times and sizes inside 64 bits, so that compiled code may add them."""
@@ -106,22 +117,56 @@ class Problem:
         """The chain, if the problem was given as one."""
         return self.network if isinstance(self.network, Chain) else None
 
-    def with_memory(self, memory: int) -> Problem:
-        """Return the same problem with another memory limit in bytes."""
-        return replace(self, platform=replace(self.platform, memory=memory))
-
-    def with_bandwidth(self, bandwidth: Fraction, prefetch: Fraction | None = None) -> Problem:
-        """Return the same problem with another bandwidth in bytes per tick.
+    def with_memory(self, memory: int | str) -> Problem:
+        """Return the same problem with another memory limit.
 
         Parameters
         ----------
-        bandwidth : Fraction
-            From the device to the host.
-        prefetch : Fraction, optional
-            From the host to the device; by default the same.
+        memory : int or str
+            Bytes, or what the command line takes: ``"6GiB"``, or ``"25%"`` of the way from the
+            least memory with which any schedule exists to the peak without offloading.
+
+        Raises
+        ------
+        InputError
+            If it is neither.
         """
-        platform = replace(self.platform, bandwidth=bandwidth, prefetch_bandwidth=prefetch)
+        if isinstance(memory, str):
+            from offcert.core.units import parse_memory
+
+            memory = parse_memory(memory, self)
+        return replace(self, platform=replace(self.platform, memory=memory))
+
+    def with_bandwidth(
+        self, bandwidth: Fraction | str, prefetch: Fraction | str | None = None
+    ) -> Problem:
+        """Return the same problem with another bandwidth.
+
+        Parameters
+        ----------
+        bandwidth : Fraction or str
+            From the device to the host: bytes per tick, or what the command line takes, for example
+            ``"12.2GB/s"``.
+        prefetch : Fraction or str, optional
+            From the host to the device; by default the same.
+
+        Raises
+        ------
+        InputError
+            If it is no such thing.
+        """
+        back = None if prefetch is None else self._rate(prefetch, "prefetch bandwidth")
+        platform = replace(
+            self.platform, bandwidth=self._rate(bandwidth, "bandwidth"), prefetch_bandwidth=back
+        )
         return replace(self, platform=platform)
+
+    def _rate(self, rate: Fraction | str, field: str) -> Fraction:
+        if isinstance(rate, str):
+            from offcert.core.units import parse_bandwidth
+
+            return parse_bandwidth(rate, self.units, field)
+        return rate
 
     def memory_at(self, fraction: Fraction) -> int:
         """Return the limit `fraction` of the way from the least feasible memory to the peak.

@@ -151,6 +151,8 @@ class Trace:
             raise InputError("trace.operations must not be empty")
         for index, operation in enumerate(self.operations):
             place = f"trace.operations[{index}]"
+            if not isinstance(operation, Operation):
+                raise InputError(f"{place} must be an Operation, not {short_repr(operation)}")
             require_integer(operation.duration, f"{place}.duration", 0)
             require_integer(operation.workspace, f"{place}.workspace", 0)
         for index, tensor in enumerate(self.tensors):
@@ -158,6 +160,8 @@ class Trace:
         self._validate_totals()
 
     def _validate_tensor(self, tensor: Tensor, place: str) -> None:
+        if not isinstance(tensor, Tensor):
+            raise InputError(f"{place} must be a Tensor, not {short_repr(tensor)}")
         require_integer(tensor.size, f"{place}.size", 0)
         if not tensor.uses:
             raise InputError(f"{place}.uses must name at least one operation")

@@ -48,6 +48,20 @@ def test_the_digest_is_the_same_on_every_machine() -> None:
     )
 
 
+def test_stages_without_names_are_numbered() -> None:
+    named = chain_document()
+    named["chain"]["names"] = ["0", "1"]
+    bare = copy.deepcopy(named)
+    del bare["chain"]["names"]
+    assert problem_from_json(bare) == problem_from_json(named)
+    assert problem_digest(problem_from_json(bare)) == problem_digest(problem_from_json(named))
+    # Files are written whole, as ever.
+    assert problem_to_json(problem_from_json(bare)) == named
+    bare["chain"]["names"] = None
+    with pytest.raises(InputError, match=r"chain\.names must be a list, not null"):
+        problem_from_json(bare)
+
+
 def test_one_rate_given_twice_is_one_rate() -> None:
     document = chain_document()
     assert "prefetch_bandwidth" not in document
@@ -108,7 +122,7 @@ def parent_of(document: Any, path: tuple[Any, ...]) -> Any:
 @pytest.mark.parametrize("document", [chain_document(), trace_document()], ids=["chain", "trace"])
 def test_a_missing_field_is_named(document: dict[str, Any]) -> None:
     for path in places(document):
-        if path[0] == "source":
+        if path[0] == "source" or path == ("chain", "names"):
             continue
         broken = copy.deepcopy(document)
         del parent_of(broken, path)[path[-1]]
@@ -156,6 +170,7 @@ def test_a_field_of_the_wrong_kind_is_named(document: dict[str, Any]) -> None:
         (("chain", "forward"), [1, -2], r"chain.forward[1] must be at least 0, not -2"),
         (("chain", "gradient"), [1, 2], r"chain.gradient must have 3 entries for 2 stages, not 2"),
         (("chain", "names"), ["a", 3], r"chain.names[1] must be a string"),
+        (("chain", "names"), ["a"], r"chain.names must have 2 entries for 2 stages, not 1"),
         (("extra",), 1, 'the field "extra" is not known'),
         (("trace",), {}, 'either "chain" or "trace"'),
     ],
