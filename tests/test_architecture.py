@@ -127,6 +127,24 @@ def test_planted_imports_are_found(planted: str, tmp_path: Path) -> None:
     assert foreign([*VERIFY, file])
 
 
+def test_what_verification_loads_is_the_core_and_the_proofs_only(tmp_path: Path) -> None:
+    """Also what it imports by a name that it reads: a verifier by the registry's."""
+    certificates = sorted((ROOT.parent / "docs" / "certificates").glob("theory-*.json"))
+    assert len(certificates) >= 3
+    code = (
+        "import sys\nfrom offcert.proofs.registry import PROOFS\n"
+        "from offcert.verify.document import verify_file\n"
+        "from offcert.verify.recheck import verifier\n"
+        "for kind in PROOFS.values(): verifier(kind.verifier)\n"
+        f"for path in {[str(path) for path in certificates]!r}: assert verify_file(path).valid\n"
+        "rooms = {name.split('.')[1] for name in sys.modules if name.startswith('offcert.')}\n"
+        "assert rooms == {'core', 'proofs', 'verify'}, rooms\n"
+        "assert 'offcert.core.simulate' not in sys.modules\n"
+        "assert not {'torch', 'ortools', 'pulp', 'scipy.optimize'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_finders_and_simulators_do_not_know_the_verifiers() -> None:
     for room in ("core", "proofs", "formulations", "heuristics", "instances"):
         for path in reached((ROOT / room).rglob("*.py")):

@@ -5,20 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from offcert.core.result import Bound, Evidence
-
-# Solvers that can attest, under one name each: HiGHS is the same inside SciPy and on its own.
-SOLVERS = ("CP-SAT", "HiGHS", "CBC")
-# Formulations that are solved by one of them.
-FORMULATIONS = (
-    "fluid-milp",
-    "fluid-lp",
-    "fluid-exact",
-    "stage-milp",
-    "time-indexed-cpsat",
-    "time-indexed-milp",
-    "disjunctive-milp",
-    "interval-cpsat",
-)
+from offcert.proofs.claims import solver_of
+from offcert.proofs.registry import solvers_of
 
 
 def witness(bounds: Sequence[Bound], index: int) -> Bound | None:
@@ -34,15 +22,11 @@ def witness(bounds: Sequence[Bound], index: int) -> Bound | None:
             _can_attest(other)
             and other.value >= bound.value
             and other.method != bound.method
-            and other.details["solver"] != bound.details["solver"]
+            and solver_of(other) != solver_of(bound)
         ):
             return other
     return None
 
 
 def _can_attest(bound: Bound) -> bool:
-    return (
-        bound.evidence is not Evidence.PROVED
-        and bound.method in FORMULATIONS
-        and bound.details.get("solver") in SOLVERS
-    )
+    return bound.evidence is not Evidence.PROVED and solver_of(bound) in solvers_of(bound.method)

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from offcert import __version__
+import offcert
 from offcert.core.documents import Fields, canonical_digest, read_json, require_format, write_json
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest, problem_from_json, problem_to_json
@@ -141,7 +141,7 @@ def certificate_from_json(document: Any) -> Certificate:
 
 def current_versions() -> dict[str, str]:
     """Return the versions of this program and of the libraries it computes with."""
-    versions = {"offcert": __version__, "python": machine.python_version()}
+    versions = {"offcert": offcert.__version__, "python": machine.python_version()}
     for package in ("numpy", "numba", "scipy", "ortools"):
         installed = _installed(package)
         if installed is not None:

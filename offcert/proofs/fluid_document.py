@@ -31,8 +31,12 @@ from offcert.core.trace import require_integer
 
 KINDS = ("available", "due", "opened", "end", "start")
 
-# Larger documents are refused before they are unpacked in full.
-LARGEST = 1 << 28
+# Longer documents are refused before they are unpacked in full.
+LARGEST = 1 << 25
+
+
+class TooLongError(InputError):
+    """A document is longer than what its reader is willing to unpack."""
 
 
 @dataclass(frozen=True)
@@ -61,36 +65,44 @@ def pack(document: Any) -> str:
     return base64.b64encode(zlib.compress(text.encode("ascii"), 9)).decode("ascii")
 
 
-def unpack(text: str, place: str) -> Any:
+def unpack(text: str, place: str, longest: float = LARGEST) -> Any:
     """Return the JSON value in a line of text.
 
     Raises
     ------
     InputError
-        If the text is not what `pack` makes, or holds more than `LARGEST` characters.
+        If the text is not what `pack` makes.
+    TooLongError
+        If it holds more than `longest` characters.
     """
     try:
         packed = base64.b64decode(text, validate=True)
         stream = zlib.decompressobj()
-        content = stream.decompress(packed, LARGEST)
+        content = stream.decompress(packed, int(min(longest, LARGEST)))
+        if stream.unconsumed_tail:
+            raise TooLongError(f"{place} unpacks to more than {min(longest, LARGEST):g} characters")
         whole = stream.eof and not stream.unused_data
         document = json.loads(content) if whole else None
+    except TooLongError:
+        raise
     except (binascii.Error, zlib.error, ValueError, RecursionError) as error:
         raise InputError(f"{place} is not base64 of compressed JSON: {error}") from None
     if not whole:
-        raise InputError(f"{place} is cut off, too long, or holds more than one document")
+        raise InputError(f"{place} is cut off, or holds more than one document")
     return document
 
 
-def read(text: str, operations: int) -> tuple[list[Weights], list[Node]]:
+def read(text: str, operations: int, longest: float = LARGEST) -> tuple[list[Weights], list[Node]]:
     """Return the multipliers and the tree of a packed proof about so many operations.
 
     Raises
     ------
     InputError
         One sentence that names the first field that is missing, wrong or unknown.
+    TooLongError
+        If the proof has more than `longest` characters.
     """
-    fields = Fields(unpack(text, "proof"), "proof")
+    fields = Fields(unpack(text, "proof", longest), "proof")
     weights = [_weights(item, operations) for item in fields.each("multipliers")]
     nodes = [
         _node(value, f"proof.tree[{index}]") for index, value in enumerate(fields.get("tree", list))

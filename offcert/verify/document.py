@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,19 @@ from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.proofs.attestation import witness
 from offcert.proofs.certificate import Certificate, certificate_from_json
+from offcert.proofs.claims import solver_of
+from offcert.proofs.registry import PROOFS
 from offcert.verify.common.absence import least_memory
-from offcert.verify.recheck import SEARCHED, recheck
+from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
+from offcert.verify.recheck import recheck
+
+
+class Outcome(StrEnum):
+    """What verification says of a certificate as a whole."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+    BEYOND_LIMITS = "not verified within the limits"
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,8 @@ class Verification:
         Every reason why the certificate is not valid, each with its place; empty if it is valid.
     bounds : list of CheckedBound
         What evidence each bound has.
+    unverified : list of str
+        What could not be established within the limits, each with its place.
     certificate : Certificate
         What was verified.
     """
@@ -50,11 +64,19 @@ class Verification:
     certificate: Certificate
     faults: list[str] = field(default_factory=list)
     bounds: list[CheckedBound] = field(default_factory=list)
+    unverified: list[str] = field(default_factory=list)
+
+    @property
+    def outcome(self) -> Outcome:
+        """``INVALID`` if anything is wrong, else whether everything could be established."""
+        if self.faults:
+            return Outcome.INVALID
+        return Outcome.BEYOND_LIMITS if self.unverified else Outcome.VALID
 
     @property
     def valid(self) -> bool:
-        """Whether nothing was found wrong."""
-        return not self.faults
+        """Whether nothing was found wrong, and nothing left unverified."""
+        return self.outcome is Outcome.VALID
 
     @property
     def evidence(self) -> Evidence | None:
@@ -66,23 +88,45 @@ class Verification:
         return min(levels, key=list(Evidence).index, default=None)
 
 
-def verify_file(path: str | Path) -> Verification:
+def verify_file(path: str | Path, limits: Limits = UNLIMITED) -> Verification:
     """Verify the certificate in a file.
 
     Raises
     ------
     InputError
         If the file cannot be read or is no certificate.
+    BeyondLimitsError
+        If the file is larger than the limits allow, so that it was not even read.
     """
+    allowance = limits.begin()
+    try:
+        size = Path(path).stat().st_size
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    if size > limits.document:
+        raise BeyondLimitsError(
+            f"{path} has {size} bytes, but only {limits.document:g} may be read; it is not verified"
+        )
     document = read_json(path)
     try:
-        return verify(document)
+        return verify(document, allowance=allowance)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
 
-def verify(document: Any) -> Verification:
+def verify(
+    document: Any, limits: Limits = UNLIMITED, *, allowance: Allowance | None = None
+) -> Verification:
     """Verify a certificate given as a JSON value.
+
+    Parameters
+    ----------
+    document : object
+        The JSON value.
+    limits : Limits
+        What that may take.
+    allowance : Allowance, optional
+        What is left of limits that are running already.
 
     Returns
     -------
@@ -94,6 +138,7 @@ def verify(document: Any) -> Verification:
     InputError
         If the value is no certificate at all: a field is missing, unknown or of the wrong kind.
     """
+    allowance = limits.begin() if allowance is None else allowance
     verification = Verification(certificate_from_json(document))
     _compare_with_rewritten(verification, document)
     _check_schedule(verification)
@@ -101,7 +146,7 @@ def verify(document: Any) -> Verification:
     # What was tampered with is not worth a search that may take long.
     intact = verification.valid
     for index, bound in enumerate(verification.certificate.result.bounds):
-        _check_bound(verification, index, bound, intact)
+        _check_bound(verification, index, bound, intact, allowance)
     _check_status(verification)
     return verification
 
@@ -173,20 +218,20 @@ def _check_infeasibility(verification: Verification) -> None:
         )
 
 
-def _check_bound(verification: Verification, index: int, bound: Bound, intact: bool) -> None:
+def _check_bound(
+    verification: Verification, index: int, bound: Bound, intact: bool, allowance: Allowance
+) -> None:
     place = f"bounds[{index}] ({bound.method})"
     objective = verification.certificate.result.objective
     if objective is not None and bound.value > objective:
         verification.faults.append(
             f"{place}: the bound {bound.value} exceeds the objective {objective}"
         )
-    if bound.evidence is Evidence.PROVED and bound.method in SEARCHED and not intact:
+    searched = bound.method in PROOFS and PROOFS[bound.method].searched
+    if bound.evidence is Evidence.PROVED and searched and not intact:
         finding = "not computed again, because the document is not what it was"
     elif bound.evidence is Evidence.PROVED:
-        fault = recheck(bound, verification.certificate.problem)
-        if fault is not None:
-            verification.faults.append(f"{place}: {fault}")
-        finding = "computed again" if fault is None else fault
+        finding = _establish(verification, place, bound, allowance)
     elif bound.evidence is Evidence.CROSS_ATTESTED:
         other = witness(verification.certificate.result.bounds, index)
         if other is None:
@@ -195,8 +240,21 @@ def _check_bound(verification: Verification, index: int, bound: Bound, intact: b
         else:
             finding = f"claimed by two solvers, the other with {other.method}; not checked again"
     else:
-        finding = f"claimed by {bound.details.get('solver', 'one solver')}; not checked again"
+        finding = f"claimed by {solver_of(bound) or 'one solver'}; not checked again"
     verification.bounds.append(CheckedBound(bound.method, bound.value, bound.evidence, finding))
+
+
+def _establish(verification: Verification, place: str, bound: Bound, allowance: Allowance) -> str:
+    """Establish a proved bound again; return what was found."""
+    try:
+        fault = recheck(bound, verification.certificate.problem, allowance)
+    except (BeyondLimitsError, MemoryError) as error:
+        finding = f"not verified within the limits: {str(error) or 'the memory is used up'}"
+        verification.unverified.append(f"{place}: {finding}")
+        return finding
+    if fault is not None:
+        verification.faults.append(f"{place}: {fault}")
+    return "computed again" if fault is None else fault
 
 
 def _check_status(verification: Verification) -> None:

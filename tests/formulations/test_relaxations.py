@@ -23,8 +23,10 @@ from offcert.formulations.combinatorial.relaxations import (
     prop3_bound,
     required_absent,
 )
-from offcert.verify.common import cover, recheck
+from offcert.verify.common import cover
+from offcert.verify.common.absence import least_memory
 from offcert.verify.common.cover import cheapest_cover
+from offcert.verify.fractional.verifier import recompute
 
 
 def two_stage_problem() -> Problem:
@@ -74,12 +76,12 @@ def test_no_bound_exceeds_the_optimum_and_rounding_never_weakens(seed: int) -> N
 @given(st.integers(0, 10**9))
 def test_the_verifier_computes_the_same_with_other_code(seed: int) -> None:
     problem = mixed_problem(seed, 8)
-    assert recheck.least_memory(problem)[0] == problem.trace.least_memory
+    assert least_memory(problem)[0] == problem.trace.least_memory
     if infeasibility(problem) is not None:
         return
     for rounding in (False, True):
         for bound in (prop3_bound(problem, rounding), fractional_bound(problem, rounding)):
-            assert recheck.recompute(bound.method, problem) == bound.value
+            assert recompute(bound.method, problem) == bound.value
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)

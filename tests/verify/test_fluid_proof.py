@@ -272,7 +272,10 @@ def test_no_change_of_a_number_makes_a_proof_of_too_much() -> None:
         (base64.b64encode(b"plain").decode(), "proof is not base64 of compressed JSON"),
         (base64.b64encode(zlib.compress(b"{")).decode(), "proof is not base64 of compressed JSON"),
         (base64.b64encode(zlib.compress(b"{}")[:-1]).decode(), "proof is cut off"),
-        (base64.b64encode(zlib.compress(b"{}") + b"{}").decode(), "proof is cut off, too long"),
+        (
+            base64.b64encode(zlib.compress(b"{}") + b"{}").decode(),
+            "proof is cut off, or",
+        ),
         (pack([]), "proof must be a JSON object"),
         (pack({}), 'the field "proof.multipliers" is missing'),
         (pack({"multipliers": [], "tree": 3}), "proof.tree must be a list"),
@@ -286,7 +289,7 @@ def test_what_is_no_proof_is_refused(text: str, fault: str) -> None:
 
 def test_a_proof_that_unpacks_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fluid_document, "LARGEST", 1000)
-    with pytest.raises(InputError, match="too long"):
+    with pytest.raises(InputError, match="more than 1000 characters"):
         unpack(pack([0] * 1000), "proof")
 
 

@@ -15,6 +15,7 @@ from oracle import brute_force
 from random_instances import mixed_problem
 
 from benchmarks.chains import cnn_chain
+from offcert.certify import searched_steps
 from offcert.certify.effort import Effort
 from offcert.certify.methods import solve
 from offcert.certify.search import Search
@@ -32,8 +33,8 @@ from offcert.formulations.labels.atomic_heads import search as searching
 from offcert.formulations.labels.atomic_heads.bound import HeadsOutcome, heads_bound
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import HeadSide, back, front
-from offcert.verify import recheck, searched_steps
 from offcert.verify.document import verify
+from offcert.verify.heads import verifier
 from offcert.verify.heads.check import confirm_heads, within_reach
 from offcert.verify.heads.search import IN_TIME, TOO_LARGE, TOO_LATE, Tables, search
 from tests.formulations.side_sequences import least_end, random_side
@@ -460,7 +461,7 @@ def test_a_changed_document_is_not_searched_again(monkeypatch: pytest.MonkeyPatc
     def never(*args: object, **kwargs: object) -> bool:
         raise AssertionError("searched")
 
-    monkeypatch.setattr(recheck, "heads_fault", never)
+    monkeypatch.setattr(verifier, "heads_fault", never)
     tampered = document()
     tampered["settings"]["seed"] += 1
     verification = verify(tampered)

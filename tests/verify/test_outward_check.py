@@ -24,8 +24,11 @@ from offcert.formulations.labels.outward import tree as trees
 from offcert.formulations.labels.outward.proof import Proof, proof_of
 from offcert.formulations.labels.outward.tree import Tree
 from offcert.verify.document import verify
+from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.outward import advice as outward_advice
-from offcert.verify.outward import outward_sets, outward_tables, outward_walk
+from offcert.verify.outward import sets as outward_sets
+from offcert.verify.outward import tables as outward_tables
+from offcert.verify.outward import walk as outward_walk
 from offcert.verify.outward.check import confirm_outward, outward_fault
 from offcert.verify.recheck import recheck
 
@@ -311,10 +314,10 @@ def test_the_advice_on_each_part_is_found() -> None:
 def test_more_than_it_may_search_is_said() -> None:
     problem, optimum, proof = example()
     advice = proof.free_below, proof.windows, proof.splits
-    said = outward_fault(problem, proof.pivot, optimum, *advice, max_labels=1)
-    assert said == "the search is too large"
-    said = outward_fault(problem, proof.pivot, optimum, *advice, max_seconds=-1.0)
-    assert said == "the search is too large"
+    with pytest.raises(BeyondLimitsError, match="the search is too large"):
+        outward_fault(problem, proof.pivot, optimum, *advice, max_labels=1)
+    with pytest.raises(BeyondLimitsError, match="the time is over"):
+        outward_fault(problem, proof.pivot, optimum, *advice, max_seconds=-1.0)
     assert "too large" in (outward_fault(problem, proof.pivot, 2**80, *advice) or "")
 
 

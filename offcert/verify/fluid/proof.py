@@ -10,14 +10,21 @@ from collections.abc import Sequence
 
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem
-from offcert.proofs.fluid_document import Node, Weights, read
+from offcert.proofs.fluid_document import Node, TooLongError, Weights, read
 from offcert.verify.fluid.model import FluidModel
+from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError
 
 Key = tuple[int, int, int]
 
 
 def examine(
-    text: str, value: int, problem: Problem, needs: Sequence[int], *, branching: bool
+    text: str,
+    value: int,
+    problem: Problem,
+    needs: Sequence[int],
+    *,
+    branching: bool,
+    allowance: Allowance | None = None,
 ) -> str | None:
     """Return None if a proof establishes exactly this bound, or what is wrong with it, and where.
 
@@ -33,10 +40,18 @@ def examine(
         Bytes that must be absent during each operation.
     branching : bool
         Whether the proof may decide gaps: true only where tensors leave whole.
+    allowance : Allowance, optional
+        What may be spent.
+
+    Raises
+    ------
+    BeyondLimitsError
+        If the proof unpacked, or the time to examine it, is more than allowed.
     """
+    allowance = UNLIMITED.begin() if allowance is None else allowance
     try:
-        weights, nodes = read(text, len(problem.trace))
-        found = _least(FluidModel(problem, needs), weights, nodes, branching)
+        weights, nodes = _unpacked(text, len(problem.trace), allowance)
+        found = _least(FluidModel(problem, needs), weights, nodes, branching, allowance)
     except InputError as error:
         return str(error)
     if found != value:
@@ -44,8 +59,20 @@ def examine(
     return None
 
 
+def _unpacked(text: str, operations: int, allowance: Allowance) -> tuple[list[Weights], list[Node]]:
+    """Read a packed proof whose content is not larger than a document may be."""
+    try:
+        return read(text, operations, allowance.limits.document)
+    except TooLongError as error:
+        raise BeyondLimitsError(str(error)) from None
+
+
 def _least(
-    model: FluidModel, weights: Sequence[Weights], nodes: Sequence[Node], branching: bool
+    model: FluidModel,
+    weights: Sequence[Weights],
+    nodes: Sequence[Node],
+    branching: bool,
+    allowance: Allowance,
 ) -> int:
     """Return the least bound of all leaves.
 
@@ -66,6 +93,7 @@ def _least(
     bounds = []
     # Of long traces with many leaves the prices of all multipliers would fill the memory.
     for index, item in enumerate(weights):
+        allowance.require_time()
         prices = model.price(item)
         if isinstance(prices, int):
             raise InputError(

@@ -35,10 +35,13 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.trace import Tensor
 from offcert.verify.common.cover import cheapest_cover
 from offcert.verify.heads.search import IN_TIME, TOO_LATE, IntArray, Tables, floors, search
+from offcert.verify.limits import BeyondLimitsError
 
 _LARGEST = 2**62
 # Bytes that have moved are told apart up to this many units.
 MOST_LEVELS = 1 << 22
+# To be searched on each side, unless the caller wants less.
+MOST_LABELS = 10_000_000
 
 Sizes = Sequence[int]
 
@@ -56,7 +59,7 @@ def confirm_heads(
     *,
     counted: tuple[Sizes, Sizes] = ((), ()),
     units: tuple[int, int] = (1, 1),
-    max_labels: int = 10_000_000,
+    max_labels: int = MOST_LABELS,
 ) -> bool:
     """Return whether no schedule of `problem` is shorter than `claimed` ticks.
 
@@ -83,7 +86,10 @@ def confirm_heads(
         False if the bound is wrong, the advice is insufficient, or the search is too large.
     """
     advice = (head, tail), counted, units
-    return heads_fault(problem, pivot, *advice, claimed, max_labels) is None
+    try:
+        return heads_fault(problem, pivot, *advice, claimed, max_labels) is None
+    except BeyondLimitsError:
+        return False
 
 
 def heads_fault(
@@ -93,11 +99,16 @@ def heads_fault(
     counted: tuple[Sizes, Sizes],
     units: tuple[int, int],
     claimed: int,
-    max_labels: int = 10_000_000,
+    max_labels: int = MOST_LABELS,
 ) -> str | None:
     """Return None if no schedule is shorter than `claimed` ticks, or which part fails to show it.
 
     Parameters are those of `confirm_heads`, with head and tail as `times`.
+
+    Raises
+    ------
+    BeyondLimitsError
+        If the search is too large.
     """
     trace = problem.trace
     if trace.least_memory > problem.platform.memory or claimed <= sum(trace.durations):
@@ -115,7 +126,7 @@ def ends_fault(
     times: tuple[int, int],
     counted: tuple[Sizes, Sizes],
     units: tuple[int, int],
-    max_labels: int = 10_000_000,
+    max_labels: int = MOST_LABELS,
     place: str = "details",
 ) -> str | None:
     """Return None if no schedule's front or back is shorter than `times`, or what is wrong.
@@ -135,7 +146,7 @@ def ends_fault(
         if end == IN_TIME:
             return f"{place}.{name} is too much: as far as the search can tell, {time - 1} will do"
         if end != TOO_LATE:
-            return f"the search for {place}.{name} is too large"
+            raise BeyondLimitsError(f"the search for {place}.{name} is too large")
     return None
 
 

@@ -43,14 +43,22 @@ advice can only make the answer no.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
-from offcert.verify.heads.check import MOST_LEVELS, TooLargeError, ends_fault, side_tables
+from offcert.verify.heads.check import (
+    MOST_LABELS,
+    MOST_LEVELS,
+    TooLargeError,
+    ends_fault,
+    side_tables,
+)
 from offcert.verify.heads.check import within_reach as ends_within_reach
 from offcert.verify.heads.search import Tables
+from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.matched.join import joined
 from offcert.verify.matched.search import (
     DONE,
@@ -82,7 +90,7 @@ def confirm_matched(
     free_below: int,
     levels: Sequence[Sizes],
     spare: int = 0,
-    max_labels: int = 10_000_000,
+    max_labels: int = MOST_LABELS,
 ) -> bool:
     """Return whether no schedule of `problem` is shorter than `claimed` ticks.
 
@@ -117,19 +125,12 @@ def confirm_matched(
     bool
         False if the bound is wrong, the advice is insufficient, or the search is too large.
     """
-    fault = matched_fault(
-        problem,
-        pivot,
-        (head, tail),
-        counted,
-        units,
-        claimed,
-        unit=unit,
-        free_below=free_below,
-        levels=levels,
-        spare=spare,
-        max_labels=max_labels,
-    )
+    advice = (head, tail), counted, units, claimed
+    finer: dict[str, Any] = {"unit": unit, "free_below": free_below, "levels": levels}
+    try:
+        fault = matched_fault(problem, pivot, *advice, **finer, spare=spare, max_labels=max_labels)
+    except BeyondLimitsError:
+        return False
     return fault is None
 
 
@@ -145,11 +146,18 @@ def matched_fault(
     free_below: int,
     levels: Sequence[Sizes],
     spare: int = 0,
-    max_labels: int = 10_000_000,
+    max_labels: int = MOST_LABELS,
+    require_time: Callable[[], None] = lambda: None,
 ) -> str | None:
     """Return None if no schedule is shorter than `claimed` ticks, or which part fails to show it.
 
-    Parameters are those of `confirm_matched`, with head and tail as `times`.
+    Parameters are those of `confirm_matched`, with head and tail as `times`; `require_time` is
+    called before each search, and raises if there is no time for it.
+
+    Raises
+    ------
+    BeyondLimitsError
+        If a search is too large.
     """
     trace = problem.trace
     if trace.least_memory > problem.platform.memory or claimed <= sum(trace.durations):
@@ -166,7 +174,7 @@ def matched_fault(
         return fault
     try:
         cut = _Cut(problem, pivot, times, claimed, unit, free_below, spare)
-        return cut.fault(levels, max_labels)
+        return cut.fault(levels, max_labels, require_time)
     except TooLargeError:
         return "its numbers are too large for the search"
 
@@ -258,7 +266,9 @@ class _Cut:
             for kind, movers in zip(Kind, self.movers, strict=True)
         ]
 
-    def fault(self, levels: Sequence[Sizes], max_labels: int) -> str | None:
+    def fault(
+        self, levels: Sequence[Sizes], max_labels: int, require_time: Callable[[], None]
+    ) -> str | None:
         """Return None if no front and back join in time, or which part of the details fails."""
         known, ratio, least = [no_keys(self.amounts)] * 2, 0, NEVER
         before: Sizes = ()
@@ -272,6 +282,7 @@ class _Cut:
                     ratio *= self.most[size] + 1
             found: list[Keyed] = []
             for index, (kind, side) in enumerate(zip(Kind, tables, strict=True)):
+                require_time()
                 limit, ahead, coarse = self.limits[index], prospects[index], known[index]
                 status, labels = all_ends(
                     side, limit, self.amounts, ahead, coarse, ratio, self.longest, max_labels
@@ -299,7 +310,9 @@ class _Cut:
                 f"with details.free_below {self.free_below}, {who} may {move} the start of the "
                 "pivot, so that the two sides need not move the same"
             )
-        return f"the search {_SIDES[kind]} the pivot for details.levels[{level}] is too large"
+        raise BeyondLimitsError(
+            f"the search {_SIDES[kind]} the pivot for details.levels[{level}] is too large"
+        )
 
 
 def _movers(problem: Problem, pivot: int, free_below: int) -> list[Movers]:

@@ -45,11 +45,14 @@ from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
 from offcert.core.threads import cores
 from offcert.verify.heads.check import TooLargeError
+from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.outward.advice import FaultError, order_fault
 from offcert.verify.outward.tables import cut_at
 from offcert.verify.outward.walk import Budget, Walk
 
 _LARGEST = 2**61
+# To be searched in all, unless the caller wants less.
+MOST_LABELS = 40_000_000
 
 Advice = Sequence[Sequence[Any]]
 
@@ -62,7 +65,7 @@ def confirm_outward(
     free_below: Sequence[int] = (1,),
     windows: Sequence[int] = (1,),
     splits: Advice = (),
-    max_labels: int = 40_000_000,
+    max_labels: int = MOST_LABELS,
 ) -> bool:
     """Return whether no schedule of `problem` is shorter than `claimed` ticks.
 
@@ -91,7 +94,10 @@ def confirm_outward(
         False if the bound is wrong, the advice is insufficient, or the search is too large.
     """
     advice = free_below, windows, splits
-    return outward_fault(problem, pivot, claimed, *advice, max_labels=max_labels) is None
+    try:
+        return outward_fault(problem, pivot, claimed, *advice, max_labels=max_labels) is None
+    except BeyondLimitsError:
+        return False
 
 
 def outward_fault(
@@ -102,7 +108,7 @@ def outward_fault(
     windows: Sequence[int],
     splits: Advice,
     *,
-    max_labels: int = 40_000_000,
+    max_labels: int = MOST_LABELS,
     max_seconds: float = math.inf,
     workers: int = 0,
 ) -> str | None:
@@ -110,6 +116,11 @@ def outward_fault(
 
     Parameters are those of `confirm_outward`; after `max_seconds` it gives up, too, and
     it uses so many threads, or one for each processor.
+
+    Raises
+    ------
+    BeyondLimitsError
+        If the search is too large, or the time is over.
     """
     trace = problem.trace
     if trace.least_memory > problem.platform.memory or claimed <= sum(trace.durations):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from offcert.core.threads import in_threads
+from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.outward.advice import FaultError, by_class, is_empty, places_of
 from offcert.verify.outward.search import NONE, REFUTED, search
 from offcert.verify.outward.sets import (
@@ -74,8 +75,10 @@ class Budget:
         with self._lock:
             self._left -= labels
             over = self._left < 0
-        if over or time.monotonic() > self._deadline:
-            raise FaultError("the search is too large")
+        if over:
+            raise BeyondLimitsError("the search is too large")
+        if time.monotonic() > self._deadline:
+            raise BeyondLimitsError("the time is over")
 
 
 class Walk:

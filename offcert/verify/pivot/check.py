@@ -35,8 +35,12 @@ from offcert.core.plan import Kind
 from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
 from offcert.core.threads import cores, in_threads
+from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.pivot.side import Evictable, Found, Side, TooLargeError, nothing_found
 from offcert.verify.pivot.tables import IntArray
+
+# To be searched on each side, unless the caller wants less.
+MOST_LABELS = 16_000_000
 
 
 def confirm(
@@ -47,7 +51,7 @@ def confirm(
     claimed: int,
     *,
     once: Collection[int] = (),
-    max_labels: int = 16_000_000,
+    max_labels: int = MOST_LABELS,
 ) -> bool:
     """Return whether no schedule of `problem` is shorter than `claimed` ticks.
 
@@ -72,7 +76,10 @@ def confirm(
         False if the bound is wrong, the advice is insufficient, or the search is too large.
     """
     limits = (front_limit, back_limit)
-    return pivot_fault(problem, pivot, limits, claimed, once, max_labels) is None
+    try:
+        return pivot_fault(problem, pivot, limits, claimed, once, max_labels) is None
+    except BeyondLimitsError:
+        return False
 
 
 def pivot_fault(
@@ -81,13 +88,18 @@ def pivot_fault(
     limits: tuple[int, int],
     claimed: int,
     once: Collection[int] = (),
-    max_labels: int = 16_000_000,
+    max_labels: int = MOST_LABELS,
     ends: tuple[int, int] = (0, 0),
 ) -> str | None:
     """Return None if no schedule is shorter than `claimed` ticks, or which part fails to show it.
 
     Parameters are those of `confirm`; `ends` are times before which no front and no back of a
     schedule ends, established elsewhere: what is shorter need not be searched.
+
+    Raises
+    ------
+    BeyondLimitsError
+        If the search is too large.
     """
     trace = problem.trace
     front_limit, back_limit = limits
@@ -112,7 +124,7 @@ def pivot_fault(
     try:
         one, two = in_threads(searched, range(2), cores())
     except TooLargeError:
-        return "the search is too large"
+        return "its numbers are too large for the search"
     # A shorter schedule with a side beyond its limit has another that ends before its earliest.
     if front_limit + max(two.earliest, ends[1]) < claimed - 1:
         return f"details.front_limit is too small: a front of more than {front_limit} may do"

@@ -10,6 +10,7 @@ import numpy as np
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.verify.common.cover import cheapest_cover
+from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.pivot.search import search
 from offcert.verify.pivot.tables import IntArray, Tables, new_standing
 
@@ -59,7 +60,7 @@ def nothing_found() -> Found:
 
 
 class TooLargeError(Exception):
-    """The search is larger than what the caller wants to spend, or than 64 bits."""
+    """The numbers might not fit into 64 bits."""
 
 
 class Side:
@@ -169,15 +170,17 @@ class Side:
 
         Raises
         ------
-        TooLargeError
+        BeyondLimitsError
             If it takes more labels than allowed.
+        TooLargeError
+            If a number might not fit into 64 bits.
         """
         tables = self.tables()
         finished, labels, straddles = search(
             tables, new_standing(tables), self.limit, self.whole_limit, max_labels
         )
         if not finished:
-            raise TooLargeError
+            raise BeyondLimitsError("the search is too large")
         ends = np.concatenate((self.ends(labels), straddles[:, 0]))
         return Found(labels, straddles, int(ends.min(initial=self.limit + 1)))
 

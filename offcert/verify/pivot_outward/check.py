@@ -27,12 +27,13 @@ import numpy as np
 
 from offcert.core.problem import Problem
 from offcert.verify.heads.check import TooLargeError as TooLargeCutError
+from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.outward.advice import order_fault
 from offcert.verify.outward.search import REFUTED
 from offcert.verify.outward.search import search as follow
 from offcert.verify.outward.tables import Cut, cut_at
 from offcert.verify.outward.view import Asked, Tables
-from offcert.verify.pivot.check import classes_of
+from offcert.verify.pivot.check import MOST_LABELS, classes_of
 from offcert.verify.pivot.side import Found, Side, TooLargeError
 from offcert.verify.pivot.tables import IntArray
 
@@ -56,7 +57,7 @@ def confirm_pivot_outward(
     *,
     free_below: Sequence[int] = (1,),
     ends: tuple[int, int] = (0, 0),
-    max_labels: int = 16_000_000,
+    max_labels: int = MOST_LABELS,
 ) -> bool:
     """Return whether no schedule of `problem` is shorter than `claimed` ticks.
 
@@ -85,7 +86,10 @@ def confirm_pivot_outward(
         False if the bound is wrong, the advice is insufficient, or the search is too large.
     """
     advice = side, limit, claimed, free_below, ends
-    return pivot_outward_fault(problem, pivot, *advice, max_labels=max_labels) is None
+    try:
+        return pivot_outward_fault(problem, pivot, *advice, max_labels=max_labels) is None
+    except BeyondLimitsError:
+        return False
 
 
 def pivot_outward_fault(
@@ -97,11 +101,18 @@ def pivot_outward_fault(
     free_below: Sequence[int],
     ends: tuple[int, int],
     *,
-    max_labels: int = 16_000_000,
+    max_labels: int = MOST_LABELS,
+    require_time: Callable[[], None] = lambda: None,
 ) -> str | None:
     """Return None if no schedule is shorter than `claimed` ticks, or where that fails to be shown.
 
-    Parameters are those of `confirm_pivot_outward`.
+    Parameters are those of `confirm_pivot_outward`; `require_time` is called before each question,
+    and raises if there is no time for it.
+
+    Raises
+    ------
+    BeyondLimitsError
+        If the search is too large.
     """
     trace = problem.trace
     if trace.least_memory > problem.platform.memory or claimed <= sum(trace.durations):
@@ -127,9 +138,9 @@ def pivot_outward_fault(
     try:
         cuts = [cut_at(problem, pivot, least) for least in free_below]
         ways = _Ways(searched, searched.search(max_labels))
-        still = _open_demand(ways, cuts, 1 - side, claimed - 1, max_labels)
+        still = _open_demand(ways, cuts, 1 - side, claimed - 1, max_labels, require_time)
     except (TooLargeError, TooLargeCutError):
-        return "the search is too large"
+        return "its numbers are too large for the search"
     if still is None:
         return None
     count, end = still
@@ -284,7 +295,12 @@ class _Asking:
 
 
 def _open_demand(
-    ways: _Ways, cuts: Sequence[Cut], asked: int, longest: int, max_labels: int
+    ways: _Ways,
+    cuts: Sequence[Cut],
+    asked: int,
+    longest: int,
+    max_labels: int,
+    require_time: Callable[[], None],
 ) -> tuple[int, int] | None:
     """Return tensors out, and an end, with which the other side may be in time; None if none are.
 
@@ -299,11 +315,12 @@ def _open_demand(
         first = None
         for counts, members in asking.groups.items():
             chosen = [index for index in members if index in left]
+            require_time()
             for demand in asking.demands(counts, chosen):
                 refuted, stored = asking.is_refuted(counts, demand)
                 max_labels -= stored
                 if max_labels < 0:
-                    raise TooLargeError
+                    raise BeyondLimitsError("the search is too large")
                 if not refuted:
                     first = first or (sum(counts), demand[1])
                     still.update(chosen)

@@ -1,0 +1,289 @@
+"""The registry of bounds: under which name each stands in a certificate, and what supports it.
+
+Everything that treats kinds of bounds differently asks here: the search when it writes a bound,
+verification when it reads one, attestation, the list of methods, tests and documentation. A new
+kind of proof is a dataclass in `offcert.proofs.kinds`, an entry here, and a verifier.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offcert.core.platform import Link
+from offcert.core.problem import Problem, Transfers
+from offcert.core.result import Bound, Evidence
+from offcert.proofs.kinds import (
+    AtomicHeads,
+    Computed,
+    ExactSums,
+    FluidProof,
+    LargeTensors,
+    MatchedHeads,
+    Outward,
+    Pivot,
+    PivotOutward,
+)
+from offcert.proofs.proof import Proof
+
+_ALL = frozenset(Transfers)
+_ATOMIC = frozenset({Transfers.ATOMIC})
+_WHOLE_OR_PAUSING = _ALL - {Transfers.FRACTIONAL}
+_BOTH = frozenset(Link)
+_SIMPLEX = frozenset({Link.SIMPLEX})
+
+
+@dataclass(frozen=True)
+class ProofKind:
+    """A kind of bound that can be established again without a solver.
+
+    Attributes
+    ----------
+    method : str
+        Its name in certificates.
+    proof : type
+        The dataclass of what a certificate holds for it.
+    verifier : str
+        Module and function below `offcert.verify`, as ``"heads.verifier:atomic_heads"``. The
+        function takes the problem, the bound's value, the proof and limits, and returns what is
+        wrong, or None.
+    summary : str
+        What the bound says, in one line.
+    searched : bool
+        Whether verification searches, which may take long; a part of what a search establishes is
+        established, too.
+    transfers, links : frozenset
+        For which problems the argument holds.
+    page : str
+        Of the documentation, below ``docs/theory``.
+    """
+
+    method: str
+    proof: type[Proof]
+    verifier: str
+    summary: str
+    page: str
+    searched: bool = False
+    transfers: frozenset[Transfers] = _ATOMIC
+    links: frozenset[Link] = _BOTH
+
+    evidence = Evidence.PROVED
+
+    def misfit(self, problem: Problem) -> str | None:
+        """Return why the argument does not hold for a problem, or None."""
+        if problem.transfers not in self.transfers:
+            return f"no proof is known for a bound of this kind with {problem.transfers} transfers"
+        if problem.platform.link not in self.links:
+            return f"no proof is known for a bound of this kind on a {problem.platform.link} link"
+        return None
+
+    def bound(self, value: int, proof: Proof) -> Bound:
+        """Return a proved bound of this kind.
+
+        Parameters
+        ----------
+        value : int
+            Ticks.
+        proof : Proof
+            Of the type `proof`.
+        """
+        if type(proof) is not self.proof:
+            raise TypeError(f"a proof of {self.method} is a {self.proof.__name__}, not {proof!r}")
+        return Bound(self.method, value, Evidence.PROVED, proof.write())
+
+
+@dataclass(frozen=True)
+class ClaimKind:
+    """A kind of bound that rests on the word of a solver.
+
+    Attributes
+    ----------
+    method : str
+        Its name in certificates.
+    families : tuple of str
+        Solvers that may claim it, under one name for all that are the same inside.
+    summary : str
+        What the bound says, in one line.
+    page : str
+        Of the documentation, below ``docs/theory``.
+    transfers : frozenset
+        For which problems the claim is a bound.
+    """
+
+    method: str
+    families: tuple[str, ...]
+    summary: str
+    page: str
+    transfers: frozenset[Transfers] = _ATOMIC
+
+    evidence = Evidence.ATTESTED
+
+
+_PROOFS = (
+    ProofKind(
+        "prop3",
+        Computed,
+        "fractional.verifier:prop3",
+        "computing time, or what must move at the worst operation, both ways",
+        page="prop3",
+        transfers=_ALL,
+    ),
+    ProofKind(
+        "prop3-subset-sum",
+        Computed,
+        "fractional.verifier:prop3_whole",
+        "the same, what must move rounded up to what whole tensors make up",
+        page="whole-tensors",
+        transfers=_WHOLE_OR_PAUSING,
+    ),
+    ProofKind(
+        "fractional",
+        Computed,
+        "fractional.verifier:fractional",
+        "the optimum if any part of any tensor may move",
+        page="fractional",
+        transfers=_ALL,
+    ),
+    ProofKind(
+        "fractional-subset-sum",
+        Computed,
+        "fractional.verifier:fractional_whole",
+        "the same, what must be absent rounded up to what whole tensors make up",
+        page="whole-tensors",
+    ),
+    ProofKind(
+        "fractional-large-tensors",
+        LargeTensors,
+        "fractional.verifier:large_tensors",
+        "the same, with large tensors as wholes and small ones in parts",
+        page="large-tensors",
+    ),
+    ProofKind(
+        "fractional-large-tensors-returns",
+        LargeTensors,
+        "fractional.verifier:large_tensors_returns",
+        "the same on what is left when returns that stop the device are cut out",
+        page="forced-returns",
+        links=_SIMPLEX,
+    ),
+    ProofKind(
+        "exact-sums",
+        ExactSums,
+        "sums.verifier:exact_sums",
+        "every sum of whole tensors that may be absent where most has to be",
+        page="exact-sums",
+    ),
+    ProofKind(
+        "fluid-lp",
+        FluidProof,
+        "fluid.verifier:fluid_lp",
+        "linear relaxation of the interruptible problem, by its multipliers",
+        page="fluid",
+        transfers=_ALL,
+    ),
+    ProofKind(
+        "fluid-milp",
+        FluidProof,
+        "fluid.verifier:fluid_milp",
+        "interruptible problem, tensors whole or not at all, by cases with multipliers",
+        page="fluid",
+        transfers=_WHOLE_OR_PAUSING,
+    ),
+    ProofKind(
+        "atomic-heads",
+        AtomicHeads,
+        "heads.verifier:atomic_heads",
+        "the least time before a pivot, and from it on, with whole tensors",
+        page="heads",
+        searched=True,
+    ),
+    ProofKind(
+        "matched-heads",
+        MatchedHeads,
+        "matched.verifier:matched_heads",
+        "head and tail that move the same tensors",
+        page="matched",
+        searched=True,
+    ),
+    ProofKind(
+        "matched-heads-joined",
+        MatchedHeads,
+        "matched.verifier:matched_heads_joined",
+        "the same, as if every tensor had one gap",
+        page="matched",
+        searched=True,
+    ),
+    ProofKind(
+        "pivot",
+        Pivot,
+        "pivot.verifier:pivot",
+        "pivot dynamic program: both sides of a cut searched to a limit",
+        page="pivot",
+        searched=True,
+        links=_SIMPLEX,
+    ),
+    ProofKind(
+        "pivot-outward",
+        PivotOutward,
+        "pivot_outward.verifier:pivot_outward",
+        "one side of a cut searched to a limit, the other from the pivot outward",
+        page="pivot-outward",
+        searched=True,
+        links=_SIMPLEX,
+    ),
+    ProofKind(
+        "outward",
+        Outward,
+        "outward.verifier:outward",
+        "both sides of a cut followed from the pivot outward, part by part",
+        page="outward",
+        searched=True,
+        links=_SIMPLEX,
+    ),
+)
+
+_CLAIMS = (
+    ClaimKind(
+        "fluid-exact",
+        ("HiGHS",),
+        "interruptible or fractional problem, exactly; a bound for whole tensors",
+        page="fluid",
+        transfers=_ALL,
+    ),
+    ClaimKind(
+        "stage-milp",
+        ("HiGHS", "CBC"),
+        "who is absent during which operation, without times",
+        page="models",
+    ),
+    ClaimKind(
+        "time-indexed-cpsat", ("CP-SAT",), "starts on a grid of time, by clauses", page="models"
+    ),
+    ClaimKind(
+        "time-indexed-milp",
+        ("HiGHS", "CBC"),
+        "starts on a grid of time, as a linear model",
+        page="models",
+    ),
+    ClaimKind(
+        "disjunctive-milp",
+        ("HiGHS", "CBC"),
+        "orders of transfers, as a linear model",
+        page="models",
+    ),
+    ClaimKind("interval-cpsat", ("CP-SAT",), "interval variables", page="models"),
+)
+
+PROOFS: dict[str, ProofKind] = {kind.method: kind for kind in _PROOFS}
+CLAIMS: dict[str, ClaimKind] = {kind.method: kind for kind in _CLAIMS}
+
+# What our own searches claim where verification could not search as much.
+OWN = "offcert"
+# Methods whose bounds are proved where that takes not too long, and a solver's word elsewhere.
+PROVED_OR_CLAIMED = {"fluid-milp": ("HiGHS",), "fluid-lp": ("HiGHS",)}
+
+
+def solvers_of(method: str) -> tuple[str, ...]:
+    """Return the families of solvers that may attest a bound; none if it is no solver's claim."""
+    if method in CLAIMS:
+        return CLAIMS[method].families
+    return PROVED_OR_CLAIMED.get(method, ())

@@ -1,0 +1,105 @@
+"""What verification may take, and what it says when that is not enough."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+from offcert.core.errors import InputError, OffcertError
+
+# Bytes of memory that a search takes for each label that it may hold, arrays grown twofold.
+_BYTES_PER_LABEL = 320
+# A search that may hold fewer labels is not worth starting.
+_FEWEST_LABELS = 1000
+
+
+class BeyondLimitsError(OffcertError):
+    """A claim may well be true, but to establish it takes more than the limits allow."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What verifying one certificate may take.
+
+    Attributes
+    ----------
+    seconds : float
+        Looked at between the parts of a search; infinite by default.
+    memory : float
+        Bytes that searches may hold; infinite by default, where each search has a limit of its own.
+    document : float
+        Bytes of the file, and of what is packed in it; infinite by default.
+
+    Raises
+    ------
+    InputError
+        If one is not a positive number.
+    """
+
+    seconds: float = math.inf
+    memory: float = math.inf
+    document: float = math.inf
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "memory", "document"):
+            value = getattr(self, name)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not number or not value > 0:
+                raise InputError(f"limits.{name} must be a positive number, not {value!r:.60}")
+
+    def begin(self) -> Allowance:
+        """Return what is left, from now on."""
+        return Allowance(self, time.monotonic() + self.seconds)
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What is left of some limits while a certificate is verified.
+
+    Attributes
+    ----------
+    limits : Limits
+        What it began with.
+    deadline : float
+        Of the monotonic clock, in seconds.
+    """
+
+    limits: Limits
+    deadline: float
+
+    @property
+    def seconds(self) -> float:
+        """Seconds left; not more than 0 if there are none."""
+        return self.deadline - time.monotonic()
+
+    def require_time(self) -> None:
+        """Raise `BeyondLimitsError` if the time is over."""
+        if self.seconds <= 0:
+            raise BeyondLimitsError(f"{self.limits.seconds:g} seconds are over")
+
+    def labels(self, most: int, searches: int = 1) -> int:
+        """Return how many labels a search may hold.
+
+        Parameters
+        ----------
+        most : int
+            What it would take without limits.
+        searches : int
+            How many run at the same time.
+
+        Raises
+        ------
+        BeyondLimitsError
+            If the time is over, or the memory is not worth a search.
+        """
+        self.require_time()
+        if self.limits.memory == math.inf:
+            return most
+        held = int(self.limits.memory) // (_BYTES_PER_LABEL * searches)
+        if held < _FEWEST_LABELS:
+            raise BeyondLimitsError(f"{self.limits.memory:g} bytes are too few for a search")
+        return min(most, held)
+
+
+UNLIMITED = Limits()
