@@ -84,6 +84,12 @@ class Chain:
         """Return the number of stages, L+1."""
         return len(self.forward)
 
+    def __repr__(self) -> str:
+        return (
+            f"<Chain: {len(self)} stages; forward {sum(self.forward)}, backward "
+            f"{sum(self.backward)}, activations {sum(self.activation)}>"
+        )
+
     def trace(self) -> Trace:
         """Return the chain as a trace.
 

@@ -72,6 +72,11 @@ class FluidSchedule:
         ordered = sorted(pieces, key=lambda item: (item.start, item.end, item.kind, item.gap))
         object.__setattr__(self, "pieces", tuple(ordered))
 
+    def __repr__(self) -> str:
+        end = f", makespan {self.makespan}" if self.ends else ""
+        pieces = f"transfers in {len(self.pieces)} pieces"
+        return f"<FluidSchedule: {len(self.starts)} operations, {pieces}{end}>"
+
     @property
     def makespan(self) -> int:
         """End of the last operation, in ticks."""

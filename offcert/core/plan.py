@@ -58,6 +58,10 @@ class Plan:
     def __init__(self, moves: Iterable[Move] = ()) -> None:
         object.__setattr__(self, "moves", tuple(moves))
 
+    def __repr__(self) -> str:
+        leave = sum(move.kind is Kind.OFFLOAD for move in self.moves)
+        return f"<Plan: {leave} tensors leave, {len(self.evicted)} prefetches>"
+
     @property
     def evicted(self) -> tuple[int, ...]:
         """The evicted gaps, in the order of their prefetches."""

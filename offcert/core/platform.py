@@ -57,6 +57,12 @@ class Platform:
             raise InputError(f'link must be "simplex" or "duplex", not {short_repr(self.link)}')
         object.__setattr__(self, "link", Link(self.link))
 
+    def __repr__(self) -> str:
+        rates = f"{self.bandwidth}"
+        if self.prefetch_bandwidth is not None:
+            rates += f" out and {self.prefetch_bandwidth} back"
+        return f"<Platform: memory {self.memory}, {self.link} link, {rates} per tick>"
+
     @property
     def duplex(self) -> bool:
         """Whether the two directions are independent."""

@@ -11,7 +11,8 @@ from typing import Any
 
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError
-from offcert.core.messages import short_repr
+from offcert.core.messages import cut, short_repr
+from offcert.core.notebook import html
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.trace import LARGEST_TOTAL, Trace
@@ -106,6 +107,43 @@ class Problem:
                 f"{self.platform.rate(slowest)} is so low that moving everything would take "
                 "2**61 ticks or more"
             )
+
+    def __repr__(self) -> str:
+        trace = self.trace
+        counts = f"{len(trace)} operations, {len(trace.tensors)} tensors, {len(trace.gaps)} gaps"
+        link = f"{self.platform.link} link {self.rates}"
+        return (
+            f"<Problem {cut(self.name)}: {counts}; memory {self.memory_summary}; {link}; "
+            f"{self.transfers} transfers>"
+        )
+
+    def _repr_html_(self) -> str:
+        return html(self)
+
+    @property
+    def memory_summary(self) -> str:
+        """The memory limit and where it lies between the least and the most, for people."""
+        from offcert.core.units import format_size
+
+        least, peak = self.trace.least_memory, self.trace.peak_memory
+        limit, low, high = (
+            format_size(size, self.units) for size in (self.platform.memory, least, peak)
+        )
+        if self.platform.memory < least:
+            return f"{limit}, less than the least possible, {low}"
+        if self.platform.memory >= peak:
+            return f"{limit}, enough for the peak, {high}"
+        part = 100 * (self.platform.memory - least) / (peak - least)
+        return f"{limit} ({part:.4g} % between {low} and {high})"
+
+    @property
+    def rates(self) -> str:
+        """The bandwidth, or both if they differ, for people."""
+        from offcert.core.units import format_rate
+
+        out, back = (format_rate(self.platform.rate(kind), self.units) for kind in Kind)
+        same = self.platform.rate(Kind.OFFLOAD) == self.platform.rate(Kind.PREFETCH)
+        return out if same else f"{out} out, {back} back"
 
     @cached_property
     def trace(self) -> Trace:

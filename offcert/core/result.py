@@ -10,7 +10,10 @@ from fractions import Fraction
 from typing import Any
 
 from offcert.core.fluid_schedule import FluidSchedule
+from offcert.core.messages import cut
+from offcert.core.problem import Units
 from offcert.core.schedule import Schedule
+from offcert.core.units import format_size, format_time
 
 
 class SolveStatus(StrEnum):
@@ -54,6 +57,9 @@ class Bound:
     evidence: Evidence
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"<Bound {cut(self.method)} {self.value}, {self.evidence}>"
+
 
 @dataclass(frozen=True)
 class Infeasibility:
@@ -91,6 +97,35 @@ class Result:
     bounds: tuple[Bound, ...] = ()
     runtime: float = 0.0
     infeasibility: Infeasibility | None = None
+
+    def __repr__(self) -> str:
+        return f"<Result {self.summary()}>"
+
+    def summary(self, units: Units | None = None) -> str:
+        """Return status, makespan, bound and gap in a line for people.
+
+        Parameters
+        ----------
+        units : Units, optional
+            The problem's; by default ticks and units.
+        """
+        units = units or Units()
+        if self.infeasibility is not None:
+            lacking = format_size(self.infeasibility.lacking, units)
+            return f"{self.status}: {cut(self.infeasibility.name)} lacks {lacking}"
+        bound = f"lower bound {format_time(self.lower_bound, units)} ({self.evidence or 'none'})"
+        if self.objective is None:
+            return f"{self.status}: no schedule, {bound}"
+        makespan = format_time(self.objective, units)
+        if self.status is SolveStatus.OPTIMAL:
+            return f"{self.status}: {makespan} ({self.evidence or 'no bound'})"
+        return f"{self.status}: {makespan}, {bound}, gap {100 * self.gap:.3g} %"
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """The strongest evidence claimed for the best lower bound; None without a bound."""
+        levels = [bound.evidence for bound in self.bounds if bound.value == self.lower_bound]
+        return min(levels, key=list(Evidence).index, default=None)
 
     @property
     def objective(self) -> int | None:

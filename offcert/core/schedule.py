@@ -60,6 +60,10 @@ class Schedule:
         ordered = sorted(transfers, key=lambda item: (item.start, item.end))
         object.__setattr__(self, "transfers", tuple(ordered))
 
+    def __repr__(self) -> str:
+        end = f", makespan {self.makespan}" if self.ends else ""
+        return f"<Schedule: {len(self.starts)} operations, {len(self.transfers)} transfers{end}>"
+
     @property
     def makespan(self) -> int:
         """End of the last operation, in ticks."""

@@ -194,6 +194,13 @@ class Trace:
         """Return the number of operations."""
         return len(self.operations)
 
+    def __repr__(self) -> str:
+        return (
+            f"<Trace: {len(self)} operations, {len(self.tensors)} tensors, {len(self.gaps)} gaps; "
+            f"compute time {self.compute_time}, memory from {self.least_memory} "
+            f"to {self.peak_memory}>"
+        )
+
     @cached_property
     def durations(self) -> tuple[int, ...]:
         """Ticks per operation."""

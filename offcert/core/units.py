@@ -120,3 +120,15 @@ def format_time(ticks: int, units: Units) -> str:
         if ticks >= factor:
             return f"{ticks / factor:.3f} {name}"
     return f"{ticks} ns"
+
+
+def format_rate(rate: Fraction, units: Units) -> str:
+    """Return a bandwidth, in size units per tick, for people."""
+    if units.time != "ns" or units.size != "B":
+        short = f"{rate}" if rate.denominator < 1000 else f"{float(rate):.4g}"
+        return f"{short} {'B' if units.size == 'B' else 'units'} per {units.time}"
+    second = rate * 10**9
+    for prefix in ("T", "G", "M", "k"):
+        if second >= _PREFIXES[prefix]:
+            return f"{float(second / _PREFIXES[prefix]):.2f} {prefix}B/s"
+    return f"{float(second):.2f} B/s"

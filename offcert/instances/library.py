@@ -114,6 +114,9 @@ class Library:
         self._families: dict[str, Family] = {}
         self._lock: BaseFileLock | None = None
 
+    def __repr__(self) -> str:
+        return f"<Library {self.folder}: {len(list(self.folder.glob('[!.]*.json')))} families>"
+
     def families(self, *, group: str | None = None, family: str | None = None) -> Iterator[Family]:
         """Yield the families by name.
 
