@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import integer, seconds
 from offcert.cli.output import STDOUT, native_output_to_stderr, print_problem, show
-from offcert.cli.parser import Commands, add_command
+from offcert.cli.parser import EXIT_INVALID, Commands, add_command
+from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
     from offcert.hunts.adversarial.hunt import Hunt, HuntProgress
     from offcert.proofs.certificate import Certificate
 
-_EXIT_NOTHING = 1
 _DEFAULT_SECONDS = 60.0
 _CERTIFY_SECONDS = 60.0
 # Knobs of `AdversarialChains`, which knows their defaults; importing it would load solvers.
@@ -67,11 +67,10 @@ def _run(options: argparse.Namespace) -> int:
     limit = options.time_limit
     if limit is None and options.steps is None:
         limit = _DEFAULT_SECONDS
-    progress = _show_progress if sys.stderr.isatty() else None
     certificate = None
-    with native_output_to_stderr():
+    with native_output_to_stderr(), progress(options, _describe_progress) as tell:
         hunt, problem = chains.hunt(
-            options.seed, steps=options.steps, time_limit=limit, progress=progress
+            options.seed, steps=options.steps, time_limit=limit, progress=tell
         )
         if problem is not None:
             certificate = certified(problem, time_limit=_CERTIFY_SECONDS)
@@ -81,7 +80,7 @@ def _run(options: argparse.Namespace) -> int:
             print(f"offcert: {text}{_no_plan_text(hunt)}", file=sys.stderr)
         else:
             show(options, _summary(hunt, None, None), text + _no_plan_text(hunt))
-        return _EXIT_NOTHING
+        return EXIT_INVALID
     if options.certificate is not None:
         certificate.write(options.certificate)
     if options.target_file == STDOUT:
@@ -153,12 +152,9 @@ def _no_plan_text(hunt: Hunt) -> str:
     )
 
 
-def _show_progress(progress: HuntProgress) -> None:
-    find = progress.find
+def _describe_progress(news: HuntProgress) -> str:
+    find = news.find
     known = "nothing yet"
     if find is not None:
         known = f"ratio {float(find.score.ratio):.4f}, {find.numbers.stages} stages"
-    print(
-        f"{progress.seconds:7.1f} s  {progress.phase}  {progress.steps} problems  {known}",
-        file=sys.stderr,
-    )
+    return f"{news.phase}  {news.steps} problems  {known}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from offcert.cli.arguments import count, seconds, seed
 from offcert.cli.output import show
 from offcert.cli.parser import EXIT_INTERRUPTED, EXIT_INVALID, Commands, add_command
+from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
     from offcert.campaign.cells import Cell
@@ -50,27 +51,26 @@ def _run(options: argparse.Namespace) -> int:
 
     cells = _cells(options)
     most = 0 if options.process_memory is None else parse_size(options.process_memory)
-    progress = _Progress() if sys.stderr.isatty() else None
+    # Compiling for the first time takes a minute, in which nothing else is seen.
+    begin = "loading, and compiling what is not compiled yet"
     with Table(options.output) as table:
         try:
-            summary = run(
-                cells,
-                table,
-                jobs=options.jobs,
-                scheduler=options.scheduler,
-                again=options.again,
-                certificates=options.certificates,
-                most_bytes=most,
-                progress=progress,
-            )
+            with progress(options, _Steps(), begin) as tell:
+                summary = run(
+                    cells,
+                    table,
+                    jobs=options.jobs,
+                    scheduler=options.scheduler,
+                    again=options.again,
+                    certificates=options.certificates,
+                    most_bytes=most,
+                    progress=tell,
+                )
         except KeyboardInterrupt:
             kept = sum(cell.key in table.rows for cell in cells)
             where = "" if options.output is None else f" in {options.output}"
             print(f"offcert: interrupted; {kept} of {len(cells)} rows{where}", file=sys.stderr)
             return EXIT_INTERRUPTED
-        finally:
-            if progress is not None:
-                progress.end()
     document = summary_to_json(summary) | {"written": options.output}
     text = describe_methods(summary)
     if options.output is None:
@@ -94,32 +94,18 @@ def _cells(options: argparse.Namespace) -> list[Cell]:
     return grid(find_subjects(options.problems), methods, limits, settings)
 
 
-class _Progress:
-    """One line of the terminal, written over and over."""
-
-    _OFTEN = 0.1
+class _Steps:
+    """What a campaign's line says: how much is done, what failed, how long it will take."""
 
     def __init__(self) -> None:
-        self._begun = self._shown = time.monotonic()
+        self._begun = time.monotonic()
         self._failed = 0
-        # Compiling for the first time takes a minute, in which nothing else is seen.
-        print(
-            "loading, and compiling what is not compiled yet", end="", file=sys.stderr, flush=True
-        )
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: Step) -> str:
         self._failed += step.row["status"] == "FAILED"
-        now = time.monotonic()
-        if now - self._shown < self._OFTEN and step.done < step.missing:
-            return
-        self._shown = now
-        left = (now - self._begun) / step.done * (step.missing - step.done)
+        left = (time.monotonic() - self._begun) / step.done * (step.missing - step.done)
         failed = f", {self._failed} failed" if self._failed else ""
-        text = f"{step.done}/{step.missing}{failed}, about {left:.0f} s left: "
-        text += f"{step.row['problem']} {step.row['method']} {step.row['status']}"
-        # To the end of the line: what was there was longer.
-        print(f"\r{text[:100]}\x1b[K", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        """Leave the line."""
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        return (
+            f"{step.done}/{step.missing}{failed}, about {left:.0f} s left: "
+            f"{step.row['problem']} {step.row['method']} {step.row['status']}"
+        )

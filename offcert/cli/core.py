@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from offcert.cli.arguments import integer, seconds
 from offcert.cli.output import STDOUT, native_output_to_stderr, print_problem, show
 from offcert.cli.parser import Commands, add_command
+from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
@@ -54,12 +55,8 @@ def _run(options: argparse.Namespace) -> int:
     names = ("shape", *_NUMBERS)
     knobs = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     core = CoreProblems(**knobs)
-    with native_output_to_stderr():
-        found, problem = core.search(
-            options.seed,
-            time_limit=options.budget,
-            progress=_show_progress if sys.stderr.isatty() else None,
-        )
+    with native_output_to_stderr(), progress(options, _describe_progress) as tell:
+        found, problem = core.search(options.seed, time_limit=options.budget, progress=tell)
     if options.target_file == STDOUT:
         if options.map:
             print(map_table(found), file=sys.stderr)
@@ -131,13 +128,11 @@ def _cells(found: EffortMap) -> list[tuple[Any, str]]:
     return cells
 
 
-def _show_progress(progress: MapProgress) -> None:
-    effort, best = progress.effort, progress.best
-    print(
-        f"{progress.seconds:7.1f} s  {progress.points:3} points  "
-        f"memory {float(100 * progress.point.memory):5.2f} %  "
-        f"ratio {float(progress.point.ratio):5.3f}  {effort.labels:8} labels  "
-        f"gap {float(100 * effort.gap):.3f} %  hardest at {float(100 * best.memory):g} %, "
-        f"{float(best.ratio):g}",
-        file=sys.stderr,
+def _describe_progress(news: MapProgress) -> str:
+    effort, best = news.effort, news.best
+    return (
+        f"{news.points:3} points  memory {float(100 * news.point.memory):5.2f} %  "
+        f"ratio {float(news.point.ratio):5.3f}  {effort.labels:8} labels  "
+        f"gap {float(100 * effort.gap):.3f} %  hardest at memory {float(100 * best.memory):g} %, "
+        f"ratio {float(best.ratio):g}"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -136,10 +137,28 @@ def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int
         certificate = find(problem, **chosen, progress=tell, keep=keep)
     try:
         if options.output is not None:
-            certificate.write(options.output)
+            _write(certificate, options.output)
     finally:
         show(options, certificate_summary(certificate), describe_certificate(certificate))
     return 0
+
+
+def _write(certificate: Certificate, path: str) -> None:
+    """Write a certificate where it should be, or where there is space: it may have taken hours."""
+    import tempfile
+    from pathlib import Path
+
+    from offcert.core.errors import InputError
+
+    try:
+        certificate.write(path)
+    except InputError as error:
+        rescue = Path(tempfile.gettempdir(), f"offcert-{os.getpid()}-{Path(path).name}")
+        try:
+            certificate.write(rescue)
+        except InputError:
+            raise error from None
+        raise InputError(f"{error}; the certificate is in {rescue} instead") from None
 
 
 class _Keeper:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from offcert.cli.arguments import count, seed
 from offcert.cli.output import show
 from offcert.cli.parser import EXIT_INVALID, Commands, add_command
+from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
     from offcert.proofs.certificate import Certificate
@@ -38,13 +39,16 @@ def _run(options: argparse.Namespace) -> int:
     assert schedule is not None
     from offcert.runtime.train import train
 
-    with redirect_stdout(sys.stderr):
+    with (
+        progress(options, _describe_progress) as tell,
+        redirect_stdout(sys.stderr),
+    ):
         report = train(
             certificate.problem,
             schedule,
             steps=options.steps,
             seed=options.seed,
-            progress=_show_steps if sys.stderr.isatty() else None,
+            progress=None if tell is None else lambda done, total: tell((done, total)),
             count=options.count,
         )
     units = certificate.problem.units
@@ -74,5 +78,6 @@ def _read(path: str) -> Certificate:
     return certificate
 
 
-def _show_steps(done: int, total: int) -> None:
-    print(f"step {done} of {total}", file=sys.stderr)
+def _describe_progress(news: tuple[int, int]) -> str:
+    done, total = news
+    return f"step {done} of {total}"

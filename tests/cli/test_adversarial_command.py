@@ -111,7 +111,10 @@ def test_bad_input_gets_one_sentence(
     [
         ([], "--against"),
         (["--against", "greedy", "--time-limit", "0"], "positive number of seconds, not 0"),
-        (["--against", "greedy", "--time-limit", "x"], "must be a number of seconds, such as 2.5, not x"),
+        (
+            ["--against", "greedy", "--time-limit", "x"],
+            "must be a number of seconds, such as 2.5, not x",
+        ),
         (["--against", "greedy", "--steps", "x"], "must be an integer, not x"),
     ],
 )

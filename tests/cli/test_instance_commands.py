@@ -144,7 +144,7 @@ def test_bad_input_gets_one_sentence(
     ("arguments", "message"),
     [
         (["generate"], "KIND"),
-        (["generate", "rnn"], 'KIND must be one of cnn, transformer, '),
+        (["generate", "rnn"], "KIND must be one of cnn, transformer, "),
         (["generate", "transformr"], 'not "transformr"; did you mean transformer?'),
         (["library", "shw", "x"], "; did you mean show?"),
         (["library", "list", "--famly", "x"], "library list has no option --famly; did you mean"),
