@@ -16,6 +16,7 @@ from offcert.core.check import check
 from offcert.core.check_fluid import check_fluid
 from offcert.core.documents import canonical_digest, read_json
 from offcert.core.errors import InputError
+from offcert.core.messages import cut
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.proofs.attestation import witness
@@ -25,6 +26,9 @@ from offcert.proofs.registry import PROOFS
 from offcert.verify.common.absence import least_memory
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.recheck import recheck
+
+# Characters of a fault or finding.
+_LONGEST = 300
 
 
 class Outcome(StrEnum):
@@ -65,6 +69,10 @@ class Verification:
     faults: list[str] = field(default_factory=list)
     bounds: list[CheckedBound] = field(default_factory=list)
     unverified: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        summary = self.certificate.result.summary(self.certificate.problem.units)
+        return f"<Verification {self.outcome}, {len(self.faults)} faults; {summary}>"
 
     @property
     def outcome(self) -> Outcome:
@@ -148,6 +156,8 @@ def verify(
     for index, bound in enumerate(verification.certificate.result.bounds):
         _check_bound(verification, index, bound, intact, allowance)
     _check_status(verification)
+    # Names in the document are of any length.
+    verification.faults = [cut(fault, _LONGEST) for fault in verification.faults]
     return verification
 
 
@@ -221,7 +231,7 @@ def _check_infeasibility(verification: Verification) -> None:
 def _check_bound(
     verification: Verification, index: int, bound: Bound, intact: bool, allowance: Allowance
 ) -> None:
-    place = f"bounds[{index}] ({bound.method})"
+    place = f"bounds[{index}] ({cut(bound.method)})"
     objective = verification.certificate.result.objective
     if objective is not None and bound.value > objective:
         verification.faults.append(
@@ -241,7 +251,8 @@ def _check_bound(
             finding = f"claimed by two solvers, the other with {other.method}; not checked again"
     else:
         finding = f"claimed by {solver_of(bound) or 'one solver'}; not checked again"
-    verification.bounds.append(CheckedBound(bound.method, bound.value, bound.evidence, finding))
+    checked = CheckedBound(bound.method, bound.value, bound.evidence, cut(finding, _LONGEST))
+    verification.bounds.append(checked)
 
 
 def _establish(verification: Verification, place: str, bound: Bound, allowance: Allowance) -> str:

@@ -13,15 +13,21 @@ from offcert.core.messages import short_repr
 from offcert.proofs.certificate import Certificate
 from offcert.verify import document as documents
 from offcert.verify.document import Verification
+from offcert.verify.limits import UNLIMITED, Limits
 
 
-def verify(certificate: str | PathLike[str] | Certificate | Mapping[str, Any]) -> Verification:
+def verify(
+    certificate: str | PathLike[str] | Certificate | Mapping[str, Any],
+    limits: Limits = UNLIMITED,
+) -> Verification:
     """Compute everything that a certificate claims again, as far as that is possible.
 
     Parameters
     ----------
     certificate : str, path, Certificate or mapping
         A file, a certificate, or the JSON value of one.
+    limits : Limits
+        Seconds and memory that it may take; by default any.
 
     Returns
     -------
@@ -32,14 +38,16 @@ def verify(certificate: str | PathLike[str] | Certificate | Mapping[str, Any]) -
     ------
     InputError
         If the file cannot be read, or what it holds is no certificate.
+    BeyondLimitsError
+        If the file is larger than the limits allow.
     """
     if isinstance(certificate, Certificate):
         # As a file would hold it: lists, no tuples.
-        return documents.verify(json.loads(json.dumps(certificate.to_json())))
+        return documents.verify(json.loads(json.dumps(certificate.to_json())), limits)
     if isinstance(certificate, Mapping):
-        return documents.verify(dict(certificate))
+        return documents.verify(dict(certificate), limits)
     if isinstance(certificate, str | PathLike):
-        return documents.verify_file(Path(certificate))
+        return documents.verify_file(Path(certificate), limits)
     raise InputError(
         "certificate must be a path, a Certificate or the JSON value of one, not "
         f"{short_repr(certificate)}"
