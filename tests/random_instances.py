@@ -177,4 +177,4 @@ def duplex_with_returns() -> Problem:
         [Operation(f"o{index}", *row) for index, row in rows],
         [Tensor("a", 4, (1, 5)), Tensor("b", 4, (2, 3, 4, 6)), Tensor("c", 4, (2, 3, 4, 6))],
     )
-    return Problem("returns", trace, Platform(16, Fraction(3), "duplex"))
+    return Problem("returns", trace, Platform(16, Fraction(3), Link.DUPLEX))

@@ -8,6 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+# The signal by which `watchdog` ends a step: one that nobody minds who does not ask for it. None
+# where the system has none that can be sent to a thread.
+OUTLASTED: signal.Signals | None = (
+    getattr(signal, "SIGURG", None) if hasattr(signal, "pthread_kill") else None
+)
+
 
 @contextmanager
 def held_interrupts() -> Iterator[None]:
@@ -20,7 +26,8 @@ def held_interrupts() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM, *(() if OUTLASTED is None else (OUTLASTED,)))
+    before = {number: signal.getsignal(number) for number in numbers}
     for number, handler in before.items():
         # What is ignored or ends the process at once stays as it is.
         if callable(handler):
