@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 MODEL := resnet50
 INPUT := 32x3x224x224
 
-.PHONY: setup demo test check clean
+.PHONY: setup demo test check docs clean
 
 setup: $(STAMP)
 
@@ -54,6 +54,11 @@ check: $(STAMP)
 test: check
 	@echo "== tests"
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+docs: $(STAMP)
+	@echo "== documentation, from docs/ and the docstrings"
+	@$(BIN)/python -m sphinx -b html -q -W --keep-going -j auto -d out/docs-cache docs out/docs
+	@echo "== done; see out/docs/index.html"
 
 clean:
 	rm -rf .venv out

@@ -1,0 +1,137 @@
+"""Fills the pages of the API reference: a room's modules, and the names of ``import offcert``.
+
+A page has a comment where they belong, ``<!-- modules of offcert.core -->`` or ``<!-- names of
+offcert -->``, so that no list of modules has to be kept by hand.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.domains.python import PyXRefRole
+
+_PACKAGE = Path(__file__).parents[2] / "offcert"
+_MODULES = re.compile(r"<!-- modules of ([\w.]+) -->")
+_NAMES = re.compile(r"<!-- names of (\w+) -->")
+_FULL_NAME = re.compile(r"\boffcert(?:\.\w+)+")
+# Importing one of these does something.
+_ACTING = ("__main__", "preload", "preload_search")
+
+
+def modules(package: str) -> list[str]:
+    """Return a package and its public modules by name, each package before what is in it."""
+    found = [package]
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+        parts = module.name.split(".")
+        if parts[-1] not in _ACTING and not any(part.startswith("_") for part in parts):
+            found.append(module.name)
+    return found
+
+
+@cache
+def mentions() -> dict[str, set[str]]:
+    """Return, for each full name of ours in the package's sources, the rooms that it stands in."""
+    rooms: dict[str, set[str]] = {}
+    for path in _PACKAGE.rglob("*.py"):
+        room = path.relative_to(_PACKAGE).parts[0]
+        for name in _FULL_NAME.findall(path.read_text(encoding="utf-8")):
+            rooms.setdefault(name, set()).add(room)
+    return rooms
+
+
+def inner(module: str) -> bool:
+    """Whether a module is used by its own room only: then it is named, but not shown in full."""
+    return mentions().get(module) == {module.split(".")[1]}
+
+
+def room(package: str) -> str:
+    """Return the reference of a package, as Markdown."""
+    found = modules(package)
+    shown = [name for name in found if not inner(name)]
+    text = "\n".join(
+        f"## `{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n```\n" for name in shown
+    )
+    hidden = [f"| `{name}` | {_summary(name)} |" for name in found if inner(name)]
+    if not hidden:
+        return text
+    table = "\n".join(hidden)
+    return f"{text}\n## Inside the room\n\n| module | what is in it |\n| --- | --- |\n{table}\n"
+
+
+def _summary(module: str) -> str:
+    return _first_sentence(importlib.import_module(module))
+
+
+def _first_sentence(value: Any) -> str:
+    text = (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")
+    return text.replace("``", "`").replace("|", "\\|")
+
+
+def names(package: str) -> str:
+    """Return a table of the names that a package exports: what each is, and where it is defined."""
+    exported = importlib.import_module(package)
+    rows = [
+        _row(name, getattr(exported, name))
+        for name in sorted(exported.__all__, key=str.lower)
+        if not name.startswith("_")
+    ]
+    return "| name | what it is |\n| --- | --- |\n" + "\n".join(rows) + "\n"
+
+
+def _row(name: str, value: Any) -> str:
+    home = f"{value.__module__}.{value.__qualname__}"
+    role = "class" if inspect.isclass(value) else "func"
+    return f"| {{py:{role}}}`{name} <{home}>` | {_first_sentence(value)} |"
+
+
+def fill(app: Any, document: str, source: list[str]) -> None:
+    """Replace the comments of a page by what they stand for."""
+    text = _MODULES.sub(lambda match: room(match[1]), source[0])
+    source[0] = _NAMES.sub(lambda match: names(match[1]), text)
+
+
+def backquoted(name: str, rawtext: str, text: str, *rest: Any, **more: Any) -> Any:
+    """Read `text` in a docstring: a link for a full name of ours, code for anything else.
+
+    Sphinx could look for shorter names too, but then `shape` links to whatever has a shape.
+    """
+    if text.startswith("offcert."):
+        return PyXRefRole()("py:obj", rawtext, text, *rest, **more)
+    return [nodes.literal(rawtext, text)], []
+
+
+def plain_headings(
+    app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]
+) -> None:
+    """Make the headings in a module's docstring bold lines: modules share a page and headings."""
+    if what == "module":
+        for number in range(1, len(lines)):
+            if lines[number - 1].strip() and re.fullmatch(r"[-=]{3,}", lines[number].strip()):
+                lines[number - 1] = f"**{lines[number - 1].strip()}**"
+                lines[number] = ""
+
+
+def missing(app: Any, environment: Any, node: Any, content: Any) -> Any:
+    """Leave a name of ours that is not shown as it is; one that does not exist is an error."""
+    try:
+        pkgutil.resolve_name(node["reftarget"])
+    except (ImportError, AttributeError, ValueError):
+        return None
+    return content
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Tell Sphinx."""
+    app.add_role("backquoted", backquoted)
+    # Before the extension that reads sections.
+    app.connect("autodoc-process-docstring", plain_headings, priority=100)
+    app.connect("missing-reference", missing)
+    app.connect("source-read", fill)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,60 @@
+"""How Sphinx builds the documentation; `make docs` runs it and puts the site into out/docs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+# The reference reads the docstrings of kernels; nothing here has to be compiled for that.
+os.environ["NUMBA_DISABLE_JIT"] = "1"
+sys.path[:0] = [str(Path(__file__).parent / "_ext"), str(Path(__file__).parents[1])]
+
+import offcert  # noqa: E402
+
+project = "offcert"
+author = "the offcert authors"
+project_copyright = f"2026, {author}"
+version = release = offcert.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "reference",
+]
+exclude_patterns = ["_ext", "certificates"]
+html_theme = "furo"
+html_title = f"offcert {version}"
+html_copy_source = False
+html_show_sourcelink = False
+
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
+# Anchors as on GitHub, so that a link works in both places.
+myst_heading_anchors = 4
+
+# These take seconds to import, and only base classes of them are needed.
+autodoc_mock_imports = ["transformers", "accelerate"]
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_default_options = {
+    "members": True,
+    "ignore-module-all": True,
+    "show-inheritance": True,
+}
+napoleon_google_docstring = False
+napoleon_use_param = False
+napoleon_use_rtype = False
+# What is written there is prose ("mapping of str to int"), in which no name is to be looked up.
+napoleon_custom_sections = [("Attributes", "params_style")]
+
+default_role = "backquoted"
+nitpicky = True
+# Types of other packages are not documented here.
+nitpick_ignore_regex = [
+    ("py:obj", r"(?!offcert\.).*"),
+    ("py:class", r"(?!offcert\.).*"),
+    ("py:exc", r"(?!offcert\.).*"),
+    ("py:func", r"(?!offcert\.).*"),
+    ("py:mod", r"(?!offcert\.).*"),
+]
