@@ -1,4 +1,4 @@
-"""Solvers that run as processes end when the one who waits for them is interrupted."""
+"""What becomes of solvers when nobody waits for them any more: processes end, threads are left."""
 
 from __future__ import annotations
 
@@ -33,3 +33,19 @@ def _children() -> set[int]:
         return set(map(int, task.read_text().split()))
     except OSError:
         return set()
+
+
+_left_behind: list[threading.Thread] = []
+
+
+def leave_behind(thread: threading.Thread) -> None:
+    """Remember a thread that does not end; see `threads_left_behind`."""
+    _left_behind.append(thread)
+
+
+def threads_left_behind() -> bool:
+    """Return whether some solver is still at work in a thread that nobody waits for.
+
+    Python's way out then is not safe: what the solver calls is gone while it still runs.
+    """
+    return any(thread.is_alive() for thread in _left_behind)

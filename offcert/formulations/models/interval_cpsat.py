@@ -7,7 +7,6 @@ in which all offloads come before all prefetches (notes on the papers, §1.2).
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,12 +23,11 @@ from offcert.core.result import SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
+from offcert.formulations.common.cpsat import run_cpsat
 from offcert.formulations.models.interval_data import IntervalData, choose_grid, horizon, prepare
 from offcert.formulations.models.interval_energy import choose_windows
 from offcert.formulations.models.interval_model import IntervalModel
 
-# How often, in seconds, a running solver is asked to stop if somebody wants that.
-_POLL = 0.05
 # Share of the time limit that may go into choosing energy constraints.
 _ENERGY_SHARE = 0.1
 
@@ -215,42 +213,29 @@ class _Run:
     def search(
         self, time_limit: float, workers: int, seed: int, stop: Callable[[], bool] | None
     ) -> None:
-        """Run the solver in a thread, so that this one can be interrupted and can ask `stop`."""
+        """Run the solver, and take what it says."""
         solver = cp_model.CpSolver()
-        parameters = solver.parameters
-        parameters.max_time_in_seconds = max(0.1, time_limit - (time.monotonic() - self.began))
-        parameters.num_workers = workers
-        parameters.random_seed = seed
-        parameters.catch_sigint_signal = False
+        solver.parameters.num_workers = workers
+        solver.parameters.random_seed = seed
         if self.log is not None:
-            parameters.log_search_progress = True
-            parameters.log_to_stdout = False
+            solver.parameters.log_search_progress = True
+            solver.parameters.log_to_stdout = False
             solver.log_callback = self.log
-        solver.best_bound_callback = self._take_bound
-        answer: list[Any] = []
-        failure: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                answer.append(solver.solve(self.model.model, _Collector(self)))
-            except BaseException as error:
-                failure.append(error)
-
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
         try:
-            while thread.is_alive():
-                thread.join(_POLL)
-                if self.finished or (stop is not None and stop()):
-                    solver.stop_search()
-        except KeyboardInterrupt:
-            solver.stop_search()
-            thread.join()
+            end = run_cpsat(
+                solver,
+                self.model.model,
+                max(0.1, time_limit - (time.monotonic() - self.began)),
+                on_solution=self.take_solution,
+                on_bound=self._take_bound,
+                stop=lambda: self.finished or (stop is not None and stop()),
+            )
+        except Exception as error:
+            self.details["error"] = f"{type(error).__name__}: {error}"
+            return
+        if end.interrupted:
             self.details["interrupted"] = True
-        if failure:
-            self.details["error"] = f"{type(failure[0]).__name__}: {failure[0]}"
-        elif answer:
-            self._take_answer(solver, answer[0])
+        self._take_answer(solver, end.status)
 
     @property
     def finished(self) -> bool:
@@ -307,18 +292,6 @@ class _Run:
             if self.finished:
                 status = SolveStatus.OPTIMAL
         return IntervalOutcome(status, self.best, self.lower_bound, self.details)
-
-
-class _Collector(cp_model.CpSolverSolutionCallback):
-    """Hands every solution to the run."""
-
-    def __init__(self, run: _Run) -> None:
-        super().__init__()
-        self._run = run
-
-    def on_solution_callback(self) -> None:
-        """Take the solution that the solver has just found."""
-        self._run.take_solution(self.value)
 
 
 def plans_of(problem: Problem, rough: Schedule, exact: bool) -> list[Plan]:

@@ -17,6 +17,7 @@ from ortools.sat.python import cp_model
 
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
+from offcert.formulations.common.cpsat import run_cpsat
 from offcert.formulations.common.outcome import ModelOutcome, Progress
 from offcert.formulations.common.time_grid import (
     GridGap,
@@ -120,10 +121,12 @@ def _search(progress: Progress, data: TimeGrid, time_limit: float, threads: int,
         progress.details["solver_status"] = "not started: no time left"
         return
     solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = remaining
     solver.parameters.num_workers = threads
     solver.parameters.random_seed = seed
-    status = solver.solve(model.model)
+    end = run_cpsat(solver, model.model, remaining)
+    status = end.status
+    if end.interrupted:
+        progress.details["interrupted"] = True
     progress.details["solver_status"] = solver.status_name(status)
     if status == cp_model.MODEL_INVALID:
         progress.details["error"] = model.model.validate()

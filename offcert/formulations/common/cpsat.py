@@ -1,0 +1,149 @@
+"""CP-SAT, in a thread that nobody has to wait for.
+
+The caller's thread stays free: an interrupt reaches it at once, it may ask for an early end, and if
+the solver takes no notice of its time limit, the thread is left to itself and nobody listens to it
+any more.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ortools.sat.python import cp_model
+
+from offcert.formulations.common.children import leave_behind
+
+# Seconds between two looks.
+_POLL = 0.05
+# Seconds that the solver may take after its time limit, and after it has been asked to stop.
+_OVERRUN, _STOPPING = 3.0, 3.0
+
+
+class OverrunError(RuntimeError):
+    """The solver did not end."""
+
+
+@dataclass(frozen=True)
+class CpSatEnd:
+    """How a run ended.
+
+    Attributes
+    ----------
+    status : object
+        The solver's.
+    interrupted : bool
+        Whether the user ended it.
+    """
+
+    status: Any
+    interrupted: bool
+
+
+def run_cpsat(
+    solver: cp_model.CpSolver,
+    model: cp_model.CpModel,
+    time_limit: float,
+    *,
+    on_solution: Callable[[Callable[[Any], int]], object] | None = None,
+    on_bound: Callable[[float], object] | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> CpSatEnd:
+    """Solve a model.
+
+    Parameters
+    ----------
+    solver : ortools.sat.python.cp_model.CpSolver
+        With all its parameters but those that are about time and interrupts.
+    model : ortools.sat.python.cp_model.CpModel
+        What to solve.
+    time_limit : float
+        Seconds.
+    on_solution, on_bound : callable, optional
+        Told of every solution, as a function from expressions to values, and of every bound; from
+        another thread.
+    stop : callable
+        Asked several times a second whether to stop early.
+
+    Raises
+    ------
+    OverrunError
+        If the solver takes no notice of the limit.
+    Exception
+        What the solver or a callback raised.
+    """
+    solver.parameters.max_time_in_seconds = time_limit
+    solver.parameters.catch_sigint_signal = False
+    run = _Run(solver, model, on_solution, on_bound)
+    thread = threading.Thread(target=run.work, name="CP-SAT", daemon=True)
+    thread.start()
+    deadline = time.monotonic() + time_limit + _OVERRUN
+    interrupted = asked = False
+    while thread.is_alive() and time.monotonic() < deadline:
+        try:
+            thread.join(_POLL)
+            wanted = interrupted or stop()
+        except KeyboardInterrupt:
+            wanted = interrupted = True
+        if wanted and not asked:
+            asked = True
+            deadline = min(deadline, time.monotonic() + _STOPPING)
+            solver.stop_search()
+    if thread.is_alive():
+        run.listening = False
+        leave_behind(thread)
+        if interrupted:
+            raise KeyboardInterrupt
+        raise OverrunError(f"CP-SAT did not end within its time limit of {time_limit:g} s")
+    if run.failure is not None:
+        raise run.failure
+    return CpSatEnd(run.status, interrupted)
+
+
+class _Run:
+    """What happens in the thread."""
+
+    def __init__(
+        self,
+        solver: cp_model.CpSolver,
+        model: cp_model.CpModel,
+        on_solution: Callable[[Callable[[Any], int]], object] | None,
+        on_bound: Callable[[float], object] | None,
+    ) -> None:
+        self.listening = True
+        self.status: Any = None
+        self.failure: BaseException | None = None
+        self._solver = solver
+        self._model = model
+        self._on_bound = on_bound
+        self._collector = None if on_solution is None else _Collector(self, on_solution)
+
+    def work(self) -> None:
+        """Run the solver to its end."""
+        try:
+            if self._on_bound is not None:
+                self._solver.best_bound_callback = self._take_bound
+            self.status = self._solver.solve(self._model, self._collector)
+        except BaseException as error:
+            self.failure = error
+
+    def _take_bound(self, bound: float) -> None:
+        if self.listening and self._on_bound is not None:
+            self._on_bound(bound)
+
+
+class _Collector(cp_model.CpSolverSolutionCallback):
+    """Hands every solution on."""
+
+    def __init__(self, run: _Run, on_solution: Callable[[Callable[[Any], int]], object]) -> None:
+        super().__init__()
+        self._run = run
+        self._hand_on = on_solution
+
+    def on_solution_callback(self) -> None:
+        """Take the solution that the solver has just found."""
+        if self._run.listening:
+            self._hand_on(self.value)
