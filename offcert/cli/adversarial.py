@@ -7,9 +7,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import integer, seconds
-from offcert.cli.output import STDOUT, native_output_to_stderr, print_problem, show
+from offcert.cli.output import STDOUT, add_target, native_output_to_stderr, print_problem, show
 from offcert.cli.parser import EXIT_INVALID, Commands, add_command
 from offcert.cli.progress import progress
+from offcert.cli.searching import TRANSFERS
 
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
@@ -20,37 +21,47 @@ _DEFAULT_SECONDS = 60.0
 _CERTIFY_SECONDS = 60.0
 # Knobs of `AdversarialChains`, which knows their defaults; importing it would load solvers.
 _NUMBERS = {
-    "stages": "fewest stages; minimising goes no further",
-    "most": "most stages to search with",
-    "largest": "largest duration or size",
-    "shortest": "shortest duration",
-    "tolerance": "per cent of (ratio - 1) that simpler numbers may cost",
+    "stages": "fewest stages; minimising goes no further (default: 4)",
+    "most": "most stages to search with (default: some more than the fewest)",
+    "largest": "largest duration or size (default: 20)",
+    "shortest": "shortest duration (default: 1)",
+    "tolerance": "per cent of (ratio - 1) that simpler numbers may cost (default: 10)",
 }
+
+
+_EXAMPLES = ("offcert generate adversarial --against greedy --time-limit 30 -o problem.json",)
 
 
 def add(kinds: Commands) -> None:
     """Add the command to those of ``offcert generate``."""
     summary = "search for the problem on which a method or a bound does worst"
-    parser = add_command(kinds, "adversarial", summary, _run)
+    parser = add_command(kinds, "adversarial", summary, _run, examples=_EXAMPLES)
     parser.add_argument("--against", required=True, metavar="NAME", help="method or bound; ?: list")
-    parser.add_argument("--by", metavar="NAME", help="what it is measured by (optimum)")
-    parser.add_argument("--transfers", metavar="KIND", help="atomic (default), interruptible, …")
+    parser.add_argument(
+        "--by", metavar="NAME", help="method or bound to measure it by (default: the optimum)"
+    )
+    parser.add_argument("--transfers", choices=TRANSFERS, help="of the problems (default: atomic)")
     for name, text in _NUMBERS.items():
         parser.add_argument(f"--{name}", type=integer, metavar="N", help=text)
-    parser.add_argument("--seed", type=integer, default=0, metavar="N", help="(%(default)s)")
+    parser.add_argument("--seed", type=integer, default=0, metavar="N", help="of what is drawn")
     parser.add_argument(
-        "--steps", type=integer, metavar="N", help="end after so many problems: repeatable"
+        "--steps",
+        type=integer,
+        metavar="N",
+        help="end after so many problems, which can be repeated (default: no limit)",
     )
     parser.add_argument(
         "--time-limit",
         type=seconds,
         metavar="S",
-        help=f"end after so long ({_DEFAULT_SECONDS:g} if no --steps are given)",
+        help=f"end after so many seconds (default: {_DEFAULT_SECONDS:g} if no --steps are given)",
     )
+    add_target(parser)
     parser.add_argument(
-        "-o", dest="target_file", metavar="PROBLEM", default=STDOUT, help="- (default): stdout"
+        "--certificate",
+        metavar="FILE",
+        help="file for the certificate of the problem that is found (default: none is written)",
     )
-    parser.add_argument("--certificate", metavar="FILE", help="of the optimum of what is found")
 
 
 def _run(options: argparse.Namespace) -> int:

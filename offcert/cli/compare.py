@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import count, seconds, seed
+from offcert.cli.library import ENVIRONMENT
 from offcert.cli.output import show
 from offcert.cli.parser import EXIT_INTERRUPTED, EXIT_INVALID, Commands, add_command
 from offcert.cli.progress import progress
@@ -17,29 +19,69 @@ if TYPE_CHECKING:
     from offcert.campaign.run import Step
 
 
+_EXAMPLES = (
+    "offcert compare chain.json --methods greedy,vdnn --memory 0:100:25 -o table.parquet",
+    "offcert compare 'library:cnn-24-*' --methods greedy,dynprog --time-limit 10",
+)
+
+
 def add(commands: Commands) -> None:
     """Add the command."""
     summary = "run methods at many memory limits, beside the certified optimum"
-    parser = add_command(commands, "compare", summary, _run)
+    parser = add_command(commands, "compare", summary, _run, examples=_EXAMPLES)
     parser.add_argument(
-        "problems", metavar="PROBLEM", nargs="+", help="problem file or library:PATTERN"
+        "problems",
+        metavar="PROBLEM",
+        nargs="+",
+        help="problem file, or library:PATTERN for families of the library",
     )
     parser.add_argument(
-        "--methods", required=True, metavar="A,B,…", help="as for solve; ?: list them"
+        "--methods",
+        required=True,
+        metavar="A,B,…",
+        help="methods separated by commas; `offcert methods` lists them",
     )
     parser.add_argument(
-        "--memory", metavar="LIMITS", help="for example 0:100:5 (percent) or 25%%,4GiB"
+        "--memory",
+        metavar="LIMITS",
+        help="0:100:5 (percent: first, last, step), or limits such as 25%%,4GiB (default: each "
+        "problem's own)",
     )
     parser.add_argument("--no-certify", action="store_true", help="leave the optimum out")
-    parser.add_argument("--time-limit", type=seconds, default=60.0, metavar="S")
-    parser.add_argument("--seed", type=seed, default=0, metavar="N")
-    parser.add_argument("--again", choices=("no", "failed", "all"), default="no")
-    parser.add_argument("--jobs", type=count, metavar="N", help="processes at a time")
-    parser.add_argument("--process-memory", metavar="SIZE", help="of each, for example 8GiB")
-    parser.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster to compute on")
-    parser.add_argument("--certificates", metavar="DIR", help="store what certify found")
     parser.add_argument(
-        "-o", "--output", metavar="TABLE", help=".parquet, .csv, .json or .jsonl; kept rows stay"
+        "--time-limit", type=seconds, default=60.0, metavar="S", help="seconds for each cell"
+    )
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of every method")
+    parser.add_argument(
+        "--again",
+        choices=("no", "failed", "all"),
+        default="no",
+        help="which rows of an existing table to compute again",
+    )
+    parser.add_argument(
+        "--jobs", type=count, metavar="N", help="processes at a time (default: one for each core)"
+    )
+    parser.add_argument(
+        "--process-memory",
+        metavar="SIZE",
+        help="address space of each process, for example 8GiB (default: no limit)",
+    )
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="of a Dask cluster that computes instead (default: this machine)",
+    )
+    parser.add_argument(
+        "--certificates",
+        metavar="DIR",
+        help="folder for the certificates that certify finds (default: none are kept)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="TABLE",
+        help="file for the table: .parquet, .csv, .json or .jsonl; rows that it holds already are "
+        "not computed again (default: the rows are printed)",
     )
 
 
@@ -91,7 +133,9 @@ def _cells(options: argparse.Namespace) -> list[Cell]:
         methods.append(CERTIFY)
     limits = None if options.memory is None else parse_limits(options.memory)
     settings = Settings(time_limit=options.time_limit, seed=options.seed)
-    return grid(find_subjects(options.problems), methods, limits, settings)
+    return grid(
+        find_subjects(options.problems, os.environ.get(ENVIRONMENT)), methods, limits, settings
+    )
 
 
 class _Steps:

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import integer, seconds
-from offcert.cli.output import STDOUT, native_output_to_stderr, print_problem, show
+from offcert.cli.output import STDOUT, add_target, native_output_to_stderr, print_problem, show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 
@@ -17,29 +17,38 @@ if TYPE_CHECKING:
 
 # Knobs of `CoreProblems`, which knows their defaults; importing it would load solvers.
 _NUMBERS = {
-    "stages": "number of stages",
-    "labels": "labels after which a point of the map counts as open",
-    "points": "points of the map to measure at most: repeatable, unlike --budget",
+    "stages": "number of stages (default: 16)",
+    "labels": "labels after which a point of the map counts as open (default: 160000)",
+    "points": "most points of the map to measure, which can be repeated, unlike --budget "
+    "(default: all that are wanted)",
 }
+
+
+_EXAMPLES = ("offcert generate core --stages 12 --budget 60 --map -o problem.json",)
 
 
 def add(kinds: Commands) -> None:
     """Add the command to those of ``offcert generate``."""
     summary = "search for the memory and bandwidth where proving takes longest"
-    parser = add_command(kinds, "core", summary, _run)
+    parser = add_command(kinds, "core", summary, _run, examples=_EXAMPLES)
     parser.add_argument(
-        "--kind", "--shape", dest="shape", metavar="SHAPE", help="drawn like what; ?: list"
+        "--kind",
+        "--shape",
+        dest="shape",
+        metavar="SHAPE",
+        help="what the problem is drawn like; ?: list (default: uniform)",
     )
     for name, text in _NUMBERS.items():
         parser.add_argument(f"--{name}", type=integer, metavar="N", help=text)
-    parser.add_argument("--seed", type=integer, default=0, metavar="N", help="(%(default)s)")
+    parser.add_argument("--seed", type=integer, default=0, metavar="N", help="of what is drawn")
     parser.add_argument(
-        "--budget", type=seconds, metavar="S", help="end after so long, as an interrupt would"
+        "--budget",
+        type=seconds,
+        metavar="S",
+        help="end after so many seconds, as an interrupt would (default: no limit)",
     )
-    parser.add_argument("--map", action="store_true", help="print the map of the efforts")
-    parser.add_argument(
-        "-o", dest="target_file", metavar="PROBLEM", default=STDOUT, help="- (default): stdout"
-    )
+    parser.add_argument("--map", action="store_true", help="print how much effort each point took")
+    add_target(parser)
 
 
 def _run(options: argparse.Namespace) -> int:

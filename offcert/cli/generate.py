@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from offcert.cli import adversarial, core
 from offcert.cli.arguments import integer
-from offcert.cli.output import STDOUT, print_problem, show
+from offcert.cli.output import STDOUT, add_target, print_problem, show
 from offcert.cli.parser import Commands, add_command, add_group
 
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
+
+
+_EXAMPLES = ("offcert generate cnn --stages 24 --memory 25% --seed 1 -o problem.json",)
 
 
 def add(commands: Commands) -> None:
@@ -22,27 +25,40 @@ def add(commands: Commands) -> None:
     from offcert.instances.kinds import KINDS
 
     summary = "make a problem of some kind from a seed"
-    kinds = add_group(commands, "generate", summary, "KIND")
+    kinds = add_group(commands, "generate", summary, "KIND", examples=_EXAMPLES)
     for kind, cls in KINDS.items():
-        parser = add_command(kinds, kind, cls.summary, partial(_run, kind))
+        parser = add_command(
+            kinds,
+            kind,
+            cls.summary,
+            partial(_run, kind),
+            examples=(f"offcert generate {kind} --seed 1 -o problem.json",),
+        )
         for item in fields(cls):
             _add_knob(parser, item)
-        parser.add_argument("--seed", type=integer, default=0, metavar="N", help="(%(default)s)")
+        parser.add_argument("--seed", type=integer, default=0, metavar="N", help="of what is drawn")
         if cls.takes_memory:
-            parser.add_argument("--memory", default="0%", help="limit, for example 40%% (0%%)")
+            parser.add_argument(
+                "--memory",
+                default="0%",
+                metavar="LIMIT",
+                help="a percentage of the way from the least that is feasible to the peak, or a "
+                "number of units",
+            )
         else:
             parser.add_argument(
-                "--values", type=_integers, metavar="A,B,…", help="instead of drawing them"
+                "--values",
+                type=_integers,
+                metavar="A,B,…",
+                help="the numbers to divide (default: drawn from the seed)",
             )
-        parser.add_argument(
-            "-o", dest="target_file", metavar="PROBLEM", default=STDOUT, help="- (default): stdout"
-        )
+        add_target(parser)
     adversarial.add(kinds)
     core.add(kinds)
 
 
 def _add_knob(parser: argparse.ArgumentParser, item: Any) -> None:
-    text = f"{item.metadata['help']} ({item.default})"
+    text = item.metadata["help"]
     options: dict[str, Any] = {"dest": f"knob_{item.name}", "default": item.default, "help": text}
     if isinstance(item.default, bool):
         options["action"] = argparse.BooleanOptionalAction

@@ -3,70 +3,161 @@
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from offcert.cli.output import STDOUT, print_problem, show
+from offcert.cli.output import STDOUT, add_target, print_problem, show
 from offcert.cli.parser import Commands, Run, add_command, add_group
 
 if TYPE_CHECKING:
+    from offcert.core.problem import Units
     from offcert.instances.library import Entry, Family, Library
+
+
+# Where the library is if the command does not say it.
+ENVIRONMENT = "OFFCERT_LIBRARY"
+_EXAMPLES = (
+    "offcert library list --group 'networks-*'",
+    "offcert library --path mine list",
+)
 
 
 def add(commands: Commands) -> None:
     """Add the command and its actions."""
     summary = "problems with the best schedules and bounds known"
-    actions = add_group(commands, "library", summary, "list|show|get|add")
+    metavar = "list|show|get|add|init"
+    actions = add_group(commands, "library", summary, metavar, examples=_EXAMPLES)
+    _add_path(actions.container)
 
-    def action(name: str, text: str, run: Run) -> argparse.ArgumentParser:
-        parser = add_command(actions, name, text, run)
-        parser.add_argument("--folder", help="another library than the one that comes with offcert")
+    def action(name: str, text: str, run: Run, *examples: str) -> argparse.ArgumentParser:
+        parser = add_command(actions, name, text, run, examples=examples)
+        _add_path(parser)
         return parser
 
-    lister = action("list", "list problems and what is known of them", _list)
-    lister.add_argument("--group", help="a pattern, for example networks-* or cnn-24")
-    lister.add_argument("--family", help="a pattern, for example resnet50-*")
+    example = "offcert library list --family 'resnet50-*' --open"
+    lister = action("list", "list problems and what is known of them", _list, example)
+    lister.add_argument(
+        "--group", help="pattern of groups, for example networks-* or cnn-24 (default: all)"
+    )
+    lister.add_argument(
+        "--family", help="pattern of families, for example resnet50-* (default: all)"
+    )
     lister.add_argument("--open", action="store_true", help="only what is not solved to optimality")
-    action("show", "show all that is known of a problem", _show).add_argument(
-        "name", metavar="NAME"
+    example = "offcert library show cnn-24-0-m5"
+    shower = action("show", "show all that is known of a problem", _show, example)
+    shower.add_argument("name", metavar="NAME", help="as library list prints it")
+    example = "offcert library get cnn-24-0-m5 -o problem.json"
+    getter = action("get", "write a problem to a file", _get, example)
+    getter.add_argument("name", metavar="NAME", help="as library list prints it")
+    add_target(getter)
+    _add_adder(action)
+    example = "offcert library init --path mine"
+    action("init", "make the folder of a library of your own", _init, example)
+
+
+def _add_adder(action: Callable[..., argparse.ArgumentParser]) -> None:
+    adder = action(
+        "add",
+        "take a certificate in if it verifies and improves a record",
+        _add,
+        "offcert library add certificate.json",
+        "offcert library add --path mine --new certificate.json problem.json",
     )
-    getter = action("get", "write a problem to a file", _get)
-    getter.add_argument("name", metavar="NAME")
-    getter.add_argument(
-        "-o", dest="target_file", metavar="PROBLEM", default=STDOUT, help="- (default): stdout"
+    adder.add_argument(
+        "certificates",
+        metavar="CERTIFICATE",
+        nargs="+",
+        help="file that certify or solve has written; with --new also a problem file",
     )
-    adder = action("add", "take a certificate in if it verifies and improves a record", _add)
-    adder.add_argument("certificates", metavar="CERTIFICATE", nargs="+")
+    adder.add_argument(
+        "--new",
+        action="store_true",
+        help="take in problems that the library does not hold yet; needs a library of your own",
+    )
+    adder.add_argument(
+        "--group",
+        default="own",
+        metavar="NAME",
+        help="group that new problems belong to",
+    )
+
+
+def _add_path(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--path",
+        "--folder",
+        # A subcommand without it must not forget what stood before the subcommand.
+        default=argparse.SUPPRESS,
+        metavar="FOLDER",
+        help=f"folder of a library of your own (default: ${ENVIRONMENT}, or what comes with "
+        "offcert)",
+    )
+
+
+def library_folder(options: argparse.Namespace) -> str | None:
+    """Return the folder of the library that is meant, or None for the one that is installed."""
+    return getattr(options, "path", None) or os.environ.get(ENVIRONMENT) or None
 
 
 def _open(options: argparse.Namespace) -> Library:
     from offcert.instances.library import Library
 
-    return Library(options.folder)
+    return Library(library_folder(options))
+
+
+def _init(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from offcert.core.errors import InputError
+
+    folder = library_folder(options)
+    if folder is None:
+        raise InputError(f"a new library needs --path FOLDER, or ${ENVIRONMENT}")
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be made: {error.strerror}") from None
+    families = len(list(_open(options).families()))
+    text = f"{folder} is a library of {families} families"
+    show(options, {"folder": folder, "families": families}, text)
+    return 0
 
 
 def _list(options: argparse.Namespace) -> int:
     from offcert.core.result import SolveStatus
 
     library = _open(options)
-    rows = []
-    for family in library.families(group=options.group, family=options.family):
-        for entry in family.entries:
-            if not (options.open and entry.record.status is SolveStatus.OPTIMAL):
-                rows.append(_summary(family, entry))
-    width = max((len(row["name"]) for row in rows), default=0)
-    lines = [
-        f"{row['name']:{width}}  {row['operations']:4} operations  value {_dash(row['value']):>12}"
-        f"  bound {_dash(row['lower_bound']):>12}  {row['status']:8}  {_dash(row['evidence'])}"
-        for row in rows
+    found = [
+        (family, entry)
+        for family in library.families(group=options.group, family=options.family)
+        for entry in family.entries
+        if not (options.open and entry.record.status is SolveStatus.OPTIMAL)
     ]
+    rows = [_summary(family, entry) for family, entry in found]
+    width = max((len(row["name"]) for row in rows), default=0)
+    lines = [_line(family, entry, width) for family, entry in found]
     optimal = sum(row["status"] == "OPTIMAL" for row in rows)
     lines.append(f"{len(rows)} problems, {optimal} of them with a value known to be optimal")
     show(options, {"problems": rows}, "\n".join(lines))
     return 0
 
 
-def _dash(value: Any) -> str:
-    return "-" if value is None else str(value)
+def _line(family: Family, entry: Entry, width: int) -> str:
+    from offcert.core.units import format_size
+
+    row, units = _summary(family, entry), entry.problem.units
+    return (
+        f"{row['name']:{width}}  {row['operations']:4} operations  "
+        f"memory {format_size(row['memory'], units):>10}  value {_time(row['value'], units):>12}  "
+        f"bound {_time(row['lower_bound'], units):>12}  {row['status']:8}  {row['evidence'] or '-'}"
+    )
+
+
+def _time(ticks: int | None, units: Units) -> str:
+    from offcert.core.units import format_time
+
+    return "-" if ticks is None else format_time(ticks, units)
 
 
 def _summary(family: Family, entry: Entry) -> dict[str, Any]:
@@ -99,12 +190,13 @@ def _show(options: argparse.Namespace) -> int:
         "record": record,
     }
     lines = [describe_problem(entry.problem), f"  origin         {family.origin}"]
-    lines.append(f"  value          {_dash(entry.record.value)}")
+    units = entry.problem.units
+    lines.append(f"  value          {_time(entry.record.value, units)}")
     if entry.record.value_by is not None:
         lines[-1] += f" by {entry.record.value_by}"
     lines += [
-        f"  bound          {known.bound.value} by {known.bound.method}, {known.bound.evidence} "
-        f"({known.by})"
+        f"  bound          {_time(known.bound.value, units)} by {known.bound.method}, "
+        f"{known.bound.evidence} ({known.by})"
         for known in entry.record.bounds
     ]
     show(options, _summary(family, entry) | details, "\n".join(lines))
@@ -124,23 +216,27 @@ def _get(options: argparse.Namespace) -> int:
 
 
 def _add(options: argparse.Namespace) -> int:
-    from offcert.certify.records import add
+    from offcert.certify.private import add
     from offcert.core.documents import read_json
     from offcert.core.errors import InputError
 
+    if options.new and library_folder(options) is None:
+        raise InputError(
+            f"new problems need a library of your own: --path FOLDER or ${ENVIRONMENT}"
+        )
     library = _open(options)
-    rows = []
+    rows, lines = [], []
     for path in options.certificates:
         document = read_json(path)
         try:
-            entry = add(library, document)
+            entry = add(library, document, new=options.new, group=options.group)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
-        rows.append(_summary(library.family_of(entry.name), entry))
-    lines = [
-        f"{row['name']}: value {_dash(row['value'])}, bound {_dash(row['lower_bound'])} "
-        f"({_dash(row['evidence'])}), {row['status']}"
-        for row in rows
-    ]
+        row, units = _summary(library.family_of(entry.name), entry), entry.problem.units
+        rows.append(row)
+        lines.append(
+            f"{row['name']}: value {_time(row['value'], units)}, bound "
+            f"{_time(row['lower_bound'], units)} ({row['evidence'] or '-'}), {row['status']}"
+        )
     show(options, {"improved": rows}, "\n".join(lines))
     return 0

@@ -22,6 +22,17 @@ def show(options: argparse.Namespace, document: dict[str, Any], text: str) -> No
     print(json.dumps(document, allow_nan=False) if options.json else text)
 
 
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that says where a problem goes."""
+    parser.add_argument(
+        "-o",
+        dest="target_file",
+        metavar="PROBLEM",
+        default=STDOUT,
+        help="file for the problem (default: -, standard output)",
+    )
+
+
 def print_problem(problem: Problem) -> None:
     """Write a problem's document to the standard output."""
     from offcert.core.files import problem_to_json

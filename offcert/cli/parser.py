@@ -73,9 +73,9 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
     """Adds defaults, except where there is nothing to say, and keeps the lines of examples."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        if action.default in (None, False, argparse.SUPPRESS) or not action.option_strings:
-            return action.help
-        if "default" in (action.help or ""):
+        # By identity: a default of 0 is one.
+        nothing = any(action.default is each for each in (None, False, argparse.SUPPRESS))
+        if nothing or not action.option_strings or "default" in (action.help or ""):
             return action.help
         return f"{action.help} (default: %(default)s)"
 
@@ -141,7 +141,10 @@ def add_group(
         formatter_class=_Help,
     )
     parser.set_defaults(parser=parser)
-    return parser.add_subparsers(metavar=metavar, required=True)
+    actions = parser.add_subparsers(metavar=metavar, required=True)
+    # For what may stand before the action.
+    actions.container = parser
+    return actions
 
 
 def _sentence(summary: str) -> str:

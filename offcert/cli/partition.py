@@ -7,12 +7,18 @@ import argparse
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 
+_EXAMPLES = ("offcert partition certificate.json",)
+
 
 def add(commands: Commands) -> None:
     """Add the command."""
     summary = "turn a certified schedule of a reduction back into the partition"
-    parser = add_command(commands, "partition", summary, _run)
-    parser.add_argument("certificate", metavar="CERTIFICATE")
+    parser = add_command(commands, "partition", summary, _run, examples=_EXAMPLES)
+    parser.add_argument(
+        "certificate",
+        metavar="CERTIFICATE",
+        help="of a problem that generate two-partition or three-partition has made",
+    )
 
 
 def _run(options: argparse.Namespace) -> int:

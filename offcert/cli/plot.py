@@ -7,12 +7,23 @@ import argparse
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 
+_EXAMPLES = ("offcert plot certificate.json -o plan.svg",)
+
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    parser = add_command(commands, "plot", "draw the schedule and the memory curve", _run)
-    parser.add_argument("certificate", metavar="CERTIFICATE")
-    parser.add_argument("-o", "--output", required=True, metavar="out.png|out.svg")
+    summary = "draw the schedule and the memory curve"
+    parser = add_command(commands, "plot", summary, _run, examples=_EXAMPLES)
+    parser.add_argument(
+        "certificate", metavar="CERTIFICATE", help="file that certify or solve has written"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        metavar="PICTURE",
+        help="file for the picture; its ending, .svg or .png, says which kind",
+    )
 
 
 def _run(options: argparse.Namespace) -> int:

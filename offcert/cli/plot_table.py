@@ -17,33 +17,41 @@ if TYPE_CHECKING:
 _FORMATS = ("svg", "png")
 
 
+_EXAMPLES = ("offcert plot-table table.parquet -o figures --what throughput",)
+
+
 def add(commands: Commands) -> None:
     """Add the command."""
     summary = "draw a campaign's table: makespan or throughput against memory"
-    parser = add_command(commands, "plot-table", summary, _run)
+    parser = add_command(commands, "plot-table", summary, _run, examples=_EXAMPLES)
     parser.add_argument("table", metavar="TABLE", help="as compare writes it")
     parser.add_argument(
         "-o",
         dest="target",
         required=True,
         metavar="DIR|FILE",
-        help="a figure a problem and grids of them, or one file with all",
+        help="folder for one picture a problem and one of all; or one file, .svg or .png, with all",
     )
     parser.add_argument(
         "--what",
         choices=("makespan", "throughput"),
         default="makespan",
-        help="makespan (by the bound of Prop. 3) or throughput (images a second)",
+        help="makespan, as a multiple of the Prop. 3 bound; or throughput, in images a second",
     )
     parser.add_argument(
-        "--format", choices=_FORMATS, help="of the files in DIR (svg), or of FILE (its ending)"
+        "--format", choices=_FORMATS, help="of the files in DIR (default: svg, or FILE's ending)"
     )
-    parser.add_argument("--only", metavar="PATTERN", help="problems, for example 'resnet*-chain'")
+    parser.add_argument(
+        "--only",
+        metavar="PATTERN",
+        help="draw these problems, for example 'resnet*-chain' (default: all)",
+    )
     parser.add_argument(
         "--bandwidth",
         dest="rate",
         metavar="RATE",
-        help="of the link, for example 12.2GB/s, where no certificate beside the table says it",
+        help="of the link, for example 12.2GB/s, where no certificate beside the table says it "
+        "(default: the certificates')",
     )
 
 

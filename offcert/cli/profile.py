@@ -16,52 +16,112 @@ if TYPE_CHECKING:
     from offcert.core.problem import Problem
 
 
+# What the runtime knows, which would load torch; a test keeps the two the same.
+CLOCKS = ("modules", "operators", "stages")
+HARDWARE = (
+    "v100-pcie",
+    "v100-sxm2",
+    "a100-40gb-pcie",
+    "a100-80gb-sxm",
+    "h100-sxm",
+    "rtx-4090",
+    "t4",
+)
+OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
+LOSSES = ("cross-entropy", "mean")
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+_EXAMPLES = (
+    "offcert profile resnet50 --input 32x3x224x224 --memory 25% -o problem.json",
+    "offcert profile my.package:make_step --option layers=4 --measure -o problem.json",
+)
+
+
 def add(commands: Commands) -> None:
     """Add the command."""
     summary = "turn a network or a training step into a problem file"
-    parser = add_command(commands, "profile", summary, _run)
+    parser = add_command(commands, "profile", summary, _run, examples=_EXAMPLES)
+    _add_network(parser)
+    parser.add_argument(
+        "--clock",
+        choices=CLOCKS,
+        default=CLOCKS[0],
+        help="what an operation is: what happens between two events at leaf modules, an operator, "
+        "or a stage between two places where a single value is live",
+    )
+    times = parser.add_mutually_exclusive_group()
+    times.add_argument(
+        "--hardware",
+        choices=HARDWARE,
+        default=HARDWARE[0],
+        help="whose roofline model says how long operations take",
+    )
+    times.add_argument("--measure", action="store_true", help="measure on the device at hand")
+    limits = parser.add_mutually_exclusive_group()
+    limits.add_argument(
+        "--memory",
+        metavar="LIMIT",
+        help="memory for what the trace counts, for example 40%% or 6GiB (default: what the "
+        "device has left beside parameters and so on)",
+    )
+    limits.add_argument(
+        "--device-memory",
+        metavar="SIZE",
+        help="memory of the whole device, such as 16GiB, with parameters, gradients, buffers, "
+        "batch and the optimiser's state (default: the device's)",
+    )
+    parser.add_argument(
+        "--optimiser",
+        choices=OPTIMISERS,
+        help="whose state is counted (default: that of the TrainingStep, if it has one)",
+    )
+    parser.add_argument(
+        "--name", help='of the problem (default: network and input, as in "resnet18 2x3x32x32")'
+    )
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="PROBLEM", help="file for the problem"
+    )
+
+
+def _add_network(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
         help="zoo name, or package.module:callable that returns a module or a TrainingStep",
     )
-    parser.add_argument("--input", help="shape, for example 32x3x224x224; a TrainingStep has none")
     parser.add_argument(
-        "--clock",
-        default="modules",
-        help="what an operation is: modules, operators or stages (%(default)s)",
+        "--input",
+        metavar="SHAPE",
+        help="shape with the batch size first, for example 32x3x224x224 (no default; a "
+        "TrainingStep has none)",
     )
-    times = parser.add_mutually_exclusive_group()
-    times.add_argument("--hardware", default="v100-pcie", help="roofline model (%(default)s)")
-    times.add_argument("--measure", action="store_true", help="measure on the device at hand")
-    parser.add_argument("--loss", help="cross-entropy (default) or mean")
-    parser.add_argument("--dtype", help="of parameters and inputs; float32 by default")
+    parser.add_argument(
+        "--loss",
+        choices=LOSSES,
+        help=f"of the output (default: {LOSSES[0]}; not for TrainingSteps)",
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=DTYPES,
+        help=f"of parameters and inputs (default: {DTYPES[0]}; not for TrainingSteps)",
+    )
     parser.add_argument(
         "--option",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="keyword argument for what MODEL names; the value is JSON, or text",
+        help="keyword argument for what MODEL names, as JSON or text; may be repeated (default: "
+        "none)",
     )
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the weights")
-    parser.add_argument("--name", help="of the problem; by default network and input")
-    limits = parser.add_mutually_exclusive_group()
-    limits.add_argument(
-        "--memory", help="limit for what the trace counts, for example 40%% or 6GiB"
-    )
-    limits.add_argument(
-        "--device-memory",
-        help="limit with parameters, gradients, buffers, batch and the optimiser's state",
-    )
-    parser.add_argument("--optimiser", help="sgd, momentum, adam or adamw")
-    parser.add_argument("-o", "--output", required=True, metavar="PROBLEM")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the initial weights")
 
 
 def _run(options: argparse.Namespace) -> int:
+    from offcert.core.extras import require_torch
     from offcert.core.files import write_problem
     from offcert.core.units import parse_memory
     from offcert.report.text import describe_problem, problem_summary
 
+    require_torch("offcert profile")
     # What a network prints is not what this command says.
     with redirect_stdout(sys.stderr):
         problem = _profile(options)

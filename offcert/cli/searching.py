@@ -13,7 +13,7 @@ from offcert.cli.output import native_output_to_stderr, show
 from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
-    from offcert.certify.search import Progress
+    from offcert.certify.search import SearchProgress
     from offcert.core.problem import Problem
     from offcert.proofs.certificate import Certificate
 
@@ -179,7 +179,7 @@ class _Keeper:
             self._failed = True
 
 
-def describe_progress(problem: Problem, news: Progress) -> str:
+def describe_progress(problem: Problem, news: SearchProgress) -> str:
     """Return in one line what a search knows; times in the problem's units."""
     from offcert.core.units import format_time
 

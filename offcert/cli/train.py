@@ -16,13 +16,20 @@ if TYPE_CHECKING:
     from offcert.proofs.certificate import Certificate
 
 
+_EXAMPLES = ("offcert train certificate.json --steps 2",)
+
+
 def add(commands: Commands) -> None:
     """Add the command."""
-    summary = "train plainly and by the plan, and compare"
-    parser = add_command(commands, "train", summary, _run)
-    parser.add_argument("certificate", metavar="CERTIFICATE")
-    parser.add_argument("--steps", type=count, default=3, metavar="N")
-    parser.add_argument("--seed", type=seed, default=0, metavar="N")
+    summary = "train plainly and by the plan, side by side, and compare"
+    parser = add_command(commands, "train", summary, _run, examples=_EXAMPLES)
+    parser.add_argument(
+        "certificate", metavar="CERTIFICATE", help="as certify writes it for a profiled network"
+    )
+    parser.add_argument(
+        "--steps", type=count, default=3, metavar="N", help="training steps of each kind"
+    )
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of weights and batches")
     parser.add_argument(
         "--no-count",
         dest="count",
@@ -32,8 +39,10 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from offcert.core.extras import require_torch
     from offcert.report.training import describe_training
 
+    require_torch("offcert train")
     certificate = _read(options.certificate)
     schedule = certificate.result.schedule
     assert schedule is not None

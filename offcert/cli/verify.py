@@ -7,12 +7,16 @@ import argparse
 from offcert.cli.output import show
 from offcert.cli.parser import EXIT_INVALID, Commands, add_command
 
+_EXAMPLES = ("offcert verify certificate.json",)
+
 
 def add(commands: Commands) -> None:
     """Add the command."""
     summary = "check a certificate with independent code"
-    parser = add_command(commands, "verify", summary, _run)
-    parser.add_argument("certificate", metavar="CERTIFICATE")
+    parser = add_command(commands, "verify", summary, _run, examples=_EXAMPLES)
+    parser.add_argument(
+        "certificate", metavar="CERTIFICATE", help="file that certify or solve has written"
+    )
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -137,10 +137,6 @@ def test_infeasible_memory_is_a_result(
         (["certify", "PROBLEM", "-o", "no/such/folder/c.json"], "cannot be written"),
         (["profile", "no-such-net", "--input", "1x3x32x32", "-o", "p.json"], "no-such-net"),
         (["profile", "resnet18", "--input", "1xx", "-o", "p.json"], "1xx"),
-        (
-            ["profile", "resnet18", "--hardware", "abacus", "--input", "1x3x32x32", "-o", "p"],
-            "abacus",
-        ),
     ],
 )
 def test_bad_input_gets_one_sentence_and_exit_code_2(
@@ -170,6 +166,7 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(
         ("--target-gap", "1"),
         ("--seed", "x"),
         ("--seed", "-1"),
+        ("--transfers", "atomc"),
     ],
 )
 def test_bad_options_get_one_line_and_exit_code_2(

@@ -165,3 +165,58 @@ def test_bad_arguments_get_one_line(
     text = capsys.readouterr().err
     assert message in text
     assert text.count("\n") == 1
+
+
+def test_a_library_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert said(capsys, "library", "init", "--path", "mine") == "mine is a library of 0 families\n"
+    mine = ["library", "--path", "mine"]
+    said(capsys, "generate", "cnn", "--stages", "8", "--memory", "25%", "-o", "p.json")
+    said(capsys, "solve", "p.json", "--method", "greedy", "-o", "c.json")
+    refused = said(capsys, *mine, "add", "c.json", code=2)
+    assert "that is not in the library; --new takes it" in refused
+    (added,) = said_json(capsys, *mine, "add", "--new", "c.json", "--group", "mine")["improved"]
+    assert (added["name"], added["family"], added["group"]) == ("cnn-8-0-m25", "cnn-8-0", "mine")
+    assert added["value"] == json.loads(Path("c.json").read_text())["objective"]
+    # The same problem at another limit, without a certificate; and again, under another name.
+    said(capsys, "generate", "cnn", "--stages", "8", "--memory", "9000", "-o", "q.json")
+    line = said(capsys, *mine, "add", "--new", "q.json")
+    assert line == "cnn-8-0-9000: value -, bound - (-), UNKNOWN\n"
+    renamed = json.loads(Path("q.json").read_text()) | {"name": "another name / of it"}
+    Path("q.json").write_text(json.dumps(renamed))
+    said(capsys, "solve", "q.json", "--method", "vdnn", "-o", "c.json")
+    (improved,) = said_json(capsys, *mine, "add", "c.json")["improved"]
+    assert improved["name"] == "cnn-8-0-9000"
+    assert improved["value"] is not None
+    # The place may come from the environment, and stand behind the action under its old name.
+    monkeypatch.setenv("OFFCERT_LIBRARY", "mine")
+    for command in (["library", "list"], ["library", "list", "--folder", "mine"]):
+        rows = said_json(capsys, *command)["problems"]
+        assert [row["name"] for row in rows] == ["cnn-8-0-m25", "cnn-8-0-9000"]
+        assert [row["family"] for row in rows] == ["cnn-8-0"] * 2
+    assert said_json(capsys, "library", "--path", str(FOLDER), "show", "cnn-8-0-m0")["value"]
+    # Not the same problem: other numbers under the name of one that is there.
+    said(capsys, "generate", "cnn", "--stages", "8", "--seed", "1", "-o", "q.json")
+    document = json.loads(Path("q.json").read_text()) | {"name": "cnn-8-0"}
+    Path("q.json").write_text(json.dumps(document))
+    message = said(capsys, *mine, "add", "--new", "q.json", code=2)
+    assert 'the library holds another problem called "cnn-8-0"; rename one of them' in message
+    monkeypatch.delenv("OFFCERT_LIBRARY")
+    message = said(capsys, "library", "add", "--new", "q.json", code=2)
+    assert "new problems need a library of your own: --path FOLDER or $OFFCERT_LIBRARY" in message
+
+
+def test_people_read_units_and_programs_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "resnet50-224-b32-m0"
+    row = said_json(capsys, "library", "list", "--family", "resnet50-224-b32")["problems"][0]
+    assert row["name"] == name
+    line = said(capsys, "library", "list", "--family", "resnet50-224-b32").splitlines()[0]
+    assert f"value {row['value'] / 1e6:9.3f} ms  bound " in line
+    assert f"memory {row['memory'] / 2**20:.2f} MiB" in line or " GiB " in line
+    assert f"  value          {row['value'] / 1e6:.3f} ms by " in said(
+        capsys, "library", "show", name
+    )
+    line = said(capsys, "library", "list", "--family", "three-partition-4-100-yes").splitlines()[0]
+    assert " value          800  bound          800  OPTIMAL   proved" in line

@@ -1,6 +1,7 @@
 """Profiling, device memory and training, called as the console script calls them."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -153,13 +154,8 @@ def test_seed_type_and_limits_reach_the_profile(
         ),
         (["steps_of_cli_tests:step", "--loss", "mean"], "loss cannot be given with a TrainingStep"),
         (["steps_of_cli_tests:step", "--clock", "stages"], "the clock stages takes a network"),
-        (
-            ["steps_of_cli_tests:step", "--clock", "hours"],
-            "clock must be one of modules, operators",
-        ),
         (["steps_of_cli_tests:step", "--option", "width"], "option must look like layers=4"),
         (["steps_of_cli_tests:step", "--option", "width=many"], "step failed: TypeError"),
-        (["steps_of_cli_tests:step", "--optimiser", "lion"], "optimiser must be one of sgd"),
         (["steps_of_cli_tests:step", "--device-memory", "1GiB"], "whose size is not known"),
         (["steps_of_cli_tests:step", "--device-memory", "lots"], "device memory must be a size"),
         (
@@ -178,6 +174,48 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(
     (error,) = set(capsys.readouterr().err.splitlines()) - {"a step is run"}
     assert message in error
     assert not (folder / "p.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--clock", "hours"), "must be one of modules, operators, stages"),
+        (("--hardware", "abacus"), "must be one of v100-pcie"),
+        (("--hardware", "a100-40gb"), "did you mean a100-40gb-pcie"),
+        (("--optimiser", "adan"), "did you mean adam or adamw?"),
+        (("--dtype", "float"), "must be one of float32"),
+        (("--loss", "crossentropy"), "did you mean cross-entropy?"),
+    ],
+)
+def test_bad_choices_get_one_line(
+    option: tuple[str, str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["profile", "resnet18", "--input", "1x3x32x32", "-o", "p.json", *option])
+    assert caught.value.code == 2
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (["profile", "resnet18", "--input", "1x3x32x32", "-o", "p.json"], "offcert profile"),
+        (["train", "missing.json"], "offcert train"),
+    ],
+)
+def test_without_torch_the_commands_that_need_it_say_what_to_install(
+    command: list[str],
+    what: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert main(command) == 2
+    assert capsys.readouterr().err == (
+        f"offcert: {what} needs PyTorch, which is not installed: pip install 'offcert[torch]'\n"
+    )
 
 
 def test_one_limit_at_a_time(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
