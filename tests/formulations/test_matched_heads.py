@@ -17,8 +17,8 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Evidence
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
+from offcert.formulations.labels.common.limits import OutOfLabelsError
 from offcert.formulations.labels.matched_heads.bound import MatchedProgram
-from offcert.formulations.labels.matched_heads.level import TooManyError
 from offcert.formulations.labels.matched_heads.search import FINEST, MatchedSearch
 from offcert.heuristics.ordered import ordered_schedule
 from offcert.verify.document import verify
@@ -152,7 +152,7 @@ def test_too_many_labels_are_said_and_what_was_proved_stays() -> None:
     problem = random_problem(5, 9, 9)
     ends = ends_at(problem, len(problem.trace) // 2)
     search = MatchedSearch(problem, needs(problem), ends, 0)
-    with pytest.raises(TooManyError):
+    with pytest.raises(OutOfLabelsError):
         search.improve(10 * search.bound, 2, lambda: None)
     assert search.bound == ends.head + ends.tail
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from offcert.core.problem import Problem
@@ -21,17 +20,20 @@ from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads.orders import Orders, good_orders
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import back, front
+from offcert.formulations.labels.common.limits import Deadline
+from offcert.formulations.labels.common.race import Race
 
 _FIRST_BUDGET = 2_000
 # Of the time, what a first look at every operation may take, and all that is about the bound.
 _FIRST_PASS = 0.3
 _RACE = 0.7
-# Operations that compete at first.
+# Operations that compete at first, which part of them stays after a round, and how much more
+# labels they may have then.
 _PIVOTS = 24
-
-
-class _OutOfTimeError(Exception):
-    """The time is over."""
+_KEPT = 1, 4
+_GROWTH = 8
+# With so many labels, one that is far behind will not catch up.
+_HOPELESS_BUDGET = 100_000
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class _Pivot:
         )
 
     @property
-    def bound(self) -> int:
+    def proven(self) -> int:
         return sum(side.bound for side in self.sides)
 
     @property
@@ -138,7 +140,7 @@ class _Pivot:
 
     def outcome(self, upper: int) -> HeadsOutcome:
         head, tail = self.sides
-        bound = min(upper, self.bound)
+        bound = min(upper, self.proven)
         # No more than what is claimed need be established again.
         tail_bound = min(bound, tail.bound)
         return HeadsOutcome(
@@ -190,14 +192,12 @@ def heads_bound(
             break
         pivots.append(_Pivot(problem, required, pivot))
 
-    def pause() -> None:
-        if time.monotonic() > end:
-            raise _OutOfTimeError
-
-    with suppress(_OutOfTimeError):
+    deadline = Deadline()
+    with deadline.within(end - time.monotonic()):
         most = min(_FIRST_BUDGET, max_labels)
-        _race(_first_pass(pivots, upper_bound, most, middle, pause), upper_bound, max_labels, pause)
-    best = max(pivots, key=lambda pivot: pivot.bound)
+        racing = _first_pass(pivots, upper_bound, most, middle, deadline.check)
+        _race(racing, upper_bound, max_labels, deadline.check)
+    best = max(pivots, key=lambda pivot: pivot.proven)
     return replace(
         best.outcome(upper_bound), orders=_orders(pivots, upper_bound, now + time_limit, seed)
     )
@@ -206,9 +206,9 @@ def heads_bound(
 def _orders(pivots: list[_Pivot], upper: int, deadline: float, seed: int) -> tuple[Orders, ...]:
     """Return orders that promise less than `upper`, each less than the one before it."""
     found: list[Orders] = []
-    bound = max(pivot.bound for pivot in pivots)
+    bound = max(pivot.proven for pivot in pivots)
     # What cannot be absent during the pivot leaves on neither side, but may have to.
-    best = max(pivots, key=lambda pivot: (len(pivot.sides[0].side.items), pivot.bound))
+    best = max(pivots, key=lambda pivot: (len(pivot.sides[0].side.items), pivot.proven))
     begun = time.monotonic()
     for orders in good_orders(*best.sides, seed):
         if orders is not None and orders.end < upper:
@@ -234,30 +234,31 @@ def _first_pass(
     pivots: list[_Pivot], upper: int, budget: int, end: float, pause: Callable[[], None]
 ) -> list[_Pivot]:
     """Search a little at every pivot, the most promising ones first; return which had a turn."""
-    pivots = sorted(pivots, key=lambda pivot: -pivot.bound)
+    pivots = sorted(pivots, key=lambda pivot: -pivot.proven)
     for turns, pivot in enumerate(pivots, start=1):
         pivot.improve(upper, budget, pause)
-        if pivot.bound >= upper or time.monotonic() > end:
+        if pivot.proven >= upper or time.monotonic() > end:
             return pivots[:turns]
     return pivots
 
 
 def _race(pivots: list[_Pivot], upper: int, max_labels: int, pause: Callable[[], None]) -> None:
     """Search with growing budgets, each time at the most promising quarter of the pivots."""
-    budget = _FIRST_BUDGET
-    racing = pivots
-    while budget < max_labels:
-        best = max(pivot.bound for pivot in pivots)
+    race = Race(pivots, _FIRST_BUDGET, _GROWTH)
+    first, best = pivots[0].pivot, race.proven
+
+    def turn(place: int) -> bool:
+        race.runners[place].improve(upper, min(race.budget, max_labels), pause)
+        return race.proven >= upper
+
+    while race.budget < max_labels and best < upper:
         # A pivot that is exact has had its say.
-        racing = [pivot for pivot in racing if not pivot.finished]
-        if best >= upper or not racing:
+        race.runners = [pivot for pivot in race.runners if not pivot.finished]
+        if not race.runners:
             return
-        racing.sort(key=lambda pivot: (-pivot.bound, abs(pivot.pivot - pivots[0].pivot)))
-        racing = racing[: max(1, len(racing) // 4)]
-        if budget > 100_000 and racing[0].bound < best - (upper - best):
+        race.thin(_KEPT, key=lambda pivot: (-pivot.proven, abs(pivot.pivot - first)))
+        if race.budget > _HOPELESS_BUDGET and race.proven < best - (upper - best):
             return
-        budget *= 8
-        for pivot in racing:
-            pivot.improve(upper, min(budget, max_labels), pause)
-            if pivot.bound >= upper:
-                return
+        race.grow()
+        race.give_turns(turn)
+        best = max(best, race.proven)

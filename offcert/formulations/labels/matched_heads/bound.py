@@ -8,9 +8,7 @@ normalisation's, say), make for many labels and matter little: they are left out
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from offcert.core.errors import MethodError
@@ -18,7 +16,7 @@ from offcert.core.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
 from offcert.formulations.labels.atomic_heads.orders import Orders
-from offcert.formulations.labels.matched_heads.level import TooManyError
+from offcert.formulations.labels.common.limits import Deadline, OutOfLabelsError
 from offcert.formulations.labels.matched_heads.search import FINEST, SMALL, MatchedSearch, Proof
 
 # Labels that a level may take on one side, at first and at last.
@@ -31,10 +29,6 @@ _STEP = 4
 _NEAREST = 4096
 # Where the sums of sizes are too many, units are made so many times coarser at first.
 _COARSER = 32
-
-
-class _OutOfTimeError(Exception):
-    """Time or patience has run out."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +87,8 @@ class MatchedProgram:
         if max(required, default=0) == 0:
             raise MethodError("nothing ever has to leave, so there are no heads to match")
         self.problem = problem
-        self.stop = stop
         self._max_labels = max_labels
-        self.deadline = 0.0
+        self._deadline = Deadline(stop)
         self.upper = 0
         self._required = required
         self._ends = quick_ends(problem, required, required.index(max(required)))
@@ -127,9 +120,8 @@ class MatchedProgram:
             Seconds.
         """
         self.upper = upper_bound
-        self.deadline = time.monotonic() + time_limit
         self._orders = []
-        with suppress(_OutOfTimeError):
+        with self._deadline.within(time_limit):
             if self._bound < self.upper and not self._finished:
                 self._settle()
                 if self._bound < self.upper and self._plan:
@@ -146,21 +138,17 @@ class MatchedProgram:
     def _bound(self) -> int:
         return self.best.bound
 
-    def _pause(self) -> None:
-        if time.monotonic() > self.deadline or (self.stop is not None and self.stop()):
-            raise _OutOfTimeError
-
     def _settle(self) -> None:
         """Move the target of one search on until it can prove nothing more."""
         search, budget = self._search, _FIRST_BUDGET
         step = self.upper - self._bound
         nearest = max(1, step // _NEAREST)
         while self._bound < self.upper and not search.exact and budget <= self._max_labels:
-            self._pause()
+            self._deadline.check()
             try:
-                search.improve(min(self.upper, self._bound + step), budget, self._pause)
+                search.improve(min(self.upper, self._bound + step), budget, self._deadline.check)
                 step *= _STEP
-            except TooManyError:
+            except OutOfLabelsError:
                 if not search.begun and self._coarser():
                     return
                 step //= _NEARER

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables
+from offcert.formulations.labels.common.limits import OutOfLabelsError
 from offcert.formulations.labels.matched_heads import kernel, matching
 
 # Labels, and keys, between two looks at the clock.
@@ -16,10 +17,6 @@ _STRIDE = 20_000
 _FIRST_CAPACITY = 1 << 12
 # Twice the keys that complete labels may share with the other side.
 _LARGEST_TABLE = 1 << 22
-
-
-class TooManyError(Exception):
-    """A level needs more labels than it may have."""
 
 
 class Partners(NamedTuple):
@@ -80,7 +77,7 @@ class Level:
 
         Raises
         ------
-        TooManyError
+        OutOfLabelsError
         """
         size = _power(4 * self.chosen.size)
         while size <= _LARGEST_TABLE:
@@ -91,7 +88,7 @@ class Level:
             if places.size > 0 or self.chosen.size == 0:
                 return table, places
             size *= 4
-        raise TooManyError
+        raise OutOfLabelsError
 
     def match(
         self, own: tuple[matching.EndTable, Ints], other: matching.EndTable, least: int
@@ -150,7 +147,7 @@ def search_level(
 
     Raises
     ------
-    TooManyError
+    OutOfLabelsError
     """
     rows = _rows(_FIRST_CAPACITY, int((tables.size * tables.amount).sum()))
     columns = [np.empty(_FIRST_CAPACITY, np.int64) for _ in kernel.Labels._fields]
@@ -163,7 +160,7 @@ def search_level(
     while True:
         status = kernel.advance(tables, radix, keys, reduced, limit, rows, labels, _STRIDE)
         if rows.counters[kernel.KEPT] > max_labels or rows.counters[kernel.USED] > 4 * max_labels:
-            raise TooManyError
+            raise OutOfLabelsError
         if status == kernel.DONE:
             break
         pause()

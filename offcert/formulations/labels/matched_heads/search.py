@@ -33,13 +33,14 @@ from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.atomic_heads.kernel import Ints
 from offcert.formulations.labels.atomic_heads.orders import Orders
 from offcert.formulations.labels.atomic_heads.side import HeadSide, Mover, back, front
+from offcert.formulations.labels.common.limits import OutOfLabelsError
 from offcert.formulations.labels.matched_heads.combination import (
     Way,
     as_orders,
     best_combination,
     misused,
 )
-from offcert.formulations.labels.matched_heads.level import Level, TooManyError, search_level
+from offcert.formulations.labels.matched_heads.level import Level, search_level
 
 # Bytes that have moved are told apart up to this many units, if nothing else is said.
 FINEST = 1 << 21
@@ -168,7 +169,7 @@ class MatchedSearch:
 
         Raises
         ------
-        TooManyError
+        OutOfLabelsError
             If a level needs more than `max_labels` on one side; what is proved by then stays.
         """
         while self._stages and self._stages[-1].target < target:
@@ -266,7 +267,7 @@ class MatchedSearch:
             radix[c] = modulus
             modulus *= self.amounts[c] + 1
         if modulus >= _LARGEST_CODE:
-            raise TooManyError
+            raise OutOfLabelsError
         return radix, modulus
 
     def _match(self, one: Level, two: Level, limit: int, pause: Callable[[], None]) -> None:

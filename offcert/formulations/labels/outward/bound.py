@@ -7,13 +7,12 @@ make for many classes and matter little.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
+from offcert.formulations.labels.common.limits import Deadline
 from offcert.formulations.labels.outward.model import levels_of, needs_of
 from offcert.formulations.labels.outward.proof import Proof, proof_of
 from offcert.formulations.labels.outward.tree import Tree
@@ -31,10 +30,6 @@ _LAST_PART = 256
 _MUCH = 4
 # If no more than this part of a schedule's length is open, all schedules are looked for at once.
 _LITTLE = 100_000
-
-
-class _OutOfTimeError(Exception):
-    """Time or patience has run out."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +100,8 @@ class OutwardProgram:
         self, problem: Problem, *, stop: Callable[[], bool] | None = None, workers: int = 1
     ) -> None:
         self._problem = problem
-        self._stop = stop
         self._workers = workers
-        self._deadline = 0.0
+        self._deadline = Deadline(stop)
         # As far as whole traces tell: what is free does not change which operation needs most.
         needs = needs_of(problem, range(len(problem.trace.gaps)))
         self._pivot = max(range(len(needs)), key=needs.__getitem__)
@@ -140,10 +134,9 @@ class OutwardProgram:
             Given a promising schedule, which may lack small transfers that make it a valid one;
             returns the makespan of the best schedule known then.
         """
-        self._deadline = time.monotonic() + time_limit
         self._upper, self._offer = upper_bound, offer
         self._aimed_at = self._aimed_at or upper_bound
-        with suppress(_OutOfTimeError):
+        with self._deadline.within(time_limit):
             if self._round is not self._whole:
                 # What was left to do the time before.
                 self._go_through_rounds()
@@ -238,8 +231,5 @@ class OutwardProgram:
         return self._whole
 
     def _planted(self) -> Tree:
-        return Tree(self._problem, self._pivot, self._details, self._pause, self._workers)
-
-    def _pause(self) -> None:
-        if time.monotonic() > self._deadline or (self._stop is not None and self._stop()):
-            raise _OutOfTimeError
+        check = self._deadline.check
+        return Tree(self._problem, self._pivot, self._details, check, self._workers)

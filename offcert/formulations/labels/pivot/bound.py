@@ -19,12 +19,10 @@ pivot gives the optimum; they differ in effort.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -35,7 +33,9 @@ from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
-from offcert.formulations.labels.pivot.cut import Cut, OutOfLabelsError, OutOfTimeError
+from offcert.formulations.labels.common.limits import Deadline, OutOfLabelsError
+from offcert.formulations.labels.common.race import Race
+from offcert.formulations.labels.pivot.cut import Cut
 from offcert.formulations.labels.pivot.model import Nested, nested
 
 # Places of the default pivots, in sixteenths of the trace, and what a search may hold at first.
@@ -43,9 +43,10 @@ PLACES = (4, 5, 3, 6, 2, 7, 8, 9, 10, 12, 14)
 FIRST_BUDGET = 1_000
 # A pivot about whose sides something is known may hold so many times as much.
 _FAVOUR = 8
-# From this budget on, every fourfold increase drops a third of the pivots, and one that raises the
-# bound has more before the others have theirs.
+# From this budget on, every increase leaves two thirds of the pivots, and one that raises the bound
+# has more before the others have theirs.
 THINNING_BUDGET = 64_000
+_KEPT = 2, 3
 
 
 @dataclass(frozen=True)
@@ -181,19 +182,15 @@ class PivotSearch:
     ) -> None:
         self.data = nested(problem)
         self.max_labels = max_labels
-        self.stop = stop
         self.upper = 0
-        self.deadline = 0.0
         self.schedule: Schedule | None = None
         self.best: PivotOutcome | None = None
         self.searched = 0
         self._pivots = list(default_pivots(self.data) if pivots is None else pivots)
-        self._cuts: list[Cut] = []
+        self._race: Race[Cut] = Race([], FIRST_BUDGET)
         self._favoured: set[int] = set()
-        # Those that have had their turn with the present budget.
-        self._turns = 0
-        self._budget = FIRST_BUDGET
         self._exhausted = False
+        self._deadline = Deadline(stop)
         _compile()
 
     def improve(
@@ -213,14 +210,13 @@ class PivotSearch:
         problem = self.data.problem
         if problem.trace.least_memory > problem.platform.memory:
             return PivotOutcome(upper_bound, True, None, -1, -1, -1, (), 0)
-        if not (self._pivots or self._cuts) or max(self.data.required) == 0:
+        if not (self._pivots or self._race.runners) or max(self.data.required) == 0:
             return _unconstrained(problem, upper_bound)
         self.upper = upper_bound
         self.schedule = None
-        self.deadline = time.monotonic() + time_limit
-        with suppress(OutOfTimeError):
+        with self._deadline.within(time_limit):
             self._set_up(known)
-            self._race()
+            self._run_race()
         assert self.best is not None
         bound = min(self.best.lower_bound, self.upper)
         return replace(
@@ -233,65 +229,58 @@ class PivotSearch:
 
     def _set_up(self, known: Sequence[SideEnds]) -> None:
         """Cut at every pivot, and use what is known about some."""
+        cuts = self._race.runners
         for ends in known:
             self._favoured.add(ends.pivot)
-            at = [cut for cut in self._cuts if cut.pivot == ends.pivot]
+            at = [cut for cut in cuts if cut.pivot == ends.pivot]
             if not at:
                 at = [Cut(self.data, ends.pivot)]
-                self._cuts.insert(0, at[0])
+                cuts.insert(0, at[0])
                 self._exhausted = False
             at[0].take(ends)
             self._note(at[0])
         while self._pivots:
-            if self._cuts:
+            if cuts:
                 # On long traces cutting takes a while.
-                self._pause()
+                self._deadline.check()
             pivot = self._pivots[0]
-            if all(cut.pivot != pivot for cut in self._cuts):
-                self._cuts.append(Cut(self.data, pivot))
-                self._note(self._cuts[-1])
+            if all(cut.pivot != pivot for cut in cuts):
+                cuts.append(Cut(self.data, pivot))
+                self._note(cuts[-1])
             del self._pivots[0]
 
-    def _race(self) -> None:
-        cuts = self._cuts
+    def _run_race(self) -> None:
+        race = self._race
         while not self._exhausted:
             # All searches that are kept share the labels.
-            share = self.max_labels // len(cuts)
-            budget = max(1, min(self._budget, share))
-            while self._turns < len(cuts):
-                favour = _FAVOUR if cuts[self._turns].pivot in self._favoured else 1
-                most = max(budget, min(favour * budget, share))
-                self._give_turn(self._turns, most, share)
-                if cuts[self._turns].proven >= self.upper:
-                    return
-                self._turns += 1
-            self._turns = 0
-            exhausted = budget >= share
-            self._exhausted = exhausted and len(cuts) == 1
-            if exhausted or budget >= THINNING_BUDGET:
-                cuts.sort(key=lambda cut: -cut.proven)
-                del cuts[max(1, 2 * len(cuts) // 3) :]
-            self._budget = 4 * budget
-
-    def _give_turn(self, place: int, budget: int, share: int) -> None:
-        """Let a cut search; as long as it leads, and further than before, it goes on with more.
-
-        What rises at last is seldom overtaken, and the others take longer than the rest of it.
-        """
-        while True:
-            leading = max(cut.proven for cut in self._cuts)
-            self._cuts[place] = cut = self._advance(self._cuts[place], budget)
-            rises = leading < cut.proven < self.upper
-            if not rises or budget < THINNING_BUDGET or budget == share:
+            share = self.max_labels // len(race.runners)
+            if race.give_turns(partial(self._give_turn, share=share)):
                 return
-            budget = min(4 * budget, share)
+            exhausted = race.budget >= share
+            self._exhausted = exhausted and len(race.runners) == 1
+            if exhausted or race.budget >= THINNING_BUDGET:
+                race.thin(_KEPT)
+            race.grow()
+
+    def _give_turn(self, place: int, share: int) -> bool:
+        """Let a cut search, one about whose sides something is known with more labels.
+
+        Return whether it has proved that no schedule is shorter than the best one known.
+        """
+        race, most = self._race, max(1, share)
+        favour = _FAVOUR if race.runners[place].pivot in self._favoured else 1
+        for budget in race.budgets(place, favour * race.budget, most):
+            race.runners[place] = cut = self._advance(race.runners[place], budget)
+            if cut.proven >= self.upper or budget < THINNING_BUDGET:
+                break
+        return race.runners[place].proven >= self.upper
 
     def _advance(self, cut: Cut, budget: int) -> Cut:
         """Search within the budget; return the cut, or one that tracks more classes instead."""
         counted = cut.labels
         try:
             while cut.proven < self.upper:
-                found = cut.round(self.upper, self._pause, budget)
+                found = cut.round(self.upper, self._deadline.check, budget)
                 twice = self._accept(found) if found is not None else frozenset()
                 if twice:
                     self._note(cut)
@@ -303,10 +292,6 @@ class PivotSearch:
             self.searched += cut.labels - counted
             self._note(cut)
         return cut
-
-    def _pause(self) -> None:
-        if time.monotonic() > self.deadline or (self.stop is not None and self.stop()):
-            raise OutOfTimeError
 
     def _accept(self, found: Schedule) -> frozenset[int]:
         """Keep a schedule, unless tensors leave twice in it; return the classes of those."""

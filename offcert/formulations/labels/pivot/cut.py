@@ -8,6 +8,7 @@ import numpy as np
 
 from offcert.core.schedule import Schedule
 from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
+from offcert.formulations.labels.common.limits import OutOfLabelsError
 from offcert.formulations.labels.pivot import arrays, kernel
 from offcert.formulations.labels.pivot import pool as store
 from offcert.formulations.labels.pivot.join import join
@@ -18,14 +19,6 @@ from offcert.formulations.labels.pivot.rebuild import schedule_from
 STRIDE = 20_000
 # The first round raises the target by this fraction of what is open, each later one by twice more.
 FIRST_STEP = 64
-
-
-class OutOfTimeError(Exception):
-    """Time or patience has run out."""
-
-
-class OutOfLabelsError(Exception):
-    """A search has grown to the size it is allowed."""
 
 
 class Cut:

@@ -20,7 +20,6 @@ search refutes most of them at a glance.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,14 +28,16 @@ from offcert.core.errors import MethodError
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
-from offcert.formulations.labels.pivot.cut import OutOfLabelsError, OutOfTimeError
+from offcert.formulations.labels.common.limits import Deadline, OutOfLabelsError
+from offcert.formulations.labels.common.race import Race
 from offcert.formulations.labels.pivot.model import nested
 from offcert.formulations.labels.pivot_outward.cut import OneSidedCut
 
 # Places of the default pivots, in sixteenths of the trace: near the turn sides are alike.
 _PLACES = (8, 9, 7)
-# Labels of each at first; every fourfold increase drops a third of them.
+# Labels of each at first; every increase leaves two thirds of them.
 _FIRST_BUDGET = 80_000
+_KEPT = 2, 3
 # If no pivot has proved anything with so many labels, none may with many more.
 _PATIENCE = 1_280_000
 
@@ -113,18 +114,15 @@ class PivotOutwardProgram:
     ) -> None:
         self._data = nested(problem)
         self._max_labels = max_labels
-        self._stop = stop
         self._workers = workers
         self._most_open = most_open
-        self._deadline = 0.0
+        self._deadline = Deadline(stop)
         required = self._data.required
         if pivots is None:
             middle = [len(required) * place // 16 for place in _PLACES]
             pivots = [*middle, required.index(max(required))]
         self._pivots = [pivot for pivot in dict.fromkeys(pivots) if required[pivot] > 0]
-        self._cuts: list[OneSidedCut] = []
-        self._budget = _FIRST_BUDGET
-        self._turn = 0
+        self._race: Race[OneSidedCut] = Race([], _FIRST_BUDGET)
         self._upper = 0
         self._offer: Callable[[Schedule], int] = lambda schedule: 0
 
@@ -151,80 +149,62 @@ class PivotOutwardProgram:
         known : sequence of SideEnds
             Of the sides of some of the pivots.
         """
-        self._deadline = time.monotonic() + time_limit
         self._upper, self._offer = upper_bound, offer
-        with suppress(OutOfTimeError):
+        race = self._race
+        with self._deadline.within(time_limit):
             self._set_up(known)
             while not self._finished and not self._is_far:
-                known_before = self._proven
-                self._take_turns()
-                if self._budget > _PATIENCE and self._proven == known_before:
+                known_before = race.proven
+                if not race.give_turns(self._give_turn):
+                    race.grow()
+                    race.thin(_KEPT)
+                if race.budget > _PATIENCE and race.proven == known_before:
                     break
         return self._outcome()
 
     @property
-    def _proven(self) -> int:
-        return max((cut.proven for cut in self._cuts), default=0)
-
-    @property
     def _is_far(self) -> bool:
-        return self._upper - self._proven > self._most_open * self._upper
+        return self._upper - self._race.proven > self._most_open * self._upper
 
     @property
     def _finished(self) -> bool:
         if self._pivots:
             return False
-        if self._proven >= self._upper:
+        race = self._race
+        if race.proven >= self._upper:
             return True
-        share = self._max_labels // max(1, len(self._cuts))
-        return self._budget > 4 * share or all(cut.stuck for cut in self._cuts)
+        share = self._max_labels // max(1, len(race.runners))
+        return race.budget > 4 * share or all(cut.stuck for cut in race.runners)
 
     def _set_up(self, known: Sequence[SideEnds]) -> None:
+        cuts = self._race.runners
         while self._pivots:
-            self._pause()
+            self._deadline.check()
             with suppress(MethodError):
-                self._cuts.append(OneSidedCut(self._data, self._pivots[0], self._workers))
+                cuts.append(OneSidedCut(self._data, self._pivots[0], self._workers))
             del self._pivots[0]
             if not self._pivots:
-                self._cuts.sort(key=lambda cut: -cut.proven)
+                cuts.sort(key=lambda cut: -cut.proven)
         for ends in known:
-            for cut in self._cuts:
+            for cut in cuts:
                 if cut.pivot == ends.pivot:
                     cut.take(ends)
 
-    def _take_turns(self) -> None:
-        """Let every pivot search with the present budget."""
-        while self._turn < len(self._cuts):
-            self._give_turn(self._cuts[self._turn])
-            if self._proven >= self._upper:
-                return
-            self._turn += 1
-        self._turn = 0
-        self._budget *= 4
-        self._cuts.sort(key=lambda cut: -cut.proven)
-        del self._cuts[max(1, 2 * len(self._cuts) // 3) :]
-
-    def _give_turn(self, cut: OneSidedCut) -> None:
-        """Let a pivot search; as long as it leads, and further than before, with more labels."""
-        share = self._max_labels // len(self._cuts)
-        budget = self._budget
-        while True:
-            leading = self._proven
+    def _give_turn(self, place: int) -> bool:
+        """Let a pivot search; return whether no schedule is shorter than the best one known."""
+        race = self._race
+        cut = race.runners[place]
+        for budget in race.budgets(place, race.budget, self._max_labels // len(race.runners)):
             with suppress(OutOfLabelsError):
                 while not cut.stuck and cut.proven < self._upper:
-                    most = min(budget, share)
-                    self._upper = cut.round(self._upper, self._offer, self._pause, most)
-            ended = cut.stuck or cut.proven >= self._upper
-            if ended or cut.proven <= leading or budget >= share:
-                return
-            budget *= 4
-
-    def _pause(self) -> None:
-        if time.monotonic() > self._deadline or (self._stop is not None and self._stop()):
-            raise OutOfTimeError
+                    check = self._deadline.check
+                    self._upper = cut.round(self._upper, self._offer, check, budget)
+            if cut.stuck or cut.proven >= self._upper:
+                break
+        return race.proven >= self._upper
 
     def _outcome(self) -> PivotOutwardOutcome:
-        best = max(self._cuts, key=lambda cut: cut.proven, default=None)
+        best = max(self._race.runners, key=lambda cut: cut.proven, default=None)
         if best is None:
             return PivotOutwardOutcome(0, -1, 0, -1, None, (), 0, self._finished)
         bound = min(best.proven, self._upper)
