@@ -11,6 +11,7 @@ from offcert import __version__
 from offcert.cli import (
     certify,
     compare,
+    completion,
     generate,
     library,
     partition,
@@ -37,6 +38,7 @@ COMMANDS = (
     generate,
     partition,
     library,
+    completion,
 )
 
 
