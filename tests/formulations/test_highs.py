@@ -118,6 +118,21 @@ def test_who_takes_no_notice_of_the_time_limit_is_stopped(monkeypatch: pytest.Mo
     assert easy() == 7
 
 
+def test_one_that_does_not_even_start_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asleep = tmp_path / "asleep.py"
+    asleep.write_text("import time\ntime.sleep(600)\n")
+    monkeypatch.setattr(highs, "_WORKER", asleep)
+    monkeypatch.setattr(highs, "_START_SECONDS", 0.3)
+    monkeypatch.setattr(highs, "_worker", None)
+    answer = run_highs("linprog", 60.0, c=[1.0], bounds=[(7.0, 9.0)], method="highs")
+    assert answer.status == FAILED
+    assert answer.message == "HiGHS did not start within 0.3 s"
+    monkeypatch.undo()
+    assert easy() == 7
+
+
 def test_what_scipy_refuses_is_a_failure_with_its_words() -> None:
     answer = run_highs("linprog", 1.0, c=[1.0], bounds=[(2.0, 1.0, 0.0)], method="highs")
     assert answer.status == FAILED

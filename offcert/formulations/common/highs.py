@@ -25,7 +25,9 @@ from scipy.optimize import OptimizeResult
 # SciPy's number for whatever is no optimum, limit or proof.
 FAILED = 4
 # HiGHS may overrun its time limit by this factor and so many seconds before it is stopped.
-_OVERRUN_FACTOR, _OVERRUN_SECONDS = 2.0, 10.0
+_OVERRUN_FACTOR, _OVERRUN_SECONDS = 1.5, 3.0
+# Seconds until the process must have loaded what it needs; it is not HiGHS that takes them.
+_START_SECONDS = 30.0
 _WORKER = Path(__file__).with_name("highs_worker.py")
 
 
@@ -44,6 +46,7 @@ class _Worker:
         )
         far.close()
         self._owner = os.getpid()
+        self._ready = False
 
     @property
     def pid(self) -> int:
@@ -64,6 +67,14 @@ class _Worker:
     def pipe(self) -> Connection:
         """Where programs go and answers come from."""
         return self._pipe
+
+    def wait_until_ready(self) -> bool:
+        """Wait for the process to start; return whether it has in time."""
+        if not self._ready:
+            self._ready = self._pipe.poll(_START_SECONDS)
+            if self._ready:
+                self._pipe.recv()
+        return self._ready
 
     def stop(self) -> str:
         """End the process, and return what can be said of its end."""
@@ -116,9 +127,12 @@ def run_highs(program: str, time_limit: float, **arguments: Any) -> Any:
 
 def _ask(worker: _Worker, program: str, time_limit: float, arguments: dict[str, Any]) -> Any:
     limit = _OVERRUN_FACTOR * time_limit + _OVERRUN_SECONDS
-    deadline = time.monotonic() + limit
     answer: Any = None
     try:
+        if not worker.wait_until_ready():
+            worker.stop()
+            return _failed(f"HiGHS did not start within {_START_SECONDS:g} s")
+        deadline = time.monotonic() + limit
         worker.pipe.send((program, arguments))
         while not worker.pipe.poll(min(60.0, max(0.0, deadline - time.monotonic()))):
             if time.monotonic() >= deadline:

@@ -20,6 +20,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {"milp": optimize.milp, "linprog": opt
 def main() -> None:
     """Answer one program after the other over the connection whose number the arguments give."""
     with Connection(int(sys.argv[1])) as pipe, suppress(EOFError, OSError):
+        pipe.send("ready")
         while True:
             name, arguments = pipe.recv()
             try:
