@@ -60,14 +60,14 @@ def execute(cell: Cell) -> Answer:
         "makespan": result.objective,
         "seconds": result.runtime,
     }
-    failed = certificate.settings.get("failed", {})
+    failed = certificate.notes.failed
     if failed and cell.method != CERTIFY:
         reason = "; ".join(dict.fromkeys(failed.values()))
         return {"status": FAILED, "seconds": result.runtime, "reason": reason}, None
     if failed:
         # What the other steps found is as good as ever.
         facts["reason"] = "; ".join(f"{step} failed: {message}" for step, message in failed.items())
-    no_plan = certificate.settings.get("no_plan")
+    no_plan = certificate.notes.no_plan
     if no_plan is not None:
         facts |= {"status": NO_PLAN, "makespan": None, "reason": no_plan}
     if cell.method != CERTIFY and METHODS[cell.method].heuristic:

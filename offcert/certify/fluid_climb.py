@@ -8,12 +8,15 @@ from typing import Any
 
 from offcert.certify.search import Search
 from offcert.core.problem import Problem, Transfers
-from offcert.core.result import Bound, Evidence
+from offcert.core.result import Bound
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.fluid.dual import Multipliers
 from offcert.formulations.fluid.milp import fluid_bound
-from offcert.formulations.fluid.tree import Branch, FluidProof, Leaf, prove
-from offcert.proofs.fluid_document import KINDS, pack
+from offcert.formulations.fluid.tree import Branch, Leaf, prove
+from offcert.formulations.fluid.tree import FluidProof as Tree
+from offcert.proofs import kinds
+from offcert.proofs.claims import proved, searched
+from offcert.proofs.fluid_document import KINDS, TooLongError, pack
 
 # HiGHS may take this share of the time, to tell whether a tree can pay.
 _SOLVER_SHARE = 0.5
@@ -22,13 +25,16 @@ _TREE_SECONDS = 10.0
 _TREE_TIMES = 20.0
 
 
-def proved(problem: Problem, method: str, proof: FluidProof, whole: bool) -> Bound:
-    """Return a proof as a bound, with what `recheck` needs."""
-    details = {"whole": whole, "proof": pack(document(problem, proof))}
-    return Bound(method, proof.value, Evidence.PROVED, details)
+def as_bound(problem: Problem, method: str, tree: Tree, whole: bool) -> Bound:
+    """Return a bound with its proof, unless that is longer than verification reads."""
+    try:
+        proof = kinds.FluidProof(whole=whole, proof=pack(document(problem, tree)))
+    except TooLongError:
+        return searched(method, tree.value, {"whole": whole})
+    return proved(method, tree.value, proof)
 
 
-def document(problem: Problem, proof: FluidProof) -> dict[str, Any]:
+def document(problem: Problem, proof: Tree) -> dict[str, Any]:
     """Return a proof as the JSON value that `fluid_document` describes."""
 
     def node(item: Branch | Leaf) -> int | list[int]:
@@ -54,7 +60,7 @@ def _multipliers(item: Multipliers) -> dict[str, Any]:
 def climb_lp(search: Search, seconds: float) -> None:
     """Prove the bound of the linear program, which holds for every kind of transfers."""
     proof = prove(search.problem, branching=False, time_limit=seconds)
-    search.add(proved(search.problem, "fluid-lp", proof, whole=False))
+    search.add(as_bound(search.problem, "fluid-lp", proof, whole=False))
     if proof.interrupted:
         raise KeyboardInterrupt
 
@@ -80,7 +86,7 @@ def climb_milp(
     method = "fluid-lp" if fractional else "fluid-milp"
     root = prove(problem, whole=whole, branching=False, time_limit=seconds)
     if fractional or root.interrupted or _suffices(search, root.value):
-        search.add(proved(problem, method, root, whole))
+        search.add(as_bound(problem, method, root, whole))
         if root.interrupted:
             raise KeyboardInterrupt
         return
@@ -90,7 +96,7 @@ def climb_milp(
     try:
         claim, details = fluid_bound(problem, time_limit=_SOLVER_SHARE * left, required=required)
     except KeyboardInterrupt:
-        search.add(proved(problem, method, root, whole))
+        search.add(as_bound(problem, method, root, whole))
         raise
     taken = time.monotonic() - asked
     if "error" in details:
@@ -101,7 +107,7 @@ def climb_milp(
         left = min(seconds - (time.monotonic() - began), max(_TREE_SECONDS, _TREE_TIMES * taken))
         proof = prove(problem, whole=whole, target=target, time_limit=left)
     if proof.value >= claim or proof.value > search.proved_bound:
-        search.add(proved(problem, method, proof, whole))
+        search.add(as_bound(problem, method, proof, whole))
     if proof.value < claim:
         attest(claim, details)
     if proof.interrupted:

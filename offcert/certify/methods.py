@@ -11,7 +11,7 @@ from offcert.certify.descents import (
     descend_order_search,
 )
 from offcert.certify.effort import Effort
-from offcert.certify.search import Progress, Search, keeper
+from offcert.certify.search import Search, SearchProgress, keeper
 from offcert.certify.searched_steps import (
     climb_heads,
     climb_matched,
@@ -32,6 +32,7 @@ from offcert.certify.steps import (
     descend_dives,
     descend_fluid_ordered,
 )
+from offcert.certify.watchdog import watched
 from offcert.core.errors import InputError, NoPlanError
 from offcert.core.messages import show
 from offcert.core.options import require_count, require_search
@@ -40,6 +41,7 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.certificate import Certificate
+from offcert.proofs.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,7 @@ def solve(
     seed: int = 0,
     grid: int | None = None,
     solver: str | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[SearchProgress], None] | None = None,
     keep: Callable[[Certificate], None] | None = None,
 ) -> Certificate:
     """Run one method by name; parameters as for `offcert.certify.ladder.certify`.
@@ -267,14 +269,14 @@ def solve(
         raise InputError(f"method {method} needs atomic transfers, not {problem.transfers}")
     if chosen.relaxed_only and problem.transfers is Transfers.ATOMIC:
         raise InputError(f"method {method} needs interruptible or fractional transfers, not atomic")
-    settings: dict[str, object] = {
-        "time_limit": time_limit,
-        "workers": workers,
-        "target_gap": target_gap,
-        "seed": seed,
-    }
-    settings |= {} if grid is None else {"grid": grid}
-    settings |= {} if solver is None else {"solver": solver}
+    settings = Settings(
+        time_limit=time_limit,
+        workers=workers,
+        target_gap=target_gap,
+        seed=seed,
+        grid=grid,
+        solver=solver,
+    )
     keeping = None if keep is None else keeper(method, settings, keep)
     search = Search(problem, time_limit, target_gap, progress, keeping)
     search.infeasibility = infeasibility(problem)
@@ -282,10 +284,11 @@ def solve(
         if search.infeasibility is None:
             effort = Effort(search.remaining, workers, seed, grid, solver)
             climb_combinatorial(search, effort, late_too=True)
-            with search.surviving():
+            known = partial(search.certificate, method, settings)
+            with watched(search, time_limit, known), search.surviving():
                 chosen.run(search, effort)
     except NoPlanError as error:
-        settings["no_plan"] = str(error)
+        search.note(no_plan=str(error))
     except KeyboardInterrupt:
-        settings["interrupted"] = True
+        search.note(interrupted=True)
     return search.certificate(method, settings)

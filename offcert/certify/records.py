@@ -166,10 +166,10 @@ def _describe(record: Record) -> str:
 
 
 def _author(certificate: Certificate) -> str:
-    settings, version = certificate.settings, certificate.versions.get("offcert")
-    limit, seed = settings.get("time_limit"), settings.get("seed")
+    version = certificate.versions.get("offcert")
+    limit, seed = certificate.settings.time_limit, certificate.settings.seed
     parts = [certificate.method]
     parts += [f"offcert {version}"] if isinstance(version, str) else []
-    parts += [f"{limit:g} s"] if isinstance(limit, (int, float)) else []
-    parts += [f"seed {seed}"] if isinstance(seed, int) else []
+    parts += [f"{limit:g} s"] if limit is not None else []
+    parts += [f"seed {seed}"] if seed is not None else []
     return ", ".join(parts)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from offcert.certify.interrupts import held_interrupts, is_interrupt
+from offcert.certify.workings import Workings
 from offcert.core.check import check
 from offcert.core.check_fluid import check_fluid
-from offcert.core.errors import OffcertError, PlanError
+from offcert.core.errors import InputError, OffcertError, PlanError
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence, Infeasibility, Result, SolveStatus
@@ -22,12 +23,13 @@ from offcert.core.schedule import Schedule
 from offcert.core.simulate import Simulator
 from offcert.proofs.attestation import witness
 from offcert.proofs.certificate import Certificate, current_versions
+from offcert.proofs.settings import Notes, Settings
 
 _SECONDS_BETWEEN_KEEPING = 1.0
 
 
 @dataclass(frozen=True)
-class Progress:
+class SearchProgress:
     """What a progress callback is told.
 
     Attributes
@@ -53,9 +55,8 @@ class UnsoundError(OffcertError):
 class Search:
     """Collects schedules and bounds; every schedule passes a checker before it counts.
 
-    ``schedule`` is the best one of whole transfers, ``fluid`` the best one in pieces; what steps
-    want to be said beside the result they put into ``remarks`` (JSON values), and what they need to
-    go on where they stopped into ``workings``.
+    ``schedule`` is the best one of whole transfers, ``fluid`` the best one in pieces. Steps `note`
+    what is to be said beside the result, and leave what later ones need in ``workings``.
 
     Parameters
     ----------
@@ -76,15 +77,15 @@ class Search:
         problem: Problem,
         time_limit: float,
         target_gap: float = 0.0,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[SearchProgress], None] | None = None,
         keep: Callable[[Search], None] | None = None,
     ) -> None:
         self.problem = problem
         self.target_gap = Fraction(target_gap)
         self.schedule: Schedule | None = None
         self.fluid: FluidSchedule | None = None
-        self.remarks: dict[str, Any] = {}
-        self.workings: dict[str, Any] = {}
+        self.notes = Notes()
+        self.workings = Workings()
         self.bounds: list[Bound] = []
         self.refuted: list[Bound] = []
         self.infeasibility: Infeasibility | None = None
@@ -92,7 +93,11 @@ class Search:
         self._progress = progress
         self._keep = keep
         self._kept = -math.inf
+        self._keeping_failed = False
         self._step = ""
+        # How a step says that it needs longer, so that nobody interrupts it; see `watchdog`.
+        self.grant: Callable[[float], None] = lambda seconds: None
+        self.clock_stands_still = False
         self._begin = time.monotonic()
         self._deadline = self._begin + time_limit
 
@@ -177,10 +182,14 @@ class Search:
             # In one line: it becomes part of certificates and tables.
             self.note_failure(" ".join(f"{type(error).__name__}: {error}".split()))
 
+    def note(self, **notes: Any) -> None:
+        """Remember what is to be said beside the result: fields of `Notes`."""
+        self.notes = replace(self.notes, **notes)
+
     def note_failure(self, message: str, step: str | None = None) -> None:
         """Remember that a step, by default the present one, failed, and say so."""
         step = self._step if step is None else step
-        self.remarks.setdefault("failed", {})[step] = message
+        self.note(failed={**self.notes.failed, step: message})
         warnings.warn(f"{step} failed ({message}); the search goes on without it", stacklevel=3)
 
     @contextmanager
@@ -190,8 +199,12 @@ class Search:
         An interrupt waits until it has ended: what compiles may swallow it.
         """
         began = time.monotonic()
-        with held_interrupts():
-            yield
+        self.clock_stands_still = True
+        try:
+            with held_interrupts():
+                yield
+        finally:
+            self.clock_stands_still = False
         spent = time.monotonic() - began
         self._begin += spent
         self._deadline += spent
@@ -258,13 +271,24 @@ class Search:
         if improved:
             self._tell_news()
 
-    def certificate(self, method: str, settings: Mapping[str, Any]) -> Certificate:
-        """Return what is known now, what made it and what it remarked, and what was refuted."""
+    def certificate(
+        self, method: str, settings: Settings, unfinished: str | None = None
+    ) -> Certificate:
+        """Return what is known now, what made it and what is to be said beside it.
+
+        Parameters
+        ----------
+        method : str
+            What runs.
+        settings : Settings
+            What it was asked.
+        unfinished : str, optional
+            The step that is running, if the search goes on.
+        """
         # An interrupt may have come between a bound and its comparison with the schedule.
         self._require_consistent()
-        refuted = {"refuted": self.refutations()} if self.refuted else {}
-        said = {**settings, **self.remarks, **refuted}
-        return Certificate(self.problem, self.result(), method, said, current_versions())
+        notes = replace(self.notes, unfinished=unfinished, refuted=self.refutations())
+        return Certificate(self.problem, self.result(), method, settings, notes, current_versions())
 
     def refutations(self) -> dict[str, int]:
         """Return what solvers claimed and schedules refuted, by method."""
@@ -307,20 +331,33 @@ class Search:
             self._have_kept()
 
     def _have_kept(self) -> None:
-        if self._keep is not None:
+        """Have what is known kept; where that fails, a full disk must not cost the search."""
+        if self._keep is None:
+            return
+        try:
             self._keep(self)
-            self._kept = time.monotonic()
+        except (OSError, InputError) as error:
+            if not self._keeping_failed:
+                warnings.warn(
+                    f"what is known could not be kept ({error}); the search goes on, and tries "
+                    "again from time to time",
+                    stacklevel=2,
+                )
+            self._keeping_failed = True
+        self._kept = time.monotonic()
 
     def _tell(self) -> None:
         if self._progress is not None:
-            self._progress(Progress(self.seconds, self._step, self.objective, self.lower_bound))
+            self._progress(
+                SearchProgress(self.seconds, self._step, self.objective, self.lower_bound)
+            )
 
 
 def keeper(
-    method: str, settings: Mapping[str, Any], keep: Callable[[Certificate], None]
+    method: str, settings: Settings, keep: Callable[[Certificate], None]
 ) -> Callable[[Search], None]:
     """Return what gives `keep` a certificate of an unfinished search; see `Search`."""
-    return lambda search: keep(search.certificate(method, {**settings, "unfinished": search.step}))
+    return lambda search: keep(search.certificate(method, settings, search.step))
 
 
 def _cross_attested(bounds: list[Bound]) -> list[Bound]:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.long_traces import is_fine
+from offcert.certify.proofs_of import (
+    heads_proof,
+    matched_proof,
+    outward_proof,
+    pivot_outward_proof,
+    pivot_proof,
+)
 from offcert.certify.search import Search
 from offcert.certify.warm import (
     warm_heads,
@@ -19,10 +26,11 @@ from offcert.certify.warm import (
 )
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.plan import Kind
-from offcert.core.result import Bound, Evidence
 from offcert.core.simulate import simulate
 from offcert.core.trace import LARGEST_TOTAL
+from offcert.proofs.claims import proved, searched
 from offcert.verify.heads import check as heads_check
+from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.matched import check as matched_check
 from offcert.verify.outward import check as outward_check
 from offcert.verify.pivot.check import within_reach
@@ -38,6 +46,7 @@ if TYPE_CHECKING:
     from offcert.formulations.labels.outward.bound import OutwardOutcome
     from offcert.formulations.labels.pivot import PivotOutcome
     from offcert.formulations.labels.pivot_outward import PivotOutwardOutcome
+    from offcert.proofs.proof import Proof
 
 # About 100 bytes each; fewer of fine traces, so that the process stays well below 2 GiB.
 _MOST_LABELS, _MOST_LABELS_OF_FINE = 30_000_000, 6_000_000
@@ -96,10 +105,9 @@ def climb_heads(search: Search, effort: Effort) -> None:
     confirmable = outcome.labels <= _MOST_CONFIRMED_LABELS and _ends_within_reach(search, ends)
     if confirmable and outcome.pivot >= 0:
         # The pivot program does better with what is proved about the ends of its sides.
-        search.workings.setdefault("ends", []).append(ends)
+        search.workings.ends.append(ends)
     if outcome.lower_bound > search.proved_bound:
-        details = {"pivot": outcome.pivot, **ends_details(ends)}
-        _add_searched(search, "atomic-heads", outcome.lower_bound, details, confirmable)
+        _add_searched(search, "atomic-heads", outcome.lower_bound, heads_proof(ends), confirmable)
 
 
 def _ends_within_reach(search: Search, ends: SideEnds) -> bool:
@@ -114,18 +122,6 @@ def _ends_within_reach(search: Search, ends: SideEnds) -> bool:
     )
 
 
-def ends_details(ends: SideEnds) -> dict[str, Any]:
-    """Return what verification needs to establish head and tail again."""
-    return {
-        "head": ends.head,
-        "tail": ends.tail,
-        "head_counted": list(ends.counted[0]),
-        "tail_counted": list(ends.counted[1]),
-        "head_unit": ends.units[0],
-        "tail_unit": ends.units[1],
-    }
-
-
 def climb_matched(search: Search, effort: Effort) -> None:
     """Search for the best head and tail that move the same tensors, on any trace and link."""
     search.begin("matched heads and tails")
@@ -133,10 +129,10 @@ def climb_matched(search: Search, effort: Effort) -> None:
         from offcert.formulations.labels.matched_heads.bound import MatchedProgram
     with search.untimed():
         warm_matched()
-    if "matched" not in search.workings:
+    program = search.workings.matched
+    if program is None:
         most = _MOST_MATCHED_OF_FINE if is_fine(search.problem) else _MOST_MATCHED
-        search.workings["matched"] = MatchedProgram(search.problem, max_labels=most)
-    program: MatchedProgram = search.workings["matched"]
+        program = search.workings.matched = MatchedProgram(search.problem, max_labels=most)
     # What remains of the whole time when this step's is over.
     rest = max(0.0, search.remaining - effort.seconds)
     while True:
@@ -162,10 +158,10 @@ def climb_joined(search: Search, effort: Effort) -> None:
     problem = joined_gaps(search.problem)
     with search.untimed():
         warm_matched()
-    if "joined" not in search.workings:
+    program = search.workings.joined
+    if program is None:
         most = _MOST_MATCHED_OF_FINE if is_fine(search.problem) else _MOST_MATCHED
-        search.workings["joined"] = MatchedProgram(problem, max_labels=most)
-    program: MatchedProgram = search.workings["joined"]
+        program = search.workings.joined = MatchedProgram(problem, max_labels=most)
     rest = max(0.0, search.remaining - effort.seconds)
     finished = False
     while not finished and not search.done and search.remaining > rest:
@@ -197,24 +193,20 @@ def _offer_completed(
 
 
 def _add_matched(search: Search, outcome: MatchedOutcome, problem: Problem, name: str) -> None:
-    ends, proof = outcome.ends, outcome.proof
-    advice: dict[str, Any] = {
-        "unit": proof.unit,
-        "free_below": proof.free_below,
-        "levels": [list(level) for level in proof.levels],
-        "spare": proof.spare,
-    }
-    confirmable = proof.labels <= _MOST_CONFIRMED_LABELS and matched_check.within_reach(
+    proof = matched_proof(outcome)
+    confirmable = outcome.proof.labels <= _MOST_CONFIRMED_LABELS and matched_check.within_reach(
         problem,
-        ends.pivot,
-        (ends.head, ends.tail),
-        ends.counted,
-        ends.units,
+        proof.pivot,
+        proof.times,
+        proof.counted,
+        proof.units,
         outcome.lower_bound,
-        **advice,
+        unit=proof.unit,
+        free_below=proof.free_below,
+        levels=proof.levels,
+        spare=proof.spare,
     )
-    details = {"pivot": ends.pivot, **ends_details(ends), **advice}
-    _add_searched(search, name, outcome.lower_bound, details, confirmable)
+    _add_searched(search, name, outcome.lower_bound, proof, confirmable)
 
 
 def climb_outward(search: Search, effort: Effort) -> None:
@@ -224,9 +216,10 @@ def climb_outward(search: Search, effort: Effort) -> None:
         from offcert.formulations.labels.outward.bound import OutwardProgram
     with search.untimed():
         warm_outward()
-    if "outward" not in search.workings:
-        search.workings["outward"] = OutwardProgram(search.problem, workers=effort.workers)
-    program: OutwardProgram = search.workings["outward"]
+    program = search.workings.outward
+    if program is None:
+        program = OutwardProgram(search.problem, workers=effort.workers)
+        search.workings.outward = program
     assert search.objective is not None
     seconds = _SEARCHING * effort.seconds
     offer = partial(_offer_outward, search)
@@ -240,15 +233,16 @@ def climb_outward(search: Search, effort: Effort) -> None:
     if _open_part(search, outcome) <= _NEARLY_CLOSED and not outcome.finished:
         # Nothing else closes it, so it keeps its turn.
         rest = (1 - _GOING_ON) * search.remaining
+        search.grant(search.remaining + _LONGER)
         while not outcome.finished and search.remaining > rest:
             outcome = program.improve(search.objective, search.remaining - rest, offer)
         verifying = search.remaining + _LONGER
-    search.workings["outward open"] = _open_part(search, outcome)
+    search.workings.outward_open = _open_part(search, outcome)
     # What verification could not establish, it cannot in less time.
     attempt = outcome.lower_bound, verifying
-    tried = search.workings.get("outward tried", (0, 0.0))
+    tried = search.workings.outward_tried
     if _is_worth_verifying(search, outcome.lower_bound) and attempt > tried:
-        search.workings["outward tried"] = attempt
+        search.workings.outward_tried = attempt
         _add_outward(search, outcome, verifying, effort.workers)
 
 
@@ -281,23 +275,26 @@ def _offer_outward(search: Search, schedule: Schedule) -> int:
 
 def _add_outward(search: Search, outcome: OutwardOutcome, seconds: float, workers: int) -> None:
     """Add the bound: proved, if verification agrees within some seconds that it is."""
-    proof, problem, value = outcome.proof, search.problem, outcome.lower_bound
-    advice = proof.free_below, proof.windows, proof.splits
-    confirmed = outward_check.outward_fault(
-        problem,
-        proof.pivot,
-        value,
-        *advice,
-        max_labels=min(_MOST_CONFIRMED_OUTWARD, 2 * outcome.labels),
-        max_seconds=seconds,
-        workers=workers,
-    )
-    details: dict[str, Any] = {"pivot": proof.pivot}
-    if confirmed is None:
-        details["free_below"] = list(proof.free_below)
-        details["windows"] = list(proof.windows)
-        details["splits"] = proof.splits
-    _add_searched(search, "outward", value, details, confirmed is None)
+    proof = outward_proof(outcome)
+    try:
+        fault = outward_check.outward_fault(
+            search.problem,
+            proof.pivot,
+            outcome.lower_bound,
+            proof.free_below,
+            proof.windows,
+            proof.splits,
+            max_labels=min(_MOST_CONFIRMED_OUTWARD, 2 * outcome.labels),
+            max_seconds=seconds,
+            workers=workers,
+        )
+    except BeyondLimitsError as error:
+        fault = str(error)
+    if fault is None:
+        search.add(proved("outward", outcome.lower_bound, proof))
+    else:
+        # What divides its parts may be long, and nobody can use it.
+        search.add(searched("outward", outcome.lower_bound, {"pivot": proof.pivot}))
 
 
 def climb_pivot(search: Search, effort: Effort) -> None:
@@ -308,26 +305,19 @@ def climb_pivot(search: Search, effort: Effort) -> None:
     with search.untimed():
         warm_pivot()
     assert search.objective is not None
-    if "pivot" not in search.workings:
+    program = search.workings.pivot
+    if program is None:
         most = _MOST_LABELS_OF_FINE if is_fine(search.problem) else _MOST_LABELS
-        search.workings["pivot"] = PivotSearch(search.problem, max_labels=most)
-    program: PivotSearch = search.workings["pivot"]
-    known = search.workings.pop("ends", [])
+        program = search.workings.pivot = PivotSearch(search.problem, max_labels=most)
+    # It keeps them, and need not be told again.
+    known, search.workings.ends = search.workings.ends, []
     outcome = program.improve(search.objective, effort.seconds, known)
     if outcome.schedule is not None:
         search.offer(outcome.schedule)
     # A bound that says nothing new would only cost its verification.
     if outcome.lower_bound > search.proved_bound:
-        details = {
-            "pivot": outcome.pivot,
-            "front_limit": outcome.front_limit,
-            "back_limit": outcome.back_limit,
-            "once": list(outcome.once),
-        }
-        if outcome.ends is not None:
-            details["ends"] = ends_details(outcome.ends)
         confirmable = _pivot_is_confirmable(search, outcome)
-        _add_searched(search, "pivot", outcome.lower_bound, details, confirmable)
+        _add_searched(search, "pivot", outcome.lower_bound, pivot_proof(outcome), confirmable)
 
 
 def _pivot_is_confirmable(search: Search, outcome: PivotOutcome | PivotOutwardOutcome) -> bool:
@@ -350,40 +340,22 @@ def climb_pivot_outward(search: Search, effort: Effort, most_open: float = _NEAR
     with search.untimed():
         warm_pivot_outward()
     assert search.objective is not None
-    if "pivot-outward" not in search.workings:
-        search.workings["pivot-outward"] = PivotOutwardProgram(
-            search.problem,
-            max_labels=_MOST_LABELS_OF_FINE if is_fine(search.problem) else _MOST_LABELS,
-            workers=effort.workers,
-            most_open=most_open,
+    program = search.workings.pivot_outward
+    if program is None:
+        most = _MOST_LABELS_OF_FINE if is_fine(search.problem) else _MOST_LABELS
+        program = search.workings.pivot_outward = PivotOutwardProgram(
+            search.problem, max_labels=most, workers=effort.workers, most_open=most_open
         )
-    program: PivotOutwardProgram = search.workings["pivot-outward"]
-    known = search.workings.get("ends", [])
+    known = search.workings.ends
     offer = partial(_offer_outward, search)
     outcome = program.improve(search.objective, effort.seconds, offer, known)
     if outcome.lower_bound > search.proved_bound and outcome.ends is not None:
         confirmable = _pivot_is_confirmable(search, outcome)
-        details = one_sided_details(outcome)
-        _add_searched(search, "pivot-outward", outcome.lower_bound, details, confirmable)
+        proof = pivot_outward_proof(outcome)
+        _add_searched(search, "pivot-outward", outcome.lower_bound, proof, confirmable)
 
 
-def one_sided_details(outcome: PivotOutwardOutcome) -> dict[str, Any]:
-    """Return what verification needs to establish such a bound again; it takes a cut."""
-    assert outcome.ends is not None
-    return {
-        "pivot": outcome.pivot,
-        "side": outcome.side,
-        "limit": outcome.limit,
-        "ends": ends_details(outcome.ends),
-        "free_below": list(outcome.free_below),
-    }
-
-
-def _add_searched(
-    search: Search, name: str, value: int, details: dict[str, Any], confirmable: bool
-) -> None:
+def _add_searched(search: Search, method: str, value: int, proof: Proof, confirmable: bool) -> None:
     """Add what a search of our own established: proved if verification can search as much."""
-    if not confirmable:
-        details["solver"] = "offcert"
-    evidence = Evidence.PROVED if confirmable else Evidence.ATTESTED
-    search.add(Bound(name, value, evidence, details))
+    state = proved if confirmable else searched
+    search.add(state(method, value, proof))

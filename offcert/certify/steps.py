@@ -12,7 +12,6 @@ from offcert.certify.long_traces import is_long
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.problem import Transfers
-from offcert.core.result import Bound, Evidence
 from offcert.formulations.combinatorial.exact_sums import exact_sums_bound
 from offcert.formulations.combinatorial.forced_returns import without_forced_returns
 from offcert.formulations.combinatorial.large_tensors import (
@@ -25,20 +24,13 @@ from offcert.formulations.combinatorial.relaxations import (
     required_absent,
     whole_tensors_count,
 )
+from offcert.proofs.claims import claimed
 
 if TYPE_CHECKING:
     from offcert.formulations.common.outcome import ModelOutcome
 
 # Operations of a trace; dives into longer ones have come back with nothing.
 _LONGEST_DIVE = 80
-
-# The same solver under several names; two formulations on one of them attest nothing together.
-_FAMILIES = {
-    "scipy": "HiGHS",
-    "HiGHS_CMD": "HiGHS",
-    "PULP_CBC_CMD": "CBC",
-    "OR-Tools CP-SAT": "CP-SAT",
-}
 
 
 def climb_combinatorial(search: Search, effort: Effort, late_too: bool = False) -> None:
@@ -120,7 +112,7 @@ def climb_fluid(search: Search, effort: Effort) -> None:
     climb_milp(
         search,
         effort.seconds,
-        lambda value, details: _add_attested(search, "fluid-milp", "HiGHS", value, details),
+        lambda value, details: search.add(claimed("fluid-milp", value, "HiGHS", details)),
     )
 
 
@@ -142,7 +134,7 @@ def climb_fluid_exact(search: Search, effort: Effort) -> None:
     outcome = solve_fluid(search.problem, time_limit=effort.seconds, required=required)
     if outcome.schedule is not None:
         search.offer_fluid(outcome.schedule)
-    _add_attested(search, "fluid-exact", "HiGHS", outcome.bound, outcome.details)
+    search.add(claimed("fluid-exact", outcome.bound, "HiGHS", outcome.details))
     _pass_on(search, "fluid-exact", outcome.details)
 
 
@@ -154,9 +146,9 @@ def descend_fluid_ordered(search: Search, effort: Effort) -> None:
     outcome = solve_fluid(search.problem, ordered=True, time_limit=effort.seconds)
     if outcome.details.get("infeasible"):
         raise NoPlanError("the solver found no schedule with all offloads before all prefetches")
-    search.remarks["ordered_lower_bound"] = outcome.bound
+    search.note(ordered_lower_bound=outcome.bound)
     if outcome.schedule is not None:
-        search.remarks["ordered_objective"] = outcome.schedule.makespan
+        search.note(ordered_objective=outcome.schedule.makespan)
         search.offer_fluid(outcome.schedule)
     _pass_on(search, "fluid-ordered", outcome.details)
 
@@ -218,8 +210,7 @@ def _take(search: Search, name: str, outcome: ModelOutcome) -> None:
     value = outcome.details.get("model_bound")
     if value is not None:
         solver = str(outcome.details.get("solver"))
-        family = _FAMILIES.get(solver, solver)
-        _add_attested(search, name, family, int(value), outcome.details)
+        search.add(claimed(name, int(value), solver, outcome.details))
     _pass_on(search, name, outcome.details)
 
 
@@ -229,17 +220,6 @@ def _pass_on(search: Search, name: str, details: Mapping[str, Any]) -> None:
         search.note_failure(str(details["error"]), name)
     if details.get("interrupted"):
         raise KeyboardInterrupt
-
-
-def _add_attested(
-    search: Search, name: str, family: str, value: int, details: Mapping[str, Any]
-) -> None:
-    """Add a solver's claim; its family decides who may attest whom."""
-    # A certificate says the same on every machine, so it holds nothing read from a clock.
-    kept = {
-        key: item for key, item in details.items() if "seconds" not in key and key != "time_limit"
-    }
-    search.add(Bound(name, value, Evidence.ATTESTED, kept | {"solver": family}))
 
 
 def descend_dives(search: Search, effort: Effort) -> None:
@@ -262,7 +242,7 @@ def descend_dives(search: Search, effort: Effort) -> None:
     if outcome.schedule is not None:
         search.offer(outcome.schedule)
     if outcome.lower_bound > search.problem.trace.compute_time:
-        _add_attested(search, "interval-cpsat", "CP-SAT", outcome.lower_bound, outcome.details)
+        search.add(claimed("interval-cpsat", outcome.lower_bound, "CP-SAT", outcome.details))
     _pass_on(search, "interval-cpsat", outcome.details)
 
 
@@ -286,5 +266,5 @@ def climb_interval(search: Search, effort: Effort) -> None:
     value = outcome.details.get("solver_bound", 0)
     # On long traces the time ends before the model says anything that the definition does not.
     if value >= search.problem.trace.compute_time:
-        _add_attested(search, "interval-cpsat", "CP-SAT", value, outcome.details)
+        search.add(claimed("interval-cpsat", value, "CP-SAT", outcome.details))
     _pass_on(search, "interval-cpsat", outcome.details)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import count, gap, seconds, seed
+from offcert.cli.ending import ending_anyhow
 from offcert.cli.messages import LOG
 from offcert.cli.output import native_output_to_stderr, show
 from offcert.cli.progress import progress
@@ -127,7 +128,17 @@ def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int
         name: default if getattr(options, name) is None else getattr(options, name)
         for name, default in DEFAULTS.items()
     }
+
+    def conclude(certificate: Certificate) -> int:
+        try:
+            if options.output is not None:
+                _write(certificate, options.output)
+        finally:
+            show(options, certificate_summary(certificate), describe_certificate(certificate))
+        return 0
+
     with (
+        ending_anyhow(conclude),
         native_output_to_stderr(),
         terminating_interrupts(),
         progress(options, partial(describe_progress, problem)) as tell,
@@ -135,12 +146,7 @@ def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int
         # However this process ends, the file holds the best that was known.
         keep = None if options.output is None else _Keeper(options.output)
         certificate = find(problem, **chosen, progress=tell, keep=keep)
-    try:
-        if options.output is not None:
-            _write(certificate, options.output)
-    finally:
-        show(options, certificate_summary(certificate), describe_certificate(certificate))
-    return 0
+    return conclude(certificate)
 
 
 def _write(certificate: Certificate, path: str) -> None:

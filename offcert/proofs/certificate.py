@@ -15,10 +15,15 @@ import offcert
 from offcert.core.documents import Fields, canonical_digest, read_json, require_format, write_json
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest, problem_from_json, problem_to_json
-from offcert.core.messages import show
+from offcert.core.messages import cut, show
+from offcert.core.notebook import html
 from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence, Infeasibility, Result, SolveStatus
+from offcert.core.units import format_size
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
+from offcert.proofs.settings import Notes, Settings
+from offcert.proofs.settings import from_json as settings_from_json
+from offcert.proofs.settings import to_json as settings_to_json
 
 CERTIFICATE_FORMAT = "offcert-certificate"
 CERTIFICATE_VERSION = 1
@@ -36,8 +41,10 @@ class Certificate:
         Status, schedule and bounds.
     method : str
         ``"certify"`` or the name of the single method that ran.
-    settings : mapping
-        The options that it ran with, the seed among them; JSON values only.
+    settings : Settings
+        What it was asked, the seed among it.
+    notes : Notes
+        What it remarked beside the result.
     versions : mapping
         Of this program and of what it computed with. Nothing names the machine.
     """
@@ -45,8 +52,17 @@ class Certificate:
     problem: Problem
     result: Result
     method: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+    notes: Notes = field(default_factory=Notes)
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        problem, units = self.problem, self.problem.units
+        memory = format_size(problem.platform.memory, units)
+        return f"<Certificate {cut(problem.name)} at {memory}: {self.result.summary(units)}>"
+
+    def _repr_html_(self) -> str:
+        return html(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return the certificate as a JSON value (``offcert-certificate``, version 1)."""
@@ -74,7 +90,7 @@ class Certificate:
             else schedule_to_json(result.schedule, self.problem.trace),
             "infeasibility": _infeasibility_to_json(result.infeasibility),
             "method": self.method,
-            "settings": dict(self.settings),
+            "settings": settings_to_json(self.settings, self.notes),
             "versions": dict(self.versions),
         }
         document["digest"] = canonical_digest(document)
@@ -120,11 +136,13 @@ def certificate_from_json(document: Any) -> Certificate:
         bounds=bounds,
         infeasibility=None if infeasibility is None else _infeasibility_from_json(infeasibility),
     )
+    settings, notes = settings_from_json(fields.get("settings", dict), "settings")
     certificate = Certificate(
         problem=problem,
         result=result,
         method=fields.get("method", str),
-        settings=fields.get("settings", dict),
+        settings=settings,
+        notes=notes,
         versions=fields.get("versions", dict),
     )
     # What these say is derived; `verify` compares it with what it ought to be.

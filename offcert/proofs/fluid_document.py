@@ -60,8 +60,16 @@ Node = tuple[int, ...] | int
 
 
 def pack(document: Any) -> str:
-    """Return a JSON value as a line of text."""
+    """Return a JSON value as a line of text.
+
+    Raises
+    ------
+    TooLongError
+        If no reader is willing to unpack it.
+    """
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    if len(text) > LARGEST:
+        raise TooLongError(f"the proof has {len(text)} characters, more than {LARGEST}")
     return base64.b64encode(zlib.compress(text.encode("ascii"), 9)).decode("ascii")
 
 

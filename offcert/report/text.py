@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from offcert.core.plan import Kind
@@ -88,9 +89,13 @@ def certificate_summary(certificate: Certificate) -> dict[str, Any]:
             "needed": infeasibility.needed,
             "lacking": infeasibility.lacking,
         }
-    for name in ("no_plan", "failed", "interrupted"):
-        if name in certificate.settings:
-            summary[name] = certificate.settings[name]
+    notes = certificate.notes
+    if notes.no_plan is not None:
+        summary["no_plan"] = notes.no_plan
+    if notes.failed:
+        summary["failed"] = dict(notes.failed)
+    if notes.interrupted:
+        summary["interrupted"] = True
     return summary
 
 
@@ -127,13 +132,14 @@ def describe_certificate(certificate: Certificate) -> str:
         lines.append(f"  lower bound  {format_time(result.lower_bound, units)}")
         lines.append(f"  gap          {100 * result.gap:.4f} %")
         lines.append(f"  offloaded    {len(offloaded_names(certificate))} tensors")
-    if "no_plan" in certificate.settings:
-        lines.append(f"  {certificate.settings['no_plan']}")
-    for step, message in dict(certificate.settings.get("failed", {})).items():
+    if certificate.notes.no_plan is not None:
+        lines.append(f"  {certificate.notes.no_plan}")
+    for step, message in certificate.notes.failed.items():
         lines.append(f"  {step} failed: {message}")
     lines.append(f"  found in     {result.runtime:.1f} s")
     for bound in result.bounds:
-        lines.append(f"  bound {bound.value:>14}  {bound.method} ({bound.evidence})")
+        value = format_time(bound.value, units)
+        lines.append(f"  bound {value:>14}  {bound.method} ({bound.evidence})")
     return "\n".join(lines)
 
 
@@ -142,7 +148,9 @@ def verification_summary(verification: Verification) -> dict[str, Any]:
     result = verification.certificate.result
     return {
         "valid": verification.valid,
+        "outcome": str(verification.outcome),
         "faults": verification.faults,
+        "unverified": verification.unverified,
         "status": str(result.status),
         "objective": result.objective,
         "lower_bound": result.lower_bound,
@@ -161,17 +169,22 @@ def verification_summary(verification: Verification) -> dict[str, Any]:
 
 def describe_verification(verification: Verification) -> str:
     """Return the outcome of a verification for people."""
-    if not verification.valid:
+    if verification.faults:
         return "\n".join(["INVALID", *(f"  {fault}" for fault in verification.faults)])
-    result = verification.certificate.result
+    if verification.unverified:
+        return describe_unverified(verification.unverified)
+    result, units = verification.certificate.result, verification.certificate.problem.units
     lines = [f"VALID: {result.status}"]
     if result.status is not SolveStatus.INFEASIBLE and verification.evidence is not None:
-        lines.append(
-            f"  makespan {result.objective}, lower bound {result.lower_bound} "
-            f"({verification.evidence})"
-        )
+        found = "none" if result.objective is None else format_time(result.objective, units)
+        bound_of_all = format_time(result.lower_bound, units)
+        lines.append(f"  makespan {found}, lower bound {bound_of_all} ({verification.evidence})")
     for bound in verification.bounds:
-        lines.append(
-            f"  bound {bound.value:>14}  {bound.method}: {bound.evidence}, {bound.finding}"
-        )
+        value = format_time(bound.value, units)
+        lines.append(f"  bound {value:>14}  {bound.method}: {bound.evidence}, {bound.finding}")
     return "\n".join(lines)
+
+
+def describe_unverified(reasons: Sequence[str]) -> str:
+    """Return for people what the limits did not allow to verify."""
+    return "\n".join(["NOT VERIFIED within the limits", *(f"  {reason}" for reason in reasons)])

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from offcert.certify import ladder
+from offcert.certify import ladder, rungs
 from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
+from offcert.certify.rung import Rung
 from offcert.certify.search import Search, UnsoundError
 from offcert.core.errors import MethodError
 from offcert.core.files import write_problem
@@ -30,6 +31,7 @@ from offcert.instances.cnn import CnnChains
 from offcert.instances.library import default_library
 from offcert.instances.unet import UnetTraces
 from offcert.proofs.certificate import Certificate
+from offcert.proofs.settings import Notes, Settings
 from offcert.verify.document import verify, verify_file
 from tests.random_instances import random_problem
 
@@ -77,7 +79,7 @@ def test_without_any_solver_the_plainest_plan_and_the_cheap_bounds_remain(
     assert result.objective is not None
     assert result.objective <= plainest(waiting())
     assert result.lower_bound > waiting().trace.compute_time
-    failed = certificate.settings["failed"]
+    failed = certificate.notes.failed
     assert set(failed) == set(NEEDED.values())
     for module, step in NEEDED.items():
         assert module in failed[step]
@@ -105,11 +107,11 @@ def test_a_library_that_is_not_there_costs_its_steps_only(missing: str, tmp_path
     result = verification.certificate.result
     assert result.objective is not None
     assert result.objective < plainest(waiting())
-    for step, message in verification.certificate.settings.get("failed", {}).items():
+    for step, message in verification.certificate.notes.failed.items():
         assert missing in message
         assert f"{step} failed" in done.stdout
     if result.status is not SolveStatus.OPTIMAL:
-        assert "failed" in verification.certificate.settings
+        assert verification.certificate.notes.failed
 
 
 @pytest.mark.parametrize(
@@ -127,13 +129,14 @@ def test_a_step_that_fails_is_named_and_the_next_one_runs(
         search.begin("doomed")
         raise error
 
-    first, *others = ladder._FIRST
-    rungs = (first, ladder._Rung(fail, 1.0), *others)
-    monkeypatch.setattr(ladder, "_FIRST", rungs)
+    first, *others = rungs.LADDERS["repeated sizes"]
+    failing = (first, Rung(fail, 1.0, "it fails"), *others)
+    monkeypatch.setattr(ladder, "ladder_for", lambda problem: "failing")
+    monkeypatch.setitem(rungs.LADDERS, "failing", failing)
     with pytest.warns(UserWarning, match="doomed failed"):
         certificate = valid(certify(random_problem(7, 5), time_limit=30, workers=1))
     assert certificate.result.status is SolveStatus.OPTIMAL
-    assert certificate.settings["failed"] == {"doomed": message}
+    assert certificate.notes.failed == {"doomed": message}
 
 
 def test_what_is_no_failure_of_a_step_is_not_passed_over() -> None:
@@ -146,7 +149,7 @@ def test_what_is_no_failure_of_a_step_is_not_passed_over() -> None:
     for error in (*errors, KeyboardInterrupt()):
         with pytest.raises(type(error)), search.surviving():
             raise error
-    assert search.remarks == {}
+    assert search.notes == Notes()
 
 
 def test_an_interrupt_between_a_bound_and_its_comparison_leaves_no_contradiction() -> None:
@@ -156,7 +159,7 @@ def test_an_interrupt_between_a_bound_and_its_comparison_leaves_no_contradiction
     assert search.objective is not None
     search.bounds.append(Bound("late", search.objective + 1, Evidence.ATTESTED, {"solver": "x"}))
     with pytest.warns(UserWarning, match="late claimed"):
-        certificate = valid(search.certificate("certify", {}))
+        certificate = valid(search.certificate("certify", Settings()))
     assert certificate.result.lower_bound == 0
 
 
@@ -168,8 +171,8 @@ def test_a_crash_leaves_the_certificate_that_was_kept_last() -> None:
     objectives = [c.result.objective for c in kept if c.result.objective is not None]
     assert objectives == sorted(objectives, reverse=True)
     assert [c.result.lower_bound for c in kept] == sorted(c.result.lower_bound for c in kept)
-    assert "unfinished" not in last.settings
-    steps = [c.settings["unfinished"] for c in kept]
+    assert last.notes.unfinished is None
+    steps = [c.notes.unfinished for c in kept]
     assert steps[0] == "sequential"
     assert len(set(steps)) >= 3
     for certificate in kept[-3:]:
@@ -259,9 +262,9 @@ def interrupted(
     assert process.returncode == 0, errors
     verification = verify_file(folder / "out.json")
     assert verification.faults == []
-    result, settings = verification.certificate.result, verification.certificate.settings
-    assert settings.get("interrupted") is True, (settings, output, errors)
-    assert "unfinished" not in settings
+    result, notes = verification.certificate.result, verification.certificate.notes
+    assert notes.interrupted, (notes, output, errors)
+    assert notes.unfinished is None
     assert (result.objective is None) == (kept["objective"] is None)
     assert (result.objective or 0) <= most
     assert result.lower_bound >= kept["lower_bound"]
@@ -292,7 +295,7 @@ def test_a_crash_of_the_whole_process_leaves_a_valid_certificate(
     assert process.returncode == -number
     verification = verify_file(tmp_path / "out.json")
     assert verification.faults == []
-    assert verification.certificate.settings["unfinished"]
+    assert verification.certificate.notes.unfinished
     assert verification.certificate.result.objective is not None
     assert not list(tmp_path.glob("*.tmp*"))
 

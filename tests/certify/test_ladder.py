@@ -7,9 +7,11 @@ from oracle import brute_force
 from random_instances import mixed_problem, random_problem
 
 from offcert.certify import ladder
-from offcert.certify.ladder import _Rung, certify
+from offcert.certify.ladder import certify
 from offcert.certify.methods import METHODS, solve
-from offcert.certify.search import Progress, Search, UnsoundError
+from offcert.certify.rung import Rung
+from offcert.certify.rungs import LADDERS
+from offcert.certify.search import Search, SearchProgress, UnsoundError
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError, MethodError
 from offcert.core.problem import Problem, Transfers
@@ -96,7 +98,7 @@ def test_relaxed_transfers_get_only_bounds_that_hold_for_them(kind: Transfers) -
         aggregated = "fluid-lp" if kind is Transfers.FRACTIONAL else "fluid-milp"
         rounded = {"prop3-subset-sum"} if kind is Transfers.INTERRUPTIBLE else set()
         assert methods <= {"prop3", "fractional", aggregated, "fluid-exact"} | rounded
-        assert "refuted" not in certificate.settings
+        assert not certificate.notes.refuted
         assert certificate.result.status is SolveStatus.OPTIMAL
         if certificate.result.objective is not None:
             optimum = brute_force(atomic)
@@ -127,7 +129,7 @@ def test_the_target_gap_ends_the_search() -> None:
 
 
 def test_progress_never_gets_worse() -> None:
-    seen: list[Progress] = []
+    seen: list[SearchProgress] = []
     certify(random_problem(7, 5), time_limit=10, progress=seen.append)
     assert seen
     objectives = [p.objective for p in seen if p.objective is not None]
@@ -139,12 +141,12 @@ def test_progress_never_gets_worse() -> None:
 def test_an_interrupt_keeps_the_best_found_so_far() -> None:
     problem = random_problem(7, 5)
 
-    def interrupt(progress: Progress) -> None:
+    def interrupt(progress: SearchProgress) -> None:
         if progress.objective is not None:
             raise KeyboardInterrupt
 
     certificate = certify(problem, progress=interrupt)
-    assert certificate.settings["interrupted"] is True
+    assert certificate.notes.interrupted
     assert certificate.result.schedule is not None
     assert verify(certificate.to_json()).valid
 
@@ -218,14 +220,14 @@ def test_a_method_that_does_not_apply_says_so_alone_and_is_passed_over_in_the_la
 def test_what_is_for_problems_that_are_nearly_closed_passes_others_over() -> None:
     search = Search(random_problem(3, 4), 60.0, 0.0)
     any_of_them, nearly, far = (
-        _Rung(lambda search, effort: None, 1.0, **limits)
+        Rung(lambda search, effort: None, 1.0, "", **limits)
         for limits in ({}, {"open_to": 0.01}, {"open_from": 0.01})
     )
     rungs = any_of_them, nearly, far
     assert [rung.suits(search) for rung in rungs] == [True, False, True]
-    search.workings["outward open"] = 0.5
+    search.workings.outward_open = 0.5
     assert [rung.suits(search) for rung in rungs] == [True, False, True]
-    search.workings["outward open"] = 0.001
+    search.workings.outward_open = 0.001
     assert [rung.suits(search) for rung in rungs] == [True, True, False]
 
 
@@ -245,7 +247,7 @@ def test_a_rung_is_passed_over_where_it_is_of_no_use() -> None:
     """By what is open, by the trace, and by the seconds that it would get."""
     loose, nested = long_problem(1, 30, 10, nested=False), long_problem(1, 30, 10)
     far, early, short = (
-        _Rung(lambda search, effort: None, 1.0, **limits)
+        Rung(lambda search, effort: None, 1.0, "", **limits)
         for limits in ({"gap_from": 0.1}, {"early_gaps_only": True}, {"most_operations": 29})
     )
     search = Search(loose, 60.0)
@@ -260,10 +262,11 @@ def test_a_rung_is_passed_over_where_it_is_of_no_use() -> None:
 def test_a_rung_is_not_begun_with_less_time_than_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = []
 
-    def rung(name: str, needs: float) -> _Rung:
-        return _Rung(lambda search, effort: begun.append(name), 0.5, always=True, needs=needs)
+    def rung(name: str, needs: float) -> Rung:
+        return Rung(lambda search, effort: begun.append(name), 0.5, "", always=True, needs=needs)
 
     rungs = rung("any", 0.0), rung("some", 20.0), rung("more", 40.0)
-    monkeypatch.setattr(ladder, "_ladder", lambda problem: rungs)
+    monkeypatch.setitem(LADDERS, "tried", rungs)
+    monkeypatch.setattr(ladder, "ladder_for", lambda problem: "tried")
     certify(random_problem(7), time_limit=60.0)
     assert begun == ["any", "some"]

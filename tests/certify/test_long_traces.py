@@ -7,10 +7,10 @@ from fractions import Fraction
 import pytest
 from long_problems import long_problem
 
-from offcert.certify import ladder
+from offcert.certify import rungs
 from offcert.certify.ladder import certify
 from offcert.certify.long_traces import MOST_GAPS, MOST_OPERATIONS, is_fine, is_long
-from offcert.certify.search import Progress
+from offcert.certify.search import SearchProgress
 from offcert.core.check import check
 from offcert.core.platform import Link
 from offcert.core.problem import Problem
@@ -46,7 +46,7 @@ def at_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Clock]:
 def steps_of(problem: Problem, **options: float) -> list[str]:
     steps: list[str] = []
 
-    def note(progress: Progress) -> None:
+    def note(progress: SearchProgress) -> None:
         if progress.step not in steps:
             steps.append(progress.step)
 
@@ -96,7 +96,7 @@ def test_no_rung_goes_on_long_after_its_time(at_clock: Callable[[float], Clock])
         clock = at_clock(1.0)
         result = certify(problem, time_limit=seconds, workers=1).result
         # What is left over is a look or two for each rung.
-        assert seconds <= result.runtime <= seconds + 2.0 * len(ladder._LONG_TRACES)
+        assert seconds <= result.runtime <= seconds + 2.0 * len(rungs.LADDERS["long traces"])
         assert clock.looks > seconds
 
 

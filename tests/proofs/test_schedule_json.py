@@ -119,8 +119,8 @@ def test_what_bounds_ordered_schedules_is_no_bound_of_the_certificate() -> None:
     relaxed = replace(counterexample(), transfers=Transfers.INTERRUPTIBLE)
     ordered = solve(relaxed, "fluid-ordered")
     assert ordered.result.objective == 251
-    assert ordered.settings["ordered_lower_bound"] == 251
-    assert ordered.settings["ordered_objective"] == 251
+    assert ordered.notes.ordered_lower_bound == 251
+    assert ordered.notes.ordered_objective == 251
     assert ordered.result.lower_bound <= 219
     assert verify(ordered.to_json()).faults == []
     exact = solve(relaxed, "fluid-exact")
@@ -135,7 +135,7 @@ def test_methods_say_what_they_need() -> None:
     network = Trace(operations, [Tensor("x", 4, (0, 2)), Tensor("y", 4, (2, 4))])
     stuck = Problem("p", network, Platform(8, Fraction(1)), Transfers.INTERRUPTIBLE)
     certificate = solve(stuck, "fluid-ordered")
-    assert "all offloads before all prefetches" in str(certificate.settings["no_plan"])
+    assert "all offloads before all prefetches" in str(certificate.notes.no_plan)
     assert certificate.result.schedule is None
 
 

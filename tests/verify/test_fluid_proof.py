@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.fluid_climb import document, proved
-from offcert.core.errors import InputError
+from offcert.certify.fluid_climb import as_bound, document
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound
@@ -50,7 +49,7 @@ def crowded() -> Problem:
 @cache
 def packed(seed: int) -> tuple[Problem, Bound]:
     problem = middling(seed)
-    return problem, proved(problem, "fluid-milp", prove(problem), whole=False)
+    return problem, as_bound(problem, "fluid-milp", prove(problem), whole=False)
 
 
 @pytest.mark.parametrize("batch", range(2))
@@ -63,7 +62,7 @@ def test_every_proof_found_is_established_again(batch: int) -> None:
             problem, whole=whole, branching=branching, time_limit=0.0 if seed % 10 == 9 else 60.0
         )
         method = "fluid-milp" if branching else "fluid-lp"
-        bound = proved(problem, method, proof, whole)
+        bound = as_bound(problem, method, proof, whole)
         assert recheck(bound, problem) is None, problem.name
         for value in (bound.value - 1, bound.value + 1):
             fault = recheck(replace(bound, value=value), problem)
@@ -98,7 +97,7 @@ def test_any_weights_prove_no_more_than_the_optimum() -> None:
 
 def test_an_operation_that_lacks_room_ends_a_branch() -> None:
     problem = crowded()
-    bound = proved(problem, "fluid-milp", prove(problem, target=99), whole=False)
+    bound = as_bound(problem, "fluid-milp", prove(problem, target=99), whole=False)
     tree = unpack(bound.details["proof"], "proof")["tree"]
     assert [2] in tree
     assert recheck(bound, problem) is None
@@ -243,7 +242,7 @@ def test_no_change_of_a_number_makes_a_proof_of_too_much() -> None:
         problem = random_problem(seed + 9000)
         best = brute_force(problem)
         assert best is not None
-        text = proved(problem, "fluid-milp", prove(problem, whole=True), whole=True)
+        text = as_bound(problem, "fluid-milp", prove(problem, whole=True), whole=True)
         for _ in range(10):
 
             def change(proof: Any) -> None:
@@ -288,9 +287,12 @@ def test_what_is_no_proof_is_refused(text: str, fault: str) -> None:
 
 
 def test_a_proof_that_unpacks_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = pack([0] * 1000)
     monkeypatch.setattr(fluid_document, "LARGEST", 1000)
-    with pytest.raises(InputError, match="more than 1000 characters"):
-        unpack(pack([0] * 1000), "proof")
+    with pytest.raises(fluid_document.TooLongError, match="more than 1000 characters"):
+        unpack(text, "proof")
+    with pytest.raises(fluid_document.TooLongError, match="more than 1000"):
+        pack([0] * 1000)
 
 
 def test_a_proof_holds_for_its_kind_of_transfers_only() -> None:
@@ -321,7 +323,7 @@ def test_checking_takes_less_time_than_finding() -> None:
     began = time.perf_counter()
     proof = prove(problem)
     found = time.perf_counter() - began
-    bound = proved(problem, "fluid-milp", proof, whole=False)
+    bound = as_bound(problem, "fluid-milp", proof, whole=False)
     assert len(document(problem, proof)["tree"]) > 5
     began = time.perf_counter()
     assert recheck(bound, problem) is None
@@ -335,7 +337,7 @@ def test_a_duplex_link_moves_both_ways_in_one_tick(link: Link) -> None:
     operations = [Operation(f"o{o}", 4 if o == 2 else 1, room) for o, room in enumerate(rooms)]
     trace = Trace(operations, [Tensor("x", 6, (0, 3)), Tensor("z", 6, (1, 5))])
     problem = Problem("both", trace, Platform(12, Fraction(1), link))
-    bound = proved(problem, "fluid-milp", prove(problem), whole=False)
+    bound = as_bound(problem, "fluid-milp", prove(problem), whole=False)
     assert recheck(bound, problem) is None
     # Both move during and after o2: 6 ticks together or 12 one after the other.
     assert bound.value == brute_force(problem) == (22 if link is Link.DUPLEX else 28)

@@ -10,7 +10,7 @@ from nested_cases import nested_problems
 from oracle import brute_force
 from random_instances import counterexample
 
-from offcert.certify.searched_steps import ends_details
+from offcert.certify.proofs_of import ends_proof
 from offcert.core.chain import Chain
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
@@ -129,7 +129,7 @@ def searched_problems(seed: int) -> Iterator[tuple[Problem, int, dict[str, Any]]
                 "front_limit": outcome.front_limit,
                 "back_limit": outcome.back_limit,
                 "once": list(outcome.once),
-                "ends": ends_details(outcome.ends),
+                "ends": ends_proof(outcome.ends).write(),
             },
         )
 

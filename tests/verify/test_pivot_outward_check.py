@@ -10,7 +10,7 @@ import pytest
 from nested_cases import nested_problems, with_small_tensors
 from oracle import brute_force
 
-from offcert.certify.searched_steps import one_sided_details
+from offcert.certify.proofs_of import pivot_outward_proof
 from offcert.core.platform import Link
 from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence
@@ -42,7 +42,7 @@ def proved(problem: Problem, upper: int) -> Bound | None:
     outcome = program.improve(upper, 60.0, lambda schedule: upper)
     if outcome.ends is None:
         return None
-    details = one_sided_details(outcome)
+    details = pivot_outward_proof(outcome).write()
     return Bound("pivot-outward", outcome.lower_bound, Evidence.PROVED, details)
 
 

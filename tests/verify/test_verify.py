@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from offcert.core.errors import InputError
 from offcert.core.files import problem_digest, problem_from_json
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
-from offcert.proofs.certificate import Certificate, certificate_from_json, read_certificate
+from offcert.proofs.certificate import certificate_from_json, read_certificate
 from offcert.proofs.registry import PROOFS
 from offcert.verify.document import verify, verify_file
 
@@ -49,9 +50,7 @@ def document_text() -> str:
     assert len(result.schedule.transfers) >= 4
     attested = Bound("some-solver", result.lower_bound - 1, Evidence.ATTESTED, {"solver": "x"})
     result = Result(result.status, result.schedule, (*result.bounds, attested))
-    again = Certificate(
-        certificate.problem, result, "certify", certificate.settings, certificate.versions
-    )
+    again = replace(certificate, result=result)
     return json.dumps(again.to_json())
 
 

@@ -23,9 +23,11 @@ from fractions import Fraction
 
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
-from offcert.core.result import Bound, Evidence
+from offcert.core.result import Bound
 from offcert.formulations.combinatorial.large_tensors import required_of_large
 from offcert.formulations.combinatorial.relaxations import heads_and_tails
+from offcert.proofs.claims import proved
+from offcert.proofs.kinds import ExactSums
 
 METHOD = "exact-sums"
 
@@ -71,7 +73,7 @@ def exact_sums_bound(problem: Problem, smallest: int = 1) -> Bound | None:
     sand = sum(trace.gap_size(gap) for gap in over) - sum(units.values()) * unit
     least = max(0, trace.demand[pivot] - problem.platform.memory - sand)
     value = _least_over_sums(problem, required, pivot, unit, units, -(-least // unit))
-    return Bound(METHOD, value, Evidence.PROVED, {"pivot": pivot, "smallest": smallest})
+    return proved(METHOD, value, ExactSums(pivot=pivot, smallest=smallest))
 
 
 def _least_over_sums(

@@ -13,8 +13,10 @@ from collections import Counter
 from itertools import accumulate
 
 from offcert.core.problem import Problem
-from offcert.core.result import Bound, Evidence
+from offcert.core.result import Bound
 from offcert.formulations.combinatorial.relaxations import heads_and_tails, required_absent
+from offcert.proofs.claims import proved
+from offcert.proofs.kinds import LargeTensors
 
 METHOD = "fractional-large-tensors"
 
@@ -107,4 +109,4 @@ def large_tensors_bound(problem: Problem, smallest: int) -> Bound:
         Bytes that a tensor has at least if it counts as a whole.
     """
     times = heads_and_tails(problem, required_of_large(problem, smallest))
-    return Bound(METHOD, times.bound, Evidence.PROVED, {"smallest": smallest})
+    return proved(METHOD, times.bound, LargeTensors(smallest=smallest))

@@ -15,9 +15,11 @@ from functools import lru_cache
 
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem, Transfers
-from offcert.core.result import Bound, Evidence, Infeasibility
+from offcert.core.result import Bound, Infeasibility
 from offcert.core.trace import Trace
 from offcert.formulations.combinatorial.availability import Availability
+from offcert.proofs.claims import proved
+from offcert.proofs.kinds import Computed
 
 # Subset sums are told apart up to this many units; part of the bounds' definition.
 FINEST = 1 << 24
@@ -267,7 +269,7 @@ def prop3_bound(problem: Problem, subset_sum: bool = False) -> Bound:
     amount = max(required_absent(problem, subset_sum))
     move = math.ceil(sum(amount / problem.platform.rate(kind) for kind in Kind))
     name = "prop3-subset-sum" if subset_sum else "prop3"
-    return Bound(name, max(problem.trace.compute_time, move), Evidence.PROVED)
+    return proved(name, max(problem.trace.compute_time, move), Computed())
 
 
 def fractional_bound(problem: Problem, subset_sum: bool = False) -> Bound:
@@ -282,4 +284,4 @@ def fractional_bound(problem: Problem, subset_sum: bool = False) -> Bound:
     """
     times = heads_and_tails(problem, required_absent(problem, subset_sum))
     name = "fractional-subset-sum" if subset_sum else "fractional"
-    return Bound(name, times.bound, Evidence.PROVED)
+    return proved(name, times.bound, Computed())
