@@ -26,6 +26,7 @@ from numba.core import event
 
 from offcert.certify.interrupts import OUTLASTED
 from offcert.certify.search import Search
+from offcert.formulations.common.children import leave_behind
 from offcert.proofs.certificate import Certificate
 
 # Seconds that a step may take on top of its own, and that what always runs may.
@@ -92,6 +93,7 @@ def watched(
     finally:
         watch.disarm()
     if watch.fired:
+        watch.leave_threads_behind()
         search.workings = type(search.workings)()
         search.note_failure(f"it had not ended {grace:g} s after its time limit, {seconds:g} s")
 
@@ -109,6 +111,8 @@ class _Watch:
         self._over = threading.Event()
         self._watched = threading.current_thread()
         self._before: Any = None
+        self._others: set[threading.Thread] = set()
+        self._own: threading.Thread | None = None
         # Only the main thread is one that signals go to.
         in_main = self._watched is threading.main_thread()
         self._signal = OUTLASTED if in_main else None
@@ -119,10 +123,18 @@ class _Watch:
         self._search.grant = self._grant
         if self._signal is not None:
             self._before = signal.signal(self._signal, self._interrupted)
-        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+        self._others = set(threading.enumerate())
+        self._own = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._own.start()
 
     def __exit__(self, *_: object) -> None:
         self.disarm()
+
+    def leave_threads_behind(self) -> None:
+        """Remember what the block has started and not ended: nobody may wait for it at the end."""
+        for thread in set(threading.enumerate()) - self._others:
+            if thread is not self._own:
+                leave_behind(thread)
 
     def disarm(self) -> None:
         """Interrupt nothing any more."""

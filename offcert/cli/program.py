@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from offcert import __version__
 from offcert.cli import (
@@ -22,6 +22,7 @@ from offcert.cli import (
     train,
     verify,
 )
+from offcert.cli.ending import end_if_stuck
 from offcert.cli.interrupts import say_interrupted
 from offcert.cli.parser import EXIT_INPUT, Parser
 
@@ -69,18 +70,26 @@ def run(arguments: Sequence[str] | None = None) -> int:
     from offcert.cli.messages import messages
 
     with messages(options.verbose, options.quiet):
-        return _run(options)
+        code = exit_code(lambda: _run(options))
+    end_if_stuck(code)
+    return code
 
 
 def _run(options: argparse.Namespace) -> int:
+    if getattr(options, "output", None) is not None:
+        from offcert.core.documents import require_writable
+
+        require_writable(options.output)
+    code: int = options.run(options)
+    return code
+
+
+def exit_code(act: Callable[[], int]) -> int:
+    """Return what `act` returns, or, once its error has been said, what that means."""
     from offcert.core.errors import OffcertError
 
     try:
-        if getattr(options, "output", None) is not None:
-            from offcert.core.documents import require_writable
-
-            require_writable(options.output)
-        code: int = options.run(options)
+        code = act()
         sys.stdout.flush()
     except OffcertError as error:
         print(f"offcert: {error}", file=sys.stderr)
