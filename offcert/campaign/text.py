@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from offcert.campaign.cells import CERTIFY
 from offcert.campaign.run import Summary
 from offcert.campaign.schema import FAILED, NO_PLAN, Row
+from offcert.core.problem import Units
 from offcert.core.result import SolveStatus
+from offcert.core.units import format_size, format_time
 
 
 def summary_to_json(summary: Summary) -> dict[str, Any]:
@@ -17,11 +19,19 @@ def summary_to_json(summary: Summary) -> dict[str, Any]:
     return {name: getattr(summary, name) for name in names}
 
 
-def describe_rows(rows: Sequence[Row]) -> str:
+def describe_rows(rows: Sequence[Row], units: Mapping[str, Units] | None = None) -> str:
     """Return a line for every problem and limit: ratios to the makespan that certify found.
 
     Where there is none, makespans.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        As in the table, which does not say in what units its numbers are.
+    units : mapping, optional
+        Of the problems, by their hashes; numbers of others are printed as they are.
     """
+    known = units or {}
     points: dict[tuple[str, str], dict[str, Row]] = {}
     for row in rows:
         points.setdefault((row["problem"], row["digest"]), {})[row["method"]] = row
@@ -32,11 +42,12 @@ def describe_rows(rows: Sequence[Row]) -> str:
     for (name, _), found in points.items():
         best = found.get(CERTIFY)
         first = next(iter(found.values()))
-        line = [name, _memory(first)]
+        unit = known.get(first["digest"], Units())
+        line = [name, _memory(first, unit)]
         if certified:
-            line += ["", ""] if best is None else [_value(best, None), _gap(best)]
+            line += ["", ""] if best is None else [_value(best, None, unit), _gap(best)]
         reference = None if best is None else best["makespan"]
-        line += [_value(found[m], reference) if m in found else "" for m in methods]
+        line += [_value(found[m], reference, unit) if m in found else "" for m in methods]
         lines.append(line)
     return _aligned(lines)
 
@@ -72,27 +83,31 @@ def _did(summary: Summary) -> str:
 
 def _failures(rows: Iterable[Row]) -> list[str]:
     return [
-        f"failed: {row['problem']}, {_memory(row)}, {row['method']}: {row['reason']}"
+        f"failed: {row['problem']}, {_memory(row, Units())}, {row['method']}: {row['reason']}"
         for row in rows
         if row["status"] == FAILED
     ]
 
 
-def _memory(row: Row) -> str:
+def _memory(row: Row, units: Units) -> str:
     percent = row["memory_percent"]
-    return f"{percent:.4g} %" if percent is not None and 0 <= percent <= 100 else str(row["memory"])
+    if percent is not None and 0 <= percent <= 100:
+        return f"{percent:.4g} %"
+    return format_size(row["memory"], units)
 
 
-def _value(row: Row, reference: int | None) -> str:
+def _value(row: Row, reference: int | None, units: Units) -> str:
     if row["status"] in (NO_PLAN, FAILED, SolveStatus.INFEASIBLE):
         return str(row["status"]).lower().replace("_", " ")
     makespan, bound = row["makespan"], row["lower_bound"]
     if makespan is not None:
-        return f"{makespan / reference:.3f}" if reference else str(makespan)
+        return f"{makespan / reference:.3f}" if reference else format_time(makespan, units)
     if bound is None:
         return "-"
     # Rounded down: a bound must not be said to be more than it is.
-    return f"≥ {1000 * bound // reference / 1000:.3f}" if reference else f"≥ {bound}"
+    if reference:
+        return f"≥ {1000 * bound // reference / 1000:.3f}"
+    return f"≥ {format_time(bound, units)}"
 
 
 def _gap(row: Row) -> str:

@@ -40,6 +40,16 @@ def gap(text: str) -> float:
     return _checked(require_gap, value / part)
 
 
+def size(text: str) -> int:
+    """Read a size in bytes, which needs its unit."""
+    from offcert.core.units import parse_size
+
+    try:
+        return parse_size(text)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("size ")) from None
+
+
 def _read(text: str, kind: Callable[[str], Number], name: str) -> Number:
     try:
         return kind(text)

@@ -117,7 +117,8 @@ def _run(options: argparse.Namespace) -> int:
     text = describe_methods(summary)
     if options.output is None:
         document["rows"] = list(summary.rows)
-        text = f"{describe_rows(summary.rows)}\n\n{text}"
+        units = {cell.point.digest: cell.point.problem.units for cell in cells}
+        text = f"{describe_rows(summary.rows, units)}\n\n{text}"
     else:
         text += f"\nwrote {options.output}"
     show(options, document, text)
@@ -125,14 +126,14 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _cells(options: argparse.Namespace) -> list[Cell]:
-    from offcert.campaign.cells import CERTIFY, Settings, grid
+    from offcert.campaign.cells import CERTIFY, CellSettings, grid
     from offcert.campaign.selection import find_subjects, parse_limits
 
     methods = list(dict.fromkeys(name.strip() for name in options.methods.split(",")))
     if CERTIFY not in methods and not options.no_certify:
         methods.append(CERTIFY)
     limits = None if options.memory is None else parse_limits(options.memory)
-    settings = Settings(time_limit=options.time_limit, seed=options.seed)
+    settings = CellSettings(time_limit=options.time_limit, seed=options.seed)
     return grid(
         find_subjects(options.problems, os.environ.get(ENVIRONMENT)), methods, limits, settings
     )

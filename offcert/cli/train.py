@@ -73,7 +73,9 @@ def _read(path: str) -> Certificate:
 
     verification = verify_file(path)
     if not verification.valid:
-        raise InputError(f"{path} does not verify: {verification.faults[0]}")
+        raise InputError(
+            f"{path} does not verify: {(verification.faults + verification.unverified)[0]}"
+        )
     certificate = verification.certificate
     schedule = certificate.result.schedule
     if schedule is None:

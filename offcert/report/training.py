@@ -38,7 +38,7 @@ def describe_training(report: dict[str, Any], units: Units) -> str:
         f"{format_size(report['limit'], units)}, without a plan "
         f"{format_size(report['unplanned_peak'], units)}"
     )
-    return "\n".join([*lines, *_curve(report)])
+    return "\n".join([*lines, *_curve(report, units)])
 
 
 def _step_lines(index: int, step: dict[str, Any], units: Units, *, counted: bool) -> Iterator[str]:
@@ -54,15 +54,16 @@ def _step_lines(index: int, step: dict[str, Any], units: Units, *, counted: bool
         yield f"        not as planned: {step['deviation']}"
     yield from _some(
         [
-            f"        {d['event']} of {d['operation']}: {d['counted']} bytes live, "
-            f"{d['predicted']} predicted"
+            f"        {d['event']} of {d['operation']}: {format_size(d['counted'], units)} live, "
+            f"{format_size(d['predicted'], units)} predicted, {d['counted'] - d['predicted']:+} B"
             for d in step["deviations"]
         ]
     )
     if step["unfreed_bytes"]:
-        yield f"        {step['unfreed_bytes']} bytes could not be freed"
+        yield f"        {format_size(step['unfreed_bytes'], units)} could not be freed"
     if step["unforeseen_bytes"]:
-        yield f"        {step['unforeseen_bytes']} bytes were saved that were not foreseen"
+        unforeseen = format_size(step["unforeseen_bytes"], units)
+        yield f"        {unforeseen} were saved that were not foreseen"
 
 
 def _some(lines: Sequence[str]) -> Iterator[str]:
@@ -71,7 +72,7 @@ def _some(lines: Sequence[str]) -> Iterator[str]:
         yield f"        and {len(lines) - _MOST_DEVIATIONS} more"
 
 
-def _curve(report: dict[str, Any]) -> Iterator[str]:
+def _curve(report: dict[str, Any], units: Units) -> Iterator[str]:
     names, counted, predicted = (
         report[key] for key in ("operations", "counted_end", "predicted_end")
     )
@@ -85,7 +86,8 @@ def _curve(report: dict[str, Any]) -> Iterator[str]:
         rows = range(first, min(first + stretch, len(counted)))
         most = max(rows, key=counted.__getitem__)
         bar = "#" * round(40 * counted[most] / full)
-        yield f"    {names[most]:>24} {counted[most]:>14} ({predicted[most]:>14}) {bar}"
+        live, foreseen = (format_size(sizes[most], units) for sizes in (counted, predicted))
+        yield f"    {names[most]:>24} {live:>11} ({foreseen:>11}) {bar}"
 
 
 def _yes(value: bool) -> str:
