@@ -69,13 +69,23 @@ def meant(word: str, names: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
-class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+class Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     """Adds defaults, except where there is nothing to say, and keeps the lines of examples."""
 
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """Add an argument's help; argparse forgets that the names of commands are indented."""
+        super().add_argument(action)
+        if isinstance(action, argparse._SubParsersAction):
+            longest = max(map(len, action.choices)) + self._current_indent + self._indent_increment
+            self._action_max_length = max(self._action_max_length, longest)
+
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        # By identity: a default of 0 is one.
-        nothing = any(action.default is each for each in (None, False, argparse.SUPPRESS))
-        if nothing or not action.option_strings or "default" in (action.help or ""):
+        takes = bool(action.option_strings) and action.nargs != 0
+        has = action.default is not None and action.default is not argparse.SUPPRESS
+        if not (takes and has) or "default" in (action.help or ""):
             return action.help
         return f"{action.help} (default: %(default)s)"
 
@@ -110,7 +120,7 @@ def add_command(
         help=summary.replace("%", "%%"),
         description=_sentence(summary),
         epilog=_epilog(examples),
-        formatter_class=_Help,
+        formatter_class=Help,
     )
     parser.set_defaults(run=run, parser=parser)
     if json:
@@ -138,7 +148,7 @@ def add_group(
         help=summary.replace("%", "%%"),
         description=_sentence(summary),
         epilog=_epilog(examples),
-        formatter_class=_Help,
+        formatter_class=Help,
     )
     parser.set_defaults(parser=parser)
     actions = parser.add_subparsers(metavar=metavar, required=True)

@@ -86,8 +86,10 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
-        help="zoo name, or package.module:callable that returns a module or a TrainingStep",
+        help="network of the zoo, or package.module:callable that returns a module or a "
+        "TrainingStep",
     )
+    parser.add_argument("--zoo", action=_Zoo, nargs=0, help="list the networks of the zoo, and end")
     parser.add_argument(
         "--input",
         metavar="SHAPE",
@@ -113,6 +115,24 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
         "none)",
     )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the initial weights")
+
+
+class _Zoo(argparse.Action):
+    """Lists what else would have to be known, as ``--help`` does."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
+        from offcert.core.errors import MissingPackageError
+        from offcert.core.extras import require_torch
+
+        try:
+            require_torch("offcert profile")
+        except MissingPackageError as error:
+            parser.error(str(error))
+        from offcert.runtime import zoo
+
+        for name in zoo.names():
+            print(f"{name:16}  --input {'x'.join(map(str, zoo.default_shape(name)))}")
+        parser.exit()
 
 
 def _run(options: argparse.Namespace) -> int:

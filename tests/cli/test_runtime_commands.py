@@ -218,6 +218,17 @@ def test_without_torch_the_commands_that_need_it_say_what_to_install(
     )
 
 
+def test_the_zoo_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    from offcert.runtime import zoo
+
+    with pytest.raises(SystemExit) as caught:
+        main(["profile", "--zoo"])
+    assert caught.value.code == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == list(zoo.names())
+    assert ["resnet18", "--input", "32x3x224x224"] in rows
+
+
 def test_one_limit_at_a_time(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     both = ["--memory", "1GiB", "--device-memory", "2GiB"]
     for arguments in (["profile", "gpt-tiny", "--input", "2x8", "-o", "p"], ["certify", "p.json"]):
