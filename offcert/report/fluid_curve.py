@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from fractions import Fraction
+from itertools import pairwise
 
 from offcert.core.fluid_schedule import FluidSchedule, Piece
 from offcert.core.plan import Kind
@@ -14,51 +17,110 @@ Point = tuple[Fraction, Fraction]
 def fluid_memory_curve(problem: Problem, schedule: FluidSchedule) -> list[Point]:
     """Return the bytes on the device over time as the corners of a line: (time, bytes).
 
-    A jump is two corners at the same time. While what is copied passes what is evicted in a gap
-    (fractional transfers, several gaps), the line is drawn straight between the events around.
+    A jump is two corners at the same time.
     """
-    events = {Fraction(t) for t in (0, *schedule.starts, *schedule.ends)}
-    events |= {time for piece in schedule.pieces for time in (piece.start, piece.end)}
-    curve = _Curve(problem, schedule)
+    changes = _Changes()
+    _add_residents(changes, problem, schedule)
+    _add_absences(changes, problem, schedule)
+    before, after = changes.around()
+    times = sorted(before)
     points: list[Point] = []
-    begin = Fraction(0)
-    for o in range(len(schedule.starts)):
-        first, last = Fraction(schedule.starts[o]), Fraction(schedule.ends[o])
-        for running, start, end in ((0, begin, first), (1, first, last)):
+    begin, place = Fraction(0), 0
+    for first, last in zip(
+        map(Fraction, schedule.starts), map(Fraction, schedule.ends), strict=True
+    ):
+        for start, end in ((begin, first), (first, last)):
             if end > start:
-                inside = sorted(time for time in events if start <= time <= end)
-                points += [(time, curve.held(o, running, time)) for time in inside]
+                points.append((start, after[start]))
+                while times[place] < end:
+                    if times[place] > start:
+                        points.append((times[place], before[times[place]]))
+                    place += 1
+                points.append((end, before[end]))
         begin = last
     return [*points, (begin, Fraction(0))]
 
 
-class _Curve:
-    def __init__(self, problem: Problem, schedule: FluidSchedule) -> None:
-        self.trace = problem.trace
-        self.copied: dict[int, list[Piece]] = {}
-        self.returned: dict[int, list[Piece]] = {}
-        for piece in schedule.pieces:
-            if piece.kind is Kind.OFFLOAD:
-                self.copied.setdefault(self.trace.gaps[piece.gap].tensor, []).append(piece)
-            else:
-                self.returned.setdefault(piece.gap, []).append(piece)
+class _Changes:
+    """When the bytes jump, by how much, and when they begin to grow faster, per tick."""
 
-    def held(self, o: int, running: int, time: Fraction) -> Fraction:
-        """Return the bytes at `time` while operation o runs (1) or in the idle time before (0)."""
-        total = Fraction(running * self.trace.operations[o].workspace)
-        for tensor in self.trace.tensors:
-            if tensor.uses[0] < o + running and o <= tensor.uses[-1]:
-                total += tensor.size
-        for number, pieces in self.returned.items():
-            gap = self.trace.gaps[number]
-            if gap.before < o <= gap.after - running:
-                copied = _moved(self.copied[gap.tensor], time)
-                evicted = sum((piece.size for piece in pieces), Fraction(0))
-                total -= min(copied, evicted) - _moved(pieces, time)
-        return total
+    def __init__(self) -> None:
+        self.jumps: dict[Fraction, Fraction] = defaultdict(Fraction)
+        self.bends: dict[Fraction, Fraction] = defaultdict(Fraction)
+
+    def jump(self, time: Fraction | int, size: Fraction | int) -> None:
+        self.jumps[Fraction(time)] += size
+
+    def line(self, start: Point, end: Point) -> None:
+        """Add what grows from nothing at `start`, evenly, by the difference at `end`."""
+        slope = (end[1] - start[1]) / (end[0] - start[0])
+        self.bends[start[0]] += slope
+        self.bends[end[0]] -= slope
+
+    def around(self) -> tuple[dict[Fraction, Fraction], dict[Fraction, Fraction]]:
+        """Return the bytes just before and just after each time of a change."""
+        before, after = {}, {}
+        last = held = slope = Fraction(0)
+        for time in sorted({*self.jumps, *self.bends}):
+            before[time] = held + slope * (time - last)
+            held = after[time] = before[time] + self.jumps.get(time, 0)
+            slope += self.bends.get(time, 0)
+            last = time
+        return before, after
 
 
-def _moved(pieces: list[Piece], time: Fraction) -> Fraction:
+def _add_residents(changes: _Changes, problem: Problem, schedule: FluidSchedule) -> None:
+    """Add every tensor from its first use to its last, and workspaces."""
+    for tensor in problem.trace.tensors:
+        first = tensor.uses[0]
+        changes.jump(schedule.starts[first] if first >= 0 else 0, tensor.size)
+        changes.jump(schedule.ends[tensor.uses[-1]], -tensor.size)
+    rows = zip(problem.trace.operations, schedule.starts, schedule.ends, strict=True)
+    for operation, start, end in rows:
+        changes.jump(start, operation.workspace)
+        changes.jump(end, -operation.workspace)
+    changes.jump(0, 0)
+
+
+def _add_absences(changes: _Changes, problem: Problem, schedule: FluidSchedule) -> None:
+    """Take away what is off the device in each gap: what has been copied, up to what returns."""
+    copied: dict[int, list[Piece]] = {}
+    returned: dict[int, list[Piece]] = {}
+    for piece in schedule.pieces:
+        # Every piece shows as a corner, whether it releases anything or not.
+        changes.jump(piece.start, 0)
+        changes.jump(piece.end, 0)
+        if piece.kind is Kind.OFFLOAD:
+            copied.setdefault(problem.trace.gaps[piece.gap].tensor, []).append(piece)
+        else:
+            returned.setdefault(piece.gap, []).append(piece)
+    for number, back in returned.items():
+        gap = problem.trace.gaps[number]
+        opened = Fraction(schedule.ends[gap.before] if gap.before >= 0 else 0)
+        closed = Fraction(schedule.starts[gap.after])
+        if closed > opened:
+            corners = _absent(copied.get(gap.tensor, []), back, opened, closed)
+            changes.jump(opened, -corners[0][1])
+            for start, end in pairwise(corners):
+                changes.line((start[0], -start[1]), (end[0], -end[1]))
+            changes.jump(closed, corners[-1][1])
+
+
+def _absent(out: list[Piece], back: list[Piece], opened: Fraction, closed: Fraction) -> list[Point]:
+    """Return the corners of the bytes that are off the device from `opened` to `closed`."""
+    evicted = sum((piece.size for piece in back), Fraction(0))
+    times = {time for piece in (*out, *back) for time in (piece.start, piece.end)}
+    times = {time for time in times if opened < time < closed} | {opened, closed}
+    ordered = sorted(times)
+    for start, end in pairwise(ordered):
+        # More is copied than is evicted in this gap: where that begins there is another corner.
+        low, high = _moved(out, start), _moved(out, end)
+        if low < evicted < high:
+            times.add(start + (end - start) * (evicted - low) / (high - low))
+    return [(time, min(_moved(out, time), evicted) - _moved(back, time)) for time in sorted(times)]
+
+
+def _moved(pieces: Iterable[Piece], time: Fraction) -> Fraction:
     shares = (
         min(max((time - piece.start) / (piece.end - piece.start), Fraction(0)), Fraction(1))
         * piece.size

@@ -8,155 +8,147 @@ from typing import TYPE_CHECKING
 from offcert.core.documents import write_atomically
 from offcert.core.errors import InputError
 from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.plan import Kind
+from offcert.core.messages import cut
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
+from offcert.core.units import format_time
 from offcert.proofs.certificate import Certificate
+from offcert.report.bars import BOUND, HELD, LIMIT, LOOKS, Bar, bars_of, rows_of
 from offcert.report.fluid_curve import fluid_memory_curve
+from offcert.report.gantt_svg import gantt_text
+from offcert.report.memory_curve import memory_curve
+from offcert.report.scales import size_scale, time_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COLOURS = {
-    "forward": "#4477aa",
-    "backward": "#66ccee",
-    Kind.OFFLOAD: "#ee6677",
-    Kind.PREFETCH: "#228833",
-}
 _FORMATS = (".png", ".svg")
-# White lines between more bars than these would hide the bars.
+# White lines and stripes on more bars than these would hide the bars.
 _MOST_OUTLINED = 150
+# A bar is this part of the width of the picture for each letter of its name, or it has no name.
+_PART_PER_LETTER = 0.0085
 
 
 def save_gantt(certificate: Certificate, path: str | Path) -> None:
     """Draw a certificate's schedule into a PNG or SVG file.
+
+    In an SVG file every operation and every transfer says what it is when the mouse rests on it.
 
     Raises
     ------
     InputError
         If the certificate holds no schedule or the file name ends in neither ``.png`` nor ``.svg``.
     """
-    if Path(path).suffix.lower() not in _FORMATS:
+    suffix = Path(path).suffix.lower()
+    if suffix not in _FORMATS:
         raise InputError(f"{path} must end in .png or .svg")
-    schedule = certificate.result.schedule
-    if schedule is None:
+    if certificate.result.schedule is None:
         raise InputError("the certificate holds no schedule to draw")
+    if suffix == ".svg":
+        text = gantt_text(certificate)
+        write_atomically(path, lambda part: _write_text(part, text))
+    else:
+        _save_png(certificate, certificate.result.schedule, path)
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _save_png(
+    certificate: Certificate, schedule: Schedule | FluidSchedule, path: str | Path
+) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
+    problem = certificate.problem
     figure, (gantt, memory) = plt.subplots(
         2, 1, figsize=(11, 5.2), sharex=True, height_ratios=[2, 3], layout="constrained"
     )
     try:
-        plot_gantt(certificate.problem, schedule, gantt)
-        plot_memory(certificate.problem, schedule, memory)
-        result = certificate.result
-        claim = f"{result.status}, gap {100 * result.gap:.3g} %"
-        figure.suptitle(f"{certificate.problem.name}: {claim}", parse_math=False)
-        write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=130))
+        plot_gantt(problem, schedule, gantt)
+        plot_memory(problem, schedule, memory)
+        plot_bound(certificate, gantt, memory)
+        title = f"{cut(problem.name)}: {certificate.result.summary(problem.units)}"
+        figure.suptitle(title, parse_math=False)
+        write_atomically(path, lambda part: figure.savefig(part, dpi=130))
     finally:
         plt.close(figure)
 
 
 def plot_gantt(problem: Problem, schedule: Schedule | FluidSchedule, ax: Axes) -> None:
     """Draw the operations on the device and the transfers on the link, against time."""
-    moves = schedule.transfers if isinstance(schedule, Schedule) else schedule.pieces
-    scale = _time_scale(problem)
-    middle = turn(problem)
-    width = 0.3 if max(len(schedule.starts), len(moves)) <= _MOST_OUTLINED else 0.0
-    for half, (begin, end) in {"forward": (0, middle), "backward": (middle, None)}.items():
-        bars = [
-            (start / scale, (stop - start) / scale)
-            for start, stop in zip(
-                schedule.starts[begin:end], schedule.ends[begin:end], strict=True
-            )
-        ]
-        ax.broken_barh(bars, (2.1, 0.8), color=_COLOURS[half], label=half, ec="white", lw=width)
-    for kind in Kind:
-        row = 0.1 if problem.platform.duplex and kind is Kind.PREFETCH else 1.1
-        bars = [
-            (float(move.start) / scale, float(move.end - move.start) / scale)
-            for move in moves
-            if move.kind is kind
-        ]
-        ax.broken_barh(bars, (row, 0.8), color=_COLOURS[kind], label=kind, ec="white", lw=width)
-    if problem.platform.duplex:
-        ax.set_yticks([0.5, 1.5, 2.5], ["link in", "link out", "device"])
-    else:
-        ax.set_yticks([1.5, 2.5], ["link", "device"])
+    scale, _ = time_scale(problem, schedule.makespan)
+    rows = rows_of(problem)
+    bars = list(bars_of(problem, schedule))
+    few = len(bars) <= _MOST_OUTLINED
+    for name, look in LOOKS.items():
+        chosen = [bar for bar in bars if bar.look == name]
+        height = len(rows) - 1 - rows.index(chosen[0].row) if chosen else 0
+        ax.broken_barh(
+            [(float(bar.start) / scale, float(bar.end - bar.start) / scale) for bar in chosen],
+            (height + 0.1, 0.8),
+            facecolor=look.colour,
+            label=look.name,
+            hatch=look.hatch * 2 if few else "",
+            ec="white",
+            lw=0.3 if few else 0.0,
+        )
+        for bar in chosen:
+            _plot_name(bar, height + 0.5, schedule.makespan, scale, ax)
+    ax.set_yticks([len(rows) - 0.5 - index for index in range(len(rows))], rows)
     ax.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
 
 
-def turn(problem: Problem) -> int:
-    """Return the first operation of the backward pass: the first named so, or half-way."""
-    names = [operation.name for operation in problem.trace.operations]
-    backward = (index for index, name in enumerate(names) if name.startswith("B:"))
-    return next(backward, len(names) // 2)
+def _plot_name(bar: Bar, height: float, makespan: int, scale: int, ax: Axes) -> None:
+    part = float(bar.end - bar.start) / max(makespan, 1)
+    if bar.label and part >= _PART_PER_LETTER * (len(bar.label) + 1):
+        look = LOOKS[bar.look]
+        ax.text(
+            float(bar.start + bar.end) / 2 / scale,
+            height,
+            bar.label,
+            color=look.text,
+            fontsize=8,
+            ha="center",
+            va="center",
+            parse_math=False,
+            # Stripes must not run through the letters.
+            bbox={"facecolor": look.colour, "edgecolor": "none", "pad": 0.8},
+        )
 
 
 def plot_memory(problem: Problem, schedule: Schedule | FluidSchedule, ax: Axes) -> None:
     """Draw the bytes on the device against time, and the limit."""
-    scale = _time_scale(problem)
-    unit, label = _size_scale(problem)
+    scale, time = time_scale(problem, schedule.makespan)
+    unit, label = size_scale(problem, max(problem.trace.peak_memory, problem.platform.memory))
     if isinstance(schedule, Schedule):
         steps, whole = memory_curve(problem, schedule)
         times, held = [t / scale for t in steps], [size / unit for size in whole]
-        ax.step(times, held, where="post")
-        ax.fill_between(times, held, step="post", alpha=0.2)
+        ax.step(times, held, where="post", color=HELD)
+        ax.fill_between(times, held, step="post", alpha=0.25, color=HELD)
     else:
         points = fluid_memory_curve(problem, schedule)
-        times = [float(time) / scale for time, _ in points]
+        times = [float(t) / scale for t, _ in points]
         held = [float(size) / unit for _, size in points]
-        ax.plot(times, held)
-        ax.fill_between(times, held, alpha=0.2)
+        ax.plot(times, held, color=HELD)
+        ax.fill_between(times, held, alpha=0.25, color=HELD)
     limit = problem.platform.memory / unit
-    ax.axhline(limit, color="#aa3377", linestyle="--", label="limit")
+    ax.axhline(limit, color=LIMIT, linestyle="--", label="limit")
     ax.set_ylabel(f"memory ({label})")
-    ax.set_xlabel("time (ms)" if problem.units.time == "ns" else "time (ticks)")
+    ax.set_xlabel(f"time ({time})")
     ax.set_ylim(bottom=0)
     ax.legend(loc="upper right", frameon=False)
 
 
-def memory_curve(problem: Problem, schedule: Schedule) -> tuple[list[int], list[int]]:
-    """Return the bytes on the device over time, as the times of change and the bytes from then on.
-
-    Changes at the same time are joined, so an operation of no duration does not show.
-    """
-    trace = problem.trace
-    changes: dict[int, int] = {0: 0}
-
-    def change(time: int, size: int) -> None:
-        changes[time] = changes.get(time, 0) + size
-
-    for tensor in trace.tensors:
-        first = tensor.uses[0]
-        change(schedule.starts[first] if first >= 0 else 0, tensor.size)
-        change(schedule.ends[tensor.uses[-1]], -tensor.size)
-    for operation, start, end in zip(trace.operations, schedule.starts, schedule.ends, strict=True):
-        change(start, operation.workspace)
-        change(end, -operation.workspace)
-    offloads = {trace.gaps[t.gap].tensor: t for t in schedule.transfers if t.kind is Kind.OFFLOAD}
-    for transfer in schedule.transfers:
-        if transfer.kind is Kind.PREFETCH:
-            gap = trace.gaps[transfer.gap]
-            opened = schedule.ends[gap.before] if gap.before >= 0 else 0
-            change(max(offloads[gap.tensor].end, opened), -trace.gap_size(transfer.gap))
-            change(transfer.start, trace.gap_size(transfer.gap))
-    times = sorted(changes)
-    held, total = [], 0
-    for time in times:
-        total += changes[time]
-        held.append(total)
-    return times, held
-
-
-def _time_scale(problem: Problem) -> float:
-    return 1e6 if problem.units.time == "ns" else 1.0
-
-
-def _size_scale(problem: Problem) -> tuple[float, str]:
-    if problem.units.size != "B":
-        return 1.0, "units"
-    return (2**30, "GiB") if problem.trace.peak_memory > 2**31 else (2**20, "MiB")
+def plot_bound(certificate: Certificate, *axes: Axes) -> None:
+    """Mark the lower bound, before which no schedule ends, if there is one."""
+    problem, result = certificate.problem, certificate.result
+    if result.bounds and result.objective is not None:
+        scale, _ = time_scale(problem, result.objective)
+        text = f"lower bound {format_time(result.lower_bound, problem.units)}"
+        for ax in axes:
+            ax.axvline(result.lower_bound / scale, color=BOUND, linestyle=":", label=text)
+        axes[-1].legend(loc="upper right", frameon=False)

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 from random_instances import random_problem
@@ -49,6 +50,83 @@ def test_the_curve_and_the_checker_agree_on_the_fullest_moment() -> None:
             assert check_fluid(problem.with_memory(whole - 1), schedule) != []
             seen += 1
     assert seen > 20
+
+
+def held(problem: Problem, schedule: FluidSchedule, time: Fraction) -> Fraction:
+    """Return the bytes on the device at a time between two events, from the definition."""
+
+    def moved(kind: Kind, gaps: set[int]) -> Fraction:
+        return sum(
+            (
+                min(max((time - piece.start) / (piece.end - piece.start), Fraction(0)), Fraction(1))
+                * piece.size
+                for piece in schedule.pieces
+                if piece.kind is kind and piece.gap in gaps
+            ),
+            Fraction(0),
+        )
+
+    trace, total = problem.trace, Fraction(0)
+    for operation, start, end in zip(trace.operations, schedule.starts, schedule.ends, strict=True):
+        total += operation.workspace if start < time < end else 0
+    for index, tensor in enumerate(trace.tensors):
+        begin = schedule.starts[tensor.uses[0]] if tensor.uses[0] >= 0 else 0
+        if not begin < time < schedule.ends[tensor.uses[-1]]:
+            continue
+        total += tensor.size
+        gaps = {number for number, gap in enumerate(trace.gaps) if gap.tensor == index}
+        for number in gaps:
+            gap = trace.gaps[number]
+            opened = schedule.ends[gap.before] if gap.before >= 0 else 0
+            if opened < time < schedule.starts[gap.after]:
+                evicted = sum(
+                    piece.size
+                    for piece in schedule.pieces
+                    if piece.kind is Kind.PREFETCH and piece.gap == number
+                )
+                off = min(moved(Kind.OFFLOAD, gaps), Fraction(evicted))
+                total -= off - moved(Kind.PREFETCH, {number})
+    return total
+
+
+def test_the_curve_is_what_the_definition_says_everywhere() -> None:
+    bent = 0
+    for seed in range(40):
+        kind = (Transfers.INTERRUPTIBLE, Transfers.FRACTIONAL)[seed % 2]
+        problem = replace(random_problem(seed + 150, 4), transfers=kind)
+        schedule = solve(problem, "fluid-exact").result.schedule
+        assert isinstance(schedule, FluidSchedule)
+        curve = fluid_memory_curve(problem, schedule)
+        for (start, low), (end, high) in pairwise(curve):
+            for part in (Fraction(1, 7), Fraction(1, 2)):
+                time = start + (end - start) * part
+                if end > start:
+                    assert low + (high - low) * part == held(problem, schedule, time)
+                    bent += low != high
+    assert bent > 100
+
+
+def test_a_corner_is_where_more_is_copied_than_leaves() -> None:
+    """Twelve bytes are copied, four of them leave in the first gap and the rest in the second."""
+    operations = [Operation(name, 6) for name in "abcde"]
+    network = Trace(operations, [Tensor("x", 12, (0, 2, 4))])
+    problem = Problem("p", network, Platform(12, Fraction(2)), Transfers.FRACTIONAL)
+    pieces = [
+        Piece(Kind.OFFLOAD, 0, Fraction(6), Fraction(12), Fraction(12)),
+        Piece(Kind.PREFETCH, 0, Fraction(12), Fraction(14), Fraction(4)),
+        Piece(Kind.PREFETCH, 1, Fraction(22), Fraction(26), Fraction(8)),
+    ]
+    schedule = FluidSchedule((0, 6, 14, 20, 26), (6, 12, 20, 26, 32), pieces)
+    curve = fluid_memory_curve(problem, schedule)
+    assert curve == [
+        *((0, 12), (6, 12)),
+        *((6, 12), (8, 8), (12, 8)),
+        *((12, 8), (14, 12)),
+        *((14, 12), (20, 12)),
+        *((20, 4), (22, 4), (26, 12)),
+        *((26, 12), (32, 12)),
+        (32, 0),
+    ]
 
 
 def test_a_schedule_in_pieces_is_drawn(tmp_path: Path) -> None:

@@ -1,0 +1,332 @@
+"""The Gantt chart as SVG: every bar says what it is when the mouse rests on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from offcert.core.messages import cut
+from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule
+from offcert.core.units import format_size, format_time
+from offcert.proofs.certificate import Certificate
+from offcert.report.bars import (
+    BOUND,
+    HELD,
+    LIMIT,
+    LOOKS,
+    Bar,
+    bars_of,
+    joined,
+    rows_of,
+)
+from offcert.report.fluid_curve import fluid_memory_curve
+from offcert.report.memory_curve import memory_curve
+from offcert.report.scales import size_scale, time_scale
+from offcert.report.svg import Element, element, ticks, write
+
+_LEFT, _RIGHT = 84, 28
+_ROWS_TOP, _ROW, _BAR = 72, 30, 24
+_MEMORY = 190
+_FONT = 11
+# Of a letter, on the average; names with many wide ones are cut by the clip of their bar.
+_LETTER = 6.3
+# Narrower bars are drawn without stripes, which nobody would see.
+_STRIPED = 5.0
+# More bars than these are joined in a notebook, to at least so many pixels.
+_MOST_SINGLE, _JOINED = 400, 4.0
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where ticks and bytes are on the picture.
+
+    Attributes
+    ----------
+    width : int
+        Of the picture in pixels.
+    span : int
+        The latest tick shown.
+    largest : int
+        The most bytes shown.
+    top : float
+        Where the memory curve's panel begins.
+    """
+
+    width: int
+    span: int
+    largest: int
+    top: float
+
+    def x(self, time: float) -> float:
+        """Return where a tick is."""
+        return _LEFT + float(time) / self.span * (self.width - _LEFT - _RIGHT)
+
+    def y(self, size: float) -> float:
+        """Return where a number of bytes is."""
+        return self.top + _MEMORY * (1 - float(size) / self.largest)
+
+    @property
+    def bottom(self) -> float:
+        """Where the memory curve's panel ends."""
+        return self.top + _MEMORY
+
+
+def gantt_svg(certificate: Certificate, *, width: int = 1100, whole: bool = True) -> Element:
+    """Draw a certificate's schedule.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        With a schedule.
+    width : int
+        Pixels.
+    whole : bool
+        Draw every operation and transfer on its own, however many there are. Otherwise what would
+        be narrower than some pixels is joined, so that the picture stays small.
+    """
+    problem, schedule = certificate.problem, certificate.result.schedule
+    assert schedule is not None
+    if isinstance(schedule, Schedule):
+        curve = steps(*memory_curve(problem, schedule))
+    else:
+        curve = [(float(t), float(size)) for t, size in fluid_memory_curve(problem, schedule)]
+    rows = rows_of(problem)
+    frame = Frame(
+        width,
+        max(schedule.makespan, certificate.result.lower_bound, 1),
+        largest_shown(problem, max(int(size) for _, size in curve)),
+        _ROWS_TOP + _ROW * len(rows) + 14,
+    )
+    root = picture(frame, f"{cut(problem.name, 100)}: {certificate.result.summary(problem.units)}")
+    bars = list(bars_of(problem, schedule))
+    if not whole and len(bars) > _MOST_SINGLE:
+        bars = joined(bars, _JOINED / (frame.x(frame.span) - frame.x(0)) * frame.span)
+    _draw_legend(root)
+    for index, row in enumerate(rows):
+        _draw_row(root, frame, index, row, [bar for bar in bars if bar.row == row])
+    draw_memory(root, frame, problem, [(curve, HELD, "on the device")], step=0.25 if whole else 1.0)
+    draw_time_axis(root, frame, *_time_labels(problem, frame.span))
+    _draw_bound(root, frame, certificate)
+    return root
+
+
+def largest_shown(problem: Problem, peak: int) -> int:
+    """Return the most bytes that a picture shows: the limit, unless it is far above everything."""
+    limit = problem.platform.memory
+    return max(1, (limit if peak <= limit <= 3 * peak else peak) * 16 // 15)
+
+
+def steps(times: Iterable[int], held: Iterable[int]) -> list[tuple[float, float]]:
+    """Return a curve that changes in steps as the corners of a line."""
+    corners: list[tuple[float, float]] = []
+    for time, size in zip(times, held, strict=True):
+        if corners:
+            corners.append((time, corners[-1][1]))
+        corners.append((time, size))
+    return corners
+
+
+def picture(frame: Frame, title: str) -> Element:
+    """Return an empty picture with a heading and what its bars are filled with."""
+    height = int(frame.bottom) + 40
+    root = element(
+        None,
+        "svg",
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {frame.width} {height}",
+        width=frame.width,
+        height=height,
+        style="max-width:100%;height:auto",
+        font_family="system-ui, sans-serif",
+        font_size=_FONT,
+        role="img",
+        aria_label=title,
+    )
+    element(root, "rect", width=frame.width, height=height, fill="#ffffff")
+    element(root, "text", title, x=_LEFT, y=20, font_size=14, font_weight="600")
+    stripes = element(root, "defs")
+    lines = {"/": "M0,6 L6,0 M-1,1 L1,-1 M5,7 L7,5", "\\": "M0,0 L6,6 M-1,5 L1,7 M5,-1 L7,1"}
+    lines["|"] = "M3,0 L3,6"
+    for name, look in LOOKS.items():
+        if look.hatch:
+            pattern = element(
+                stripes,
+                "pattern",
+                id=f"offcert-{name}",
+                width=6,
+                height=6,
+                patternUnits="userSpaceOnUse",
+            )
+            element(pattern, "rect", width=6, height=6, fill=look.colour)
+            path = lines[look.hatch]
+            element(pattern, "path", d=path, stroke=look.text, stroke_opacity=0.35, fill="none")
+    return root
+
+
+def _fill(look: str, width: float) -> str:
+    striped = LOOKS[look].hatch and width >= _STRIPED
+    return f"url(#offcert-{look})" if striped else LOOKS[look].colour
+
+
+def _draw_legend(root: Element) -> None:
+    x = float(_LEFT)
+    for name, look in LOOKS.items():
+        element(root, "rect", x=x, y=31, width=22, height=12, fill=_fill(name, 22))
+        element(root, "text", look.name, x=x + 28, y=41)
+        x += 28 + _LETTER * len(look.name) + 24
+
+
+def _draw_row(root: Element, frame: Frame, index: int, name: str, bars: Sequence[Bar]) -> None:
+    top = _ROWS_TOP + _ROW * index
+    group = element(root, "g", class_=f"row {name.replace(' ', '-')}")
+    element(group, "text", name, x=_LEFT - 8, y=top + 16, text_anchor="end")
+    for bar in bars:
+        left, right = frame.x(float(bar.start)), frame.x(float(bar.end))
+        width = max(right - left, 0.4)
+        rect = element(
+            group, "rect", x=left, y=top, width=width, height=_BAR, fill=_fill(bar.look, width)
+        )
+        if width >= _STRIPED:
+            rect.set("stroke", "#ffffff")
+            rect.set("stroke-width", "0.6")
+        element(rect, "title", bar.title)
+        _draw_label(group, bar, (left + right) / 2, top + 16, width)
+
+
+def _draw_label(group: Element, bar: Bar, middle: float, y: float, width: float) -> None:
+    """Write a bar's name on it if there is room for enough of it to be recognised."""
+    letters = int((width - 6) / _LETTER)
+    if letters < min(len(bar.label), 8) or not bar.label:
+        return
+    look = LOOKS[bar.look]
+    element(
+        group,
+        "text",
+        cut(bar.label, letters),
+        x=middle,
+        y=y,
+        text_anchor="middle",
+        fill=look.text,
+        # Stripes must not run through the letters.
+        stroke=look.colour,
+        stroke_width=3,
+        paint_order="stroke",
+        pointer_events="none",
+    )
+
+
+def draw_memory(
+    root: Element,
+    frame: Frame,
+    problem: Problem,
+    curves: Sequence[tuple[Sequence[tuple[float, float]], str, str]],
+    step: float,
+) -> None:
+    """Draw curves of bytes against time, and the limit.
+
+    Parameters
+    ----------
+    curves : sequence of (corners, colour, name)
+        The first is filled. Corners are (tick, bytes).
+    step : float
+        Pixels within which only the extremes of a curve are drawn.
+    """
+    group = element(root, "g", class_="memory")
+    scale, unit = size_scale(problem, frame.largest)
+    for value in ticks(frame.largest / scale, 5):
+        y = frame.y(value * scale)
+        element(group, "path", d=f"M{_LEFT},{y:.2f} H{frame.width - _RIGHT}", stroke="#e4e4e4")
+        element(group, "text", f"{value:g}", x=_LEFT - 8, y=y + 4, text_anchor="end")
+    element(group, "text", unit, x=_LEFT - 8, y=frame.top - 5, text_anchor="end")
+    for number, (corners, colour, name) in enumerate(curves):
+        points = [(frame.x(time), frame.y(size)) for time, size in corners]
+        line = "L".join(f"{x:.2f},{y:.2f}" for x, y in thinned(points, step))
+        if number == 0:
+            area = (
+                f"M{points[0][0]:.2f},{frame.bottom} L{line} L{points[-1][0]:.2f},{frame.bottom} Z"
+            )
+            element(group, "path", d=area, fill=colour, fill_opacity=0.25)
+        curve = element(group, "path", d=f"M{line}", stroke=colour, stroke_width=1.4, fill="none")
+        element(curve, "title", name)
+    limit = max(frame.y(problem.platform.memory), frame.top)
+    mark = element(
+        group,
+        "path",
+        class_="limit",
+        d=f"M{_LEFT},{limit:.2f} H{frame.width - _RIGHT}",
+        stroke=LIMIT,
+        stroke_dasharray="7 4",
+    )
+    text = f"limit {format_size(problem.platform.memory, problem.units)}"
+    text += ", higher than this" if problem.platform.memory > frame.largest else ""
+    element(mark, "title", text)
+    halo = {"stroke": "#ffffff", "stroke_width": 3, "paint_order": "stroke"}
+    element(group, "text", text, x=_LEFT + 6, y=limit - 4, **halo)
+
+
+def thinned(points: Sequence[tuple[float, float]], step: float) -> list[tuple[float, float]]:
+    """Return a line's corners with no more than four for every `step` of the first coordinate.
+
+    What is kept of a step is the first corner, the last, and the extremes between.
+    """
+    columns: dict[int, list[tuple[float, float]]] = {}
+    for point in points:
+        columns.setdefault(int(point[0] / step), []).append(point)
+    kept: list[tuple[float, float]] = []
+    for column in columns.values():
+        if len(column) <= 4:
+            kept += column
+            continue
+        inner = range(1, len(column) - 1)
+        low = min(inner, key=lambda index: column[index][1])
+        high = max(inner, key=lambda index: column[index][1])
+        kept += [column[index] for index in sorted({0, low, high, len(column) - 1})]
+    return kept
+
+
+def _time_labels(problem: Problem, span: int) -> tuple[list[tuple[float, str]], str]:
+    scale, unit = time_scale(problem, span)
+    return [(value * scale, f"{value:g}") for value in ticks(span / scale)], f"time ({unit})"
+
+
+def draw_time_axis(
+    root: Element, frame: Frame, labels: Sequence[tuple[float, str]], name: str
+) -> None:
+    """Draw the axis under everything: marks at the ticks given, with their texts."""
+    group = element(root, "g", class_="axis")
+    y = frame.bottom
+    element(group, "path", d=f"M{_LEFT},{y} H{frame.width - _RIGHT}", stroke="#444444")
+    for time, text in labels:
+        x = frame.x(time)
+        element(group, "path", d=f"M{x:.2f},{y} V{y + 5}", stroke="#444444")
+        element(group, "text", text, x=x, y=y + 17, text_anchor="middle")
+    element(group, "text", name, x=frame.width - _RIGHT, y=y + 32, text_anchor="end")
+
+
+def _draw_bound(root: Element, frame: Frame, certificate: Certificate) -> None:
+    """Mark the lower bound: no schedule ends before this line."""
+    result = certificate.result
+    if not result.bounds:
+        return
+    x = frame.x(result.lower_bound)
+    text = f"lower bound {format_time(result.lower_bound, certificate.problem.units)}"
+    text += f" ({result.evidence})"
+    mark = element(
+        root,
+        "path",
+        class_="bound",
+        d=f"M{x:.2f},{_ROWS_TOP - 8} V{frame.bottom}",
+        stroke=BOUND,
+        stroke_width=1.6,
+        stroke_dasharray="2 3",
+    )
+    element(mark, "title", text)
+    left = x > frame.width / 2
+    side = {"x": x - 4 if left else x + 4, "text_anchor": "end" if left else "start"}
+    element(root, "text", text, y=_ROWS_TOP - 12, fill=BOUND, **side)
+
+
+def gantt_text(certificate: Certificate) -> str:
+    """Return the drawing of a certificate's schedule as the text of an SVG file."""
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + write(gantt_svg(certificate)) + "\n"

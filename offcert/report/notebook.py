@@ -1,0 +1,159 @@
+"""What a notebook shows of a problem or a certificate: numbers, a picture, the bounds.
+
+One element, both XML and HTML, with nothing that is loaded from elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from offcert.core.messages import cut
+from offcert.core.problem import Problem
+from offcert.core.result import Evidence
+from offcert.core.units import format_size, format_time
+from offcert.proofs.certificate import Certificate
+from offcert.report.bars import BOUND, HELD
+from offcert.report.gantt_svg import (
+    Frame,
+    draw_memory,
+    draw_time_axis,
+    gantt_svg,
+    largest_shown,
+    picture,
+    steps,
+)
+from offcert.report.scales import time_scale
+from offcert.report.svg import Element, element, ticks, write
+
+_WIDTH = 900
+_TOP = 56
+# A notebook is scrolled: more rows than these are counted, not shown.
+_MOST_BOUNDS = 30
+_CELL = "text-align:left;padding:1px 14px 1px 0;vertical-align:top"
+
+
+def html(value: Problem | Certificate) -> str:
+    """Return a problem or certificate as HTML for a notebook, of a size that is bounded."""
+    root = element(None, "div", class_="offcert", style="max-width:100%;overflow-x:auto")
+    if isinstance(value, Certificate):
+        _add_certificate(root, value)
+    else:
+        _add_problem(root, value)
+    return write(root)
+
+
+def _add_problem(root: Element, problem: Problem) -> None:
+    trace, units = problem.trace, problem.units
+    leaving = len({gap.tensor for gap in trace.gaps})
+    element(element(root, "div"), "b", cut(problem.name, 100))
+    _add_facts(
+        root,
+        [
+            ("operations", f"{len(trace)}"),
+            ("tensors", f"{len(trace.tensors)}, of which {leaving} may leave"),
+            ("compute time", format_time(trace.compute_time, units)),
+            ("memory limit", problem.memory_summary),
+            ("link", f"{problem.platform.link}, {problem.rates}"),
+            ("transfers", str(problem.transfers)),
+        ],
+    )
+    root.append(problem_svg(problem))
+
+
+def problem_svg(problem: Problem) -> Element:
+    """Draw the memory that a problem needs if nothing leaves, and at least, against its limit.
+
+    Against time if every operation takes some, else against the operations' numbers.
+    """
+    trace = problem.trace
+    timed = all(trace.durations)
+    lengths = trace.durations if timed else (1,) * len(trace)
+    span = sum(lengths)
+    frame = Frame(_WIDTH, span, largest_shown(problem, trace.peak_memory), _TOP)
+    root = picture(frame, "Memory without offloading")
+    starts = [0]
+    for length in lengths:
+        starts.append(starts[-1] + length)
+    curves = [
+        (steps(starts, (*demand, demand[-1])), colour, name)
+        for demand, colour, name in (
+            (trace.demand, HELD, "if nothing leaves"),
+            (trace.least_demand, BOUND, "if everything that may leave has left"),
+        )
+    ]
+    for number, (_, colour, name) in enumerate(curves):
+        x = 330 + 150 * number
+        element(root, "path", d=f"M{x},16 h22", stroke=colour, stroke_width=3)
+        element(root, "text", name, x=x + 28, y=20)
+    draw_memory(root, frame, problem, curves, step=1.0)
+    if timed:
+        scale, unit = time_scale(problem, span)
+        labels = [(value * scale, f"{value:g}") for value in ticks(span / scale)]
+        draw_time_axis(root, frame, labels, f"compute time ({unit})")
+    else:
+        labels = [(value, f"{value:g}") for value in ticks(span) if value == int(value)]
+        draw_time_axis(root, frame, labels, "operation")
+    return root
+
+
+def _add_certificate(root: Element, certificate: Certificate) -> None:
+    result, problem = certificate.result, certificate.problem
+    units = problem.units
+    head = element(root, "div")
+    element(head, "b", cut(problem.name, 100))
+    element(head, "span", f" at {problem.memory_summary}: {result.status}")
+    facts = [("found by", cut(certificate.method))]
+    if result.infeasibility is not None:
+        name = cut(result.infeasibility.name, 100)
+        needed, lacking = (
+            format_size(size, units)
+            for size in (result.infeasibility.needed, result.infeasibility.lacking)
+        )
+        why = f"{name} needs {needed} even when all else has left, {lacking} more than there is"
+        facts.append(("no schedule", why))
+    if result.objective is not None and result.schedule is not None:
+        slowdown = result.objective / max(1, problem.trace.compute_time)
+        makespan = format_time(result.objective, units)
+        leaving = len({problem.trace.gaps[gap].tensor for gap in result.schedule.evicted})
+        facts += [
+            ("makespan", f"{makespan}, {slowdown:.3f} times the compute time"),
+            ("gap", f"{100 * result.gap:.4g} %"),
+            ("offloaded", f"{leaving} of {len(problem.trace.tensors)} tensors"),
+        ]
+    _add_facts(root, facts)
+    if result.schedule is not None:
+        root.append(gantt_svg(certificate, width=_WIDTH, whole=False))
+    _add_bounds(root, certificate)
+
+
+def _add_facts(root: Element, facts: Iterable[tuple[str, str]]) -> None:
+    body = element(element(root, "table", style="border-collapse:collapse"), "tbody")
+    for name, value in facts:
+        row = element(body, "tr")
+        element(row, "th", name, style=_CELL, scope="row")
+        element(row, "td", value, style=_CELL)
+
+
+def _add_bounds(root: Element, certificate: Certificate) -> None:
+    """Add the table of the lower bounds, the best first, of equal ones the best supported."""
+    ranks = list(Evidence)
+    bounds = sorted(
+        certificate.result.bounds, key=lambda bound: (-bound.value, ranks.index(bound.evidence))
+    )
+    if not bounds:
+        return
+    table = element(root, "table", style="border-collapse:collapse", class_="bounds")
+    _add_row(element(table, "thead"), "th", ("lower bound", "method", "evidence"))
+    body = element(table, "tbody")
+    for bound in bounds[:_MOST_BOUNDS]:
+        value = format_time(bound.value, certificate.problem.units)
+        _add_row(body, "td", (value, cut(bound.method), str(bound.evidence)))
+    more = len(bounds) - _MOST_BOUNDS
+    claimed = "As the certificate claims; offcert.verify checks it."
+    element(root, "div", f"{more} more bounds. {claimed}" if more > 0 else claimed)
+
+
+def _add_row(parent: Element, tag: str, texts: Sequence[str]) -> None:
+    row = element(parent, "tr")
+    for text in texts:
+        element(row, tag, text, style=_CELL)
