@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
 from offcert.certify import ladder, watchdog
 from offcert.certify.effort import Effort
 from offcert.certify.ladder import certify
-from offcert.certify.methods import METHODS, Method, solve
+from offcert.certify.methods import METHODS, solve
 from offcert.certify.rung import Rung
 from offcert.certify.rungs import LADDERS, ladder_for
 from offcert.certify.search import Search
@@ -109,7 +110,8 @@ def test_a_step_that_never_ends_is_left_and_the_next_ones_run(
 
 
 def test_a_method_that_never_ends_leaves_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(METHODS, "bounds", Method(lambda *_: wait_for_a_lock(), "stuck", reads=()))
+    stuck = replace(METHODS["bounds"], run=lambda *_: wait_for_a_lock())
+    monkeypatch.setitem(METHODS, "bounds", stuck)
     with pytest.warns(UserWarning, match="failed"):
         certificate = solve(random_problem(7, 5), "bounds", time_limit=0.1)
     assert certificate.result.lower_bound > 0
@@ -163,7 +165,7 @@ def test_what_nothing_can_interrupt_ends_the_program(monkeypatch: pytest.MonkeyP
             with suppress(KeyboardInterrupt):
                 NEVER.wait()
 
-    monkeypatch.setitem(METHODS, "bounds", Method(stuck, "stuck", reads=()))
+    monkeypatch.setitem(METHODS, "bounds", replace(METHODS["bounds"], run=stuck))
     with pytest.warns(UserWarning, match="failed"), ending_with(last_resort):
         solve(random_problem(7, 5), "bounds", time_limit=0.1)
     assert known[0].result.lower_bound > 0

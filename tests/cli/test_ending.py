@@ -16,6 +16,7 @@ from tests.random_instances import random_problem
 STUCK = """
 import sys, threading
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from offcert.certify import methods, watchdog
 from offcert.cli import main
 
@@ -31,7 +32,7 @@ def run(search, effort):
             if minds:
                 raise
 
-methods.METHODS["bounds"] = methods.Method(run, "stuck", reads=())
+methods.METHODS["bounds"] = replace(methods.METHODS["bounds"], run=run)
 arguments = ["solve", "problem.json", "--method", "bounds", "--time-limit", "0.1"]
 sys.exit(main([*arguments, "-o", "out.json"]))
 """
