@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from offcert.core.errors import InputError
+from offcert.core.messages import cut, short_repr
 from offcert.core.problem import Problem, Units
 from offcert.core.units import format_size
 
@@ -62,8 +63,10 @@ def uncounted_bytes(problem: Problem) -> dict[str, int]:
             "(source.uncounted): give its memory, not the device's"
         )
     if not isinstance(found, dict):
-        raise InputError(f"source.uncounted must be an object, not {found!r}")
+        raise InputError(f"source.uncounted must be an object, not {short_repr(found)}")
     for name, size in found.items():
         if type(size) is not int or size < 0:
-            raise InputError(f"source.uncounted.{name} must be a number of bytes, not {size!r}")
+            raise InputError(
+                f"source.uncounted.{cut(name)} must be a number of bytes, not {short_repr(size)}"
+            )
     return dict(found)

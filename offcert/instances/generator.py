@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any, ClassVar
 
 from offcert.core.errors import InputError
+from offcert.core.messages import short_repr
 from offcert.core.problem import Problem
 from offcert.core.trace import require_integer
 
@@ -46,14 +47,14 @@ class Generator(ABC):
             value, least = getattr(self, item.name), item.metadata["least"]
             if isinstance(item.default, bool):
                 if not isinstance(value, bool):
-                    raise InputError(f"{item.name} must be true or false, not {value!r}")
+                    raise InputError(f"{item.name} must be true or false, not {short_repr(value)}")
             elif isinstance(item.default, Fraction):
                 object.__setattr__(self, item.name, _rational(item.name, value, least))
             elif isinstance(item.default, int):
                 require_integer(value, item.name, least)
             elif value not in item.metadata["choices"]:
                 names = ", ".join(f'"{choice}"' for choice in item.metadata["choices"])
-                raise InputError(f"{item.name} must be one of {names}, not {value!r}")
+                raise InputError(f"{item.name} must be one of {names}, not {short_repr(value)}")
 
     @abstractmethod
     def draw(self, seed: int) -> Problem:
@@ -92,7 +93,7 @@ class Generator(ABC):
 
 def _rational(name: str, value: Any, least: int | None) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
-        raise InputError(f"{name} must be a rational, not {value!r}")
+        raise InputError(f"{name} must be a rational, not {short_repr(value)}")
     if value <= 0 or (least is not None and value < least):
         bound = "more than 0" if least is None else f"at least {least}"
         raise InputError(f"{name} must be {bound}, not {value}")

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
+from offcert.core.messages import short_repr
 from offcert.runtime import zoo
 from offcert.runtime.losses import loss_function
 from offcert.runtime.quiet import one_line
@@ -64,7 +65,9 @@ class Workload:
 
     def __post_init__(self) -> None:
         if self.dtype not in _DTYPES:
-            raise InputError(f"dtype must be one of {', '.join(_DTYPES)}, not {self.dtype!r}")
+            raise InputError(
+                f"dtype must be one of {', '.join(_DTYPES)}, not {short_repr(self.dtype)}"
+            )
         loss_function(self.loss)
 
     @classmethod
@@ -87,12 +90,14 @@ class Workload:
         for name, kind in kinds.items():
             value = source.get(name)
             if name in source and (not isinstance(value, kind) or isinstance(value, bool)):
-                raise InputError(f"source.{name} must not be {value!r}")
+                raise InputError(f"source.{name} must not be {short_repr(value)}")
         shape = source["input"]
         if shape is not None and not all(type(size) is int for size in shape):
-            raise InputError(f"source.input must be a list of integers, not {shape!r}")
+            raise InputError(f"source.input must be a list of integers, not {short_repr(shape)}")
         if not 0 <= optional.get("seed", 0) < 2**63:
-            raise InputError(f"source.seed must be from 0 to below 2**63, not {source['seed']}")
+            raise InputError(
+                f"source.seed must be from 0 to below 2**63, not {short_repr(source['seed'])}"
+            )
         return cls(source["model"], None if shape is None else input_shape(shape), **optional)
 
     def source(self) -> dict[str, Any]:
@@ -225,7 +230,7 @@ def input_shape(shape: str | Sequence[int]) -> tuple[int, ...]:
     except (TypeError, ValueError):
         sizes = ()
     if not sizes or min(sizes) < 1 or math.prod(sizes) >= 2**61:
-        raise InputError(f"input must look like 32x3x224x224, not {shape!r}")
+        raise InputError(f"input must look like 32x3x224x224, not {short_repr(shape)}")
     return sizes
 
 

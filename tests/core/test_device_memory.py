@@ -45,3 +45,11 @@ def test_the_source_says_what_is_not_counted() -> None:
     for size in (-1, 2.5, True, "4"):
         with pytest.raises(InputError, match=r"source\.uncounted\.batch must be a number of bytes"):
             uncounted_bytes(problem({"uncounted": {"batch": size}}))
+
+
+def test_long_values_are_cut() -> None:
+    long = "x" * 10**5
+    for uncounted in (long, {long: 1.5}, {"batch": long}):
+        with pytest.raises(InputError) as caught:
+            uncounted_bytes(problem({"uncounted": uncounted}))
+        assert len(str(caught.value)) < 400

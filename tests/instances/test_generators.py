@@ -34,7 +34,7 @@ def test_same_seed_same_bytes(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_iterating_yields_different_problems_that_their_sources_make_again(kind: str) -> None:
     problems = list(islice(KINDS[kind](), 4))
-    assert len({str(problem.network) for problem in problems}) == 4
+    assert len({problem.network for problem in problems}) == 4
     for seed, problem in enumerate(problems):
         assert problem.source is not None
         assert problem.source["seed"] == seed
