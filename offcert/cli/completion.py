@@ -10,7 +10,7 @@ from offcert.cli.parser import Commands, add_command
 
 SHELLS = ("bash", "zsh", "tcsh")
 _EXAMPLES = (
-    'eval "$(offcert completion bash)"',
+    "offcert completion bash > ~/.local/share/bash-completion/completions/offcert",
     "offcert completion zsh > ~/.zsh/completions/_offcert",
 )
 # What stands for a file or a folder in help texts.

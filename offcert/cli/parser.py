@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from offcert.cli.interrupts import EXIT_INTERRUPTED as EXIT_INTERRUPTED
-from offcert.core.messages import cut
+from offcert.core.messages import cut, meant
 
 EXIT_INVALID = 1
 EXIT_INPUT = 2
@@ -59,14 +59,6 @@ class Parser(argparse.ArgumentParser):
                 action if action.option_strings else None,
                 f'{name}must be one of {known}, not "{cut(str(value))}"{hint}',
             )
-
-
-def meant(word: str, names: Iterable[str]) -> str:
-    """Return ``"; did you mean …?"`` with the names that are close to a word, or nothing."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(word, list(names), n=2)
-    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 class Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):

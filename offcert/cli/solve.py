@@ -6,7 +6,7 @@ import argparse
 
 from offcert.cli.arguments import count
 from offcert.cli.parser import Commands, add_command
-from offcert.cli.searching import add_problem, add_search, search
+from offcert.cli.searching import DEFAULTS, add_problem, add_search, search
 
 _EXAMPLES = (
     "offcert solve problem.json --method greedy --memory 25%",
@@ -17,7 +17,9 @@ _EXAMPLES = (
 def add(commands: Commands) -> None:
     """Add the command."""
     parser = add_command(commands, "solve", "run one method", _run, examples=_EXAMPLES)
-    parser.add_argument("--method", required=True, metavar="NAME", help="?: list them")
+    parser.add_argument(
+        "--method", required=True, metavar="NAME", help="`offcert methods` lists them"
+    )
     add_problem(parser)
     add_search(parser)
     parser.add_argument(
@@ -39,5 +41,22 @@ def _run(options: argparse.Namespace) -> int:
 
     from offcert.certify.methods import solve
 
+    _require_uses(options)
     chosen = partial(solve, method=options.method, grid=options.grid, solver=options.solver)
     return search(options, chosen)
+
+
+def _require_uses(options: argparse.Namespace) -> None:
+    """Raise unless there is such a method, and it uses every option that is given."""
+    from offcert.certify.methods import METHODS
+    from offcert.core.errors import InputError
+    from offcert.core.messages import cut, meant
+
+    name = options.method
+    if name not in METHODS:
+        known = ", ".join(METHODS)
+        hint = meant(name, METHODS)
+        raise InputError(f'method must be one of {known}, not "{cut(name)}"{hint}')
+    for setting in (*DEFAULTS, "grid", "solver"):
+        if getattr(options, setting) is not None and setting not in METHODS[name].reads:
+            raise InputError(f"method {name} does not use --{setting.replace('_', '-')}")

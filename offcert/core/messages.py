@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
@@ -30,6 +31,14 @@ def show(value: Any) -> str:
     except (ValueError, TypeError, RecursionError):
         # Longer integers than Python prints, keys that JSON does not know, lists in themselves.
         return _kind_of(value)
+
+
+def meant(word: str, names: Iterable[str]) -> str:
+    """Return ``"; did you mean …?"`` with the names that are close to a word, or nothing."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(cut(word), list(names), n=2)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def short_repr(value: object) -> str:

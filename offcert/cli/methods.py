@@ -1,0 +1,69 @@
+"""The command `methods`: what `solve` and `compare` can run, and what each is good for."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from offcert.cli.output import show
+from offcert.cli.parser import Commands, add_command
+
+if TYPE_CHECKING:
+    from offcert.certify.method import Method
+
+_EXAMPLES = ("offcert methods", "offcert methods --transfers fractional --json")
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    from offcert.cli.searching import TRANSFERS
+
+    summary = "list the methods that solve and compare run, and what each is for"
+    parser = add_command(commands, "methods", summary, _run, examples=_EXAMPLES)
+    parser.add_argument(
+        "--transfers", choices=TRANSFERS, help="only methods for these transfers (default: all)"
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    from offcert.certify.methods import METHODS
+
+    rows = [
+        row
+        for row in (_row(name, method) for name, method in METHODS.items())
+        if options.transfers in (None, *row["transfers"])
+    ]
+    show(options, {"methods": rows}, "\n\n".join(map(_text, rows)))
+    return 0
+
+
+def _row(name: str, method: Method) -> dict[str, Any]:
+    from offcert.core.platform import Link
+    from offcert.core.problem import Transfers
+
+    return {
+        "name": name,
+        "summary": method.summary,
+        "network": method.network,
+        "transfers": [str(kind) for kind in Transfers if kind in method.transfers],
+        "links": [str(link) for link in Link if link in method.links],
+        "evidence": method.evidence,
+        "options": [f"--{setting.replace('_', '-')}" for setting in method.reads],
+    }
+
+
+def _text(row: dict[str, Any]) -> str:
+    transfers, links = row["transfers"], row["links"]
+    parts = [
+        row["network"],
+        "any transfers" if len(transfers) > 2 else f"{' or '.join(transfers)} transfers",
+        "any link" if len(links) > 1 else f"{links[0]} links",
+    ]
+    return "\n".join(
+        [
+            f"{row['name']}: {row['summary']}",
+            f"  for       {', '.join(parts)}",
+            f"  evidence  {row['evidence']}",
+            f"  options   {' '.join(row['options']) or 'none'}",
+        ]
+    )
