@@ -85,13 +85,13 @@ def climb_milp(
     # A tensor that may move in part leaves nothing to branch on.
     method = "fluid-lp" if fractional else "fluid-milp"
     root = prove(problem, whole=whole, branching=False, time_limit=seconds)
-    if fractional or root.interrupted or _suffices(search, root.value):
+    left = seconds - (time.monotonic() - began)
+    if fractional or root.interrupted or left <= 0 or _suffices(search, root.value):
         search.add(as_bound(problem, method, root, whole))
         if root.interrupted:
             raise KeyboardInterrupt
         return
     required = required_absent(problem, whole)
-    left = seconds - (time.monotonic() - began)
     asked = time.monotonic()
     try:
         claim, details = fluid_bound(problem, time_limit=_SOLVER_SHARE * left, required=required)

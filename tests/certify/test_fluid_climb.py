@@ -58,6 +58,13 @@ def test_where_a_tree_takes_too_long_the_solvers_word_remains(
     assert verify(certificate.to_json()).faults == []
 
 
+def test_without_time_left_no_solver_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fluid_climb, "fluid_bound", lambda *_, **__: pytest.fail("it was asked"))
+    certificate = solve(middling(55), "fluid-milp", time_limit=1e-6)
+    assert certificate.result.bounds[-1].method == "fluid-milp"
+    assert verify(certificate.to_json()).faults == []
+
+
 def test_an_interrupt_leaves_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt

@@ -286,6 +286,6 @@ def _proof(search: _Search, root: _Node, complete: bool, interrupted: bool) -> F
         else:
             number = numbers.setdefault(node.prices.multipliers, len(numbers))
             nodes.append(Leaf(number))
-            bounds.append(search.dual.bound(node.prices, node.fixed))
+            bounds.append(node.bound)
     details = {"nodes": len(nodes), "programs": search.programs, **search.relaxation.size}
     return FluidProof(min(bounds), list(numbers), nodes, complete, interrupted, details)
