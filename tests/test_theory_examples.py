@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from offcert.proofs.registry import CLAIMS, PROOFS
+
 THEORY = Path(__file__).parents[1] / "docs" / "theory"
 PAGES = sorted(THEORY.glob("*.md"))
 # What opens a fence, and what is inside it up to the same fence.
@@ -79,3 +81,17 @@ def test_pages_are_well_formed(page: Path) -> None:
 def test_a_wrong_number_is_found() -> None:
     with pytest.raises(pytest.fail.Exception, match="assert total == 5"):
         run("total = 2 + 2\nassert total == 5", "page.md")
+
+
+def test_every_bound_is_in_the_table_with_its_page() -> None:
+    rows = re.findall(
+        r"^\| `([\w-]+)` \| ([^|]+) \|.*\]\(([\w-]+)\.md[^)]*\) \|$",
+        (THEORY / "index.md").read_text(encoding="utf-8"),
+        re.M,
+    )
+    kinds = PROOFS | CLAIMS
+    assert {name: page for name, _, page in rows} == {
+        name: kind.page for name, kind in kinds.items()
+    }
+    for name, evidence, _ in rows:
+        assert evidence.startswith(kinds[name].evidence), name
