@@ -199,7 +199,7 @@ def test_a_result_never_replaces_a_device_or_a_link(tmp_path: Path, problem_file
 def test_an_interrupt_outside_of_a_search_is_one_line(
     problem_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupt(path: object) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("offcert.verify.document.verify_file", interrupt)
