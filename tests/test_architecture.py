@@ -164,7 +164,7 @@ def test_help_loads_neither_torch_nor_a_solver_nor_a_compiler(arguments: list[st
     code = (
         "import sys\nfrom offcert.cli import main\n"
         f"try: main({arguments!r})\nexcept SystemExit: pass\n"
-        "heavy = {'torch', 'ortools', 'scipy', 'numba', 'numpy', 'matplotlib'}\n"
+        "heavy = {'torch', 'ortools', 'scipy', 'numba', 'numpy', 'matplotlib', 'rich'}\n"
         "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from offcert.cli import main
+from offcert.cli import compare, main, program
 from offcert.core.files import problem_digest, problem_from_json, read_problem
 from offcert.instances.cnn import CnnChains
 from offcert.instances.kinds import KINDS
@@ -196,6 +196,9 @@ def test_a_library_of_ones_own(
         rows = said_json(capsys, *command)["problems"]
         assert [row["name"] for row in rows] == ["cnn-8-0-m25", "cnn-8-0-9000"]
         assert [row["family"] for row in rows] == ["cnn-8-0"] * 2
+    arguments = ["compare", "library:cnn-8-0", "--methods", "greedy", "--no-certify"]
+    cells = compare._cells(program.parser().parse_args(arguments))
+    assert [cell.point.problem.name for cell in cells] == ["cnn-8-0-m25", "cnn-8-0-9000"]
     assert said_json(capsys, "library", "--path", str(FOLDER), "show", "cnn-8-0-m0")["value"]
     # Not the same problem: other numbers under the name of one that is there.
     said(capsys, "generate", "cnn", "--stages", "8", "--seed", "1", "-o", "q.json")
