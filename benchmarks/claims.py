@@ -25,7 +25,7 @@ from pathlib import Path
 
 from claims_theory import experiments
 
-from offcert.campaign.cells import CERTIFY, Cell, Settings, grid
+from offcert.campaign.cells import CERTIFY, Cell, CellSettings, grid
 from offcert.campaign.run import Step, run
 from offcert.campaign.selection import parse_limits
 from offcert.campaign.table import Table, read
@@ -95,9 +95,9 @@ def cells(options: argparse.Namespace) -> list[Cell]:
     """Return everything to be computed."""
     limits = parse_limits(options.memory)
     found = list(problems(options))
-    chosen = grid(found, METHODS, limits, Settings(time_limit=options.time_limit))
+    chosen = grid(found, METHODS, limits, CellSettings(time_limit=options.time_limit))
     for seed in range(options.seeds):
-        chosen += grid(found, (RANDOM,), limits, Settings(seed=seed))
+        chosen += grid(found, (RANDOM,), limits, CellSettings(seed=seed))
     try:
         chosen += grid(found, (SLOTS,), limits)
     except InputError:

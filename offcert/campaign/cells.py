@@ -15,6 +15,7 @@ from offcert.certify.methods import METHODS
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest
+from offcert.core.messages import cut, meant
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.units import parse_memory
@@ -24,7 +25,7 @@ _KEY_LENGTH = 32
 
 
 @dataclass(frozen=True)
-class Settings:
+class CellSettings:
     """What methods may read; parameters as for `offcert.certify.ladder.certify`."""
 
     time_limit: float = 60.0
@@ -37,7 +38,7 @@ class Settings:
         everything = asdict(self)
         if method == CERTIFY:
             return everything
-        return {name: everything[name] for name in METHODS[method].reads}
+        return {name: everything[name] for name in METHODS[method].reads if name in everything}
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Cell:
 
     point: Point
     method: str
-    settings: Settings = Settings()
+    settings: CellSettings = CellSettings()
 
     @cached_property
     def key(self) -> str:
@@ -137,7 +138,7 @@ def grid(
     problems: Iterable[Problem | Subject],
     methods: Sequence[str],
     limits: Sequence[str | int] | None = None,
-    settings: Settings | None = None,
+    settings: CellSettings | None = None,
 ) -> list[Cell]:
     """Return every problem at every limit with every method, each computation once.
 
@@ -150,7 +151,7 @@ def grid(
     limits : sequence of str or int, optional
         As `offcert.core.units.parse_memory` reads them, or bytes; by default each problem's own.
         Limits that are the same number of bytes give one cell.
-    settings : Settings, optional
+    settings : CellSettings, optional
         The same for all.
 
     Raises
@@ -161,8 +162,9 @@ def grid(
     for method in methods:
         if method != CERTIFY and method not in METHODS:
             names = ", ".join((CERTIFY, *METHODS))
-            raise InputError(f'methods must be of {names}, not "{method}"')
-    chosen = settings or Settings()
+            hint = meant(method, (CERTIFY, *METHODS))
+            raise InputError(f'methods must be of {names}, not "{cut(method)}"{hint}')
+    chosen = settings or CellSettings()
     cells: dict[str, Cell] = {}
     for problem in problems:
         subject = problem if isinstance(problem, Subject) else Subject(problem.name, problem)

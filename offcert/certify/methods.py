@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from offcert.certify.descents import (
@@ -11,9 +11,11 @@ from offcert.certify.descents import (
     descend_order_search,
 )
 from offcert.certify.effort import Effort
+from offcert.certify.method import Method
 from offcert.certify.search import Search, SearchProgress, keeper
 from offcert.certify.searched_steps import (
     climb_heads,
+    climb_joined,
     climb_matched,
     climb_outward,
     climb_pivot,
@@ -27,6 +29,7 @@ from offcert.certify.steps import (
     climb_fluid_lp,
     climb_interval,
     climb_stage,
+    climb_sums,
     climb_time_indexed_cpsat,
     climb_time_indexed_milp,
     descend_dives,
@@ -43,43 +46,22 @@ from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Settings
 
-
-@dataclass(frozen=True)
-class Method:
-    """A method that ``offcert solve`` can run.
-
-    Attributes
-    ----------
-    run : callable
-        Given the search, seconds, workers and seed, adds schedules or bounds to the search.
-    summary : str
-        One line for the list of methods.
-    atomic_only : bool
-        Whether what it claims holds for atomic transfers only.
-    relaxed_only : bool
-        Whether what it finds are schedules that atomic transfers do not allow.
-    reads : tuple of str
-        Which settings of `solve` may change what it finds.
-    heuristic : bool
-        Whether it only finds schedules, so that no bound is its own.
-    """
-
-    run: Callable[[Search, Effort], None]
-    summary: str
-    atomic_only: bool = False
-    relaxed_only: bool = False
-    reads: tuple[str, ...] = ("time_limit", "seed", "workers", "target_gap")
-    heuristic: bool = False
+# For which networks, where not for any trace.
+_CHAINS = "chains, and traces with a forward and a backward operation a stage"
+_SINGLE_GAPS = "traces whose tensors have at most one gap each"
+_NESTED = f"{_SINGLE_GAPS}, one within the other"
 
 
-def _plan_method(function: Callable[[Problem], Plan], summary: str) -> Method:
+def _plan_method(
+    function: Callable[[Problem], Plan], summary: str, network: str = _SINGLE_GAPS
+) -> Method:
     """Return the method that simulates the plan of a deterministic function."""
 
     def run(search: Search, effort: Effort) -> None:
-        search.begin(function.__name__)
+        search.begin(function.__name__.strip("_").replace("_", "-"))
         search.offer(simulate(search.problem, function(search.problem)))
 
-    return Method(run, summary, reads=(), heuristic=True)
+    return Method(run=run, summary=summary, network=network)
 
 
 def _sequential(problem: Problem) -> Plan:
@@ -161,69 +143,152 @@ def _nothing(search: Search, effort: Effort) -> None:
 
 
 METHODS = {
-    "bounds": Method(_nothing, "the combinatorial bounds alone", reads=()),
-    "sequential": _plan_method(_sequential, "evict just before an operation needs room"),
+    "bounds": Method(
+        run=_nothing,
+        summary="the bounds that are computed, not searched for",
+        bounds=(
+            "prop3",
+            "prop3-subset-sum",
+            "fractional",
+            "fractional-subset-sum",
+            "fractional-large-tensors",
+            "fractional-large-tensors-returns",
+        ),
+    ),
+    "sequential": _plan_method(
+        _sequential, "evict just before an operation needs room", "any trace"
+    ),
     "greedy": _plan_method(_greedy, "GREEDY of the offloading paper, §4.2"),
-    "dynprog": _plan_method(_dynprog, "DYNPROG of the offloading paper, §5.3"),
-    "vdnn": _plan_method(_vdnn, "VDNN as the offloading paper defines it, §6.1"),
-    "vdnn-all": _plan_method(_vdnn_all, "the original vDNN, offloading every layer"),
-    "vdnn-conv": _plan_method(_vdnn_conv, "the original vDNN, offloading convolutions"),
+    "dynprog": _plan_method(_dynprog, "DYNPROG of the offloading paper, §5.3", _CHAINS),
+    "vdnn": _plan_method(_vdnn, "VDNN as the offloading paper defines it, §6.1", _CHAINS),
+    "vdnn-all": _plan_method(_vdnn_all, "the original vDNN, offloading every layer", _CHAINS),
+    "vdnn-conv": _plan_method(
+        _vdnn_conv, "the original vDNN, offloading convolutions", f"{_CHAINS} with named layers"
+    ),
     "autoswap": Method(
-        _descend_autoswap,
-        "AUTOSWAP: priority scores, weights by optimisation",
+        run=_descend_autoswap,
+        summary="AUTOSWAP: priority scores, weights by optimisation",
         reads=("seed",),
-        heuristic=True,
+        network=_SINGLE_GAPS,
     ),
     "tflms": _plan_method(_tflms, "TFLMS, the best of its two parameters"),
     "local-search": Method(
-        _from_scratch(descend_local_search), "annealing over sets and orders", heuristic=True
+        run=_from_scratch(descend_local_search),
+        summary="annealing over sets and orders",
+        reads=("time_limit", "seed", "target_gap"),
     ),
     "order-search": Method(
-        descend_order_search,
-        "annealing over sets and both orders of ordered schedules",
-        heuristic=True,
+        run=descend_order_search,
+        summary="annealing over sets and both orders of ordered schedules",
+        reads=("time_limit", "seed", "target_gap"),
+        network="traces with an ordered schedule",
     ),
-    "fluid-milp": Method(climb_fluid, "aggregated interruptible relaxation: a bound"),
-    "fluid-lp": Method(climb_fluid_lp, "its linear relaxation: a bound"),
+    "fluid-milp": Method(
+        run=climb_fluid,
+        summary="aggregated interruptible relaxation",
+        bounds=("fluid-milp", "fluid-lp"),
+        reads=("time_limit", "target_gap"),
+    ),
+    "fluid-lp": Method(
+        run=climb_fluid_lp,
+        summary="the linear relaxation of that",
+        bounds=("fluid-lp",),
+        reads=("time_limit",),
+    ),
     "fluid-exact": Method(
-        climb_fluid_exact, "interruptible or fractional transfers: exact; a bound for atomic ones"
+        run=climb_fluid_exact,
+        summary="exact for interruptible and fractional transfers, a bound for atomic ones",
+        bounds=("fluid-exact",),
+        reads=("time_limit",),
     ),
     "fluid-ordered": Method(
-        descend_fluid_ordered,
-        "the same with all offloads before all prefetches: a schedule",
+        run=descend_fluid_ordered,
+        summary="the same with all offloads before all prefetches",
+        reads=("time_limit",),
         relaxed_only=True,
-        heuristic=True,
     ),
-    "heads": Method(climb_heads, "heads and tails with whole tensors: a bound, any link", True),
+    "exact-sums": Method(
+        run=climb_sums,
+        summary="sums of whole tensors where most has to be absent",
+        bounds=("exact-sums",),
+        reads=("time_limit",),
+    ),
+    "atomic-heads": Method(
+        run=climb_heads,
+        summary="heads and tails with whole tensors",
+        bounds=("atomic-heads",),
+        reads=("time_limit", "seed"),
+    ),
     "matched-heads": Method(
-        _from_scratch(climb_matched), "heads and tails that move the same tensors, any link", True
+        run=_from_scratch(climb_matched),
+        summary="heads and tails that move the same tensors",
+        bounds=("matched-heads",),
+        reads=("time_limit", "target_gap"),
+    ),
+    "matched-heads-joined": Method(
+        run=_from_scratch(climb_joined),
+        summary="the same, as if every tensor had one gap",
+        bounds=("matched-heads-joined",),
+        reads=("time_limit", "target_gap"),
+        network="traces with a tensor of several gaps",
     ),
     "outward": Method(
-        _from_scratch(climb_outward), "both sides of a cut, from the pivot outward, no solver", True
+        run=_from_scratch(climb_outward),
+        summary="both sides of a cut, from the pivot outward",
+        bounds=("outward",),
+        reads=("time_limit", "workers"),
     ),
-    "pivot": Method(_from_scratch(climb_pivot), "pivot dynamic program: exact, no solver", True),
+    "pivot": Method(
+        run=_from_scratch(climb_pivot),
+        summary="pivot dynamic program, exact",
+        bounds=("pivot",),
+        reads=("time_limit",),
+        network=_NESTED,
+    ),
     "pivot-outward": Method(
         # From the plainest schedule much is open.
-        _from_scratch(partial(climb_pivot_outward, most_open=1.0)),
-        "pivot program on one side of a cut, the other from the pivot outward, no solver",
-        True,
+        run=_from_scratch(partial(climb_pivot_outward, most_open=1.0)),
+        summary="pivot program on one side of a cut, the other from the pivot outward",
+        bounds=("pivot-outward",),
+        reads=("time_limit", "workers"),
+        network=_NESTED,
     ),
-    "stage-milp": Method(_from_scratch(climb_stage), "who is absent when, without times", True),
+    "stage-milp": Method(
+        run=_from_scratch(climb_stage),
+        summary="who is absent when, without times",
+        bounds=("stage-milp",),
+        reads=("time_limit", "workers", "solver"),
+    ),
     "time-indexed-cpsat": Method(
-        _from_scratch(climb_time_indexed_cpsat), "starts on a grid, CP-SAT: exact at grid 1", True
+        run=_from_scratch(climb_time_indexed_cpsat),
+        summary="starts on a grid, by clauses; exact on a grid of one tick",
+        bounds=("time-indexed-cpsat",),
+        reads=("time_limit", "workers", "seed", "grid"),
     ),
     "time-indexed-milp": Method(
-        _from_scratch(climb_time_indexed_milp), "starts on a grid, linear: exact at grid 1", True
+        run=_from_scratch(climb_time_indexed_milp),
+        summary="starts on a grid, linear; exact on a grid of one tick",
+        bounds=("time-indexed-milp",),
+        reads=("time_limit", "workers", "grid", "solver"),
     ),
     "disjunctive-milp": Method(
-        _from_scratch(climb_disjunctive), "orders and big-M: exact, for small problems", True
+        run=_from_scratch(climb_disjunctive),
+        summary="orders and big-M, exact, for small problems",
+        bounds=("disjunctive-milp",),
+        reads=("time_limit", "workers", "solver"),
     ),
     "interval-dives": Method(
-        _from_scratch(_after_heads(descend_dives)),
-        "interval CP-SAT, asked for schedules that meet the bound of heads and tails",
-        True,
+        run=_from_scratch(_after_heads(descend_dives)),
+        summary="interval model, asked for schedules that meet the bound of heads and tails",
+        bounds=("interval-cpsat", "atomic-heads"),
+        reads=("time_limit", "workers", "seed", "target_gap"),
     ),
-    "interval-cpsat": Method(_from_scratch(climb_interval), "interval CP-SAT model: exact", True),
+    "interval-cpsat": Method(
+        run=_from_scratch(climb_interval),
+        summary="interval model, exact",
+        bounds=("interval-cpsat",),
+        reads=("time_limit", "workers", "seed"),
+    ),
 }
 
 
@@ -265,10 +330,12 @@ def solve(
     if not isinstance(method, str) or method not in METHODS:
         raise InputError(f"method must be one of {', '.join(METHODS)}, not {show(method)}")
     chosen = METHODS[method]
-    if chosen.atomic_only and problem.transfers is not Transfers.ATOMIC:
-        raise InputError(f"method {method} needs atomic transfers, not {problem.transfers}")
-    if chosen.relaxed_only and problem.transfers is Transfers.ATOMIC:
-        raise InputError(f"method {method} needs interruptible or fractional transfers, not atomic")
+    if problem.transfers not in chosen.transfers:
+        kinds = " or ".join(kind for kind in Transfers if kind in chosen.transfers)
+        raise InputError(f"method {method} needs {kinds} transfers, not {problem.transfers}")
+    for name, value in (("grid", grid), ("solver", solver)):
+        if value is not None and name not in chosen.reads:
+            raise InputError(f"method {method} does not use {name}")
     settings = Settings(
         time_limit=time_limit,
         workers=workers,

@@ -28,7 +28,7 @@ def _sometimes(end: Any) -> Method:
             end()
         search.offer(simulate(problem, sequential(problem)))
 
-    return Method(run, "for tests", reads=(), heuristic=True)
+    return Method(run=run, summary="for tests")
 
 
 def _raise() -> None:

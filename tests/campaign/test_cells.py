@@ -5,7 +5,7 @@ import json
 import pytest
 
 import offcert
-from offcert.campaign.cells import Cell, Point, Settings, grid
+from offcert.campaign.cells import Cell, CellSettings, Point, grid
 from offcert.campaign.selection import Subject
 from offcert.certify.methods import METHODS, solve
 from offcert.core.errors import InputError, MethodError
@@ -17,7 +17,7 @@ PROBLEM = cnn_chain(8, 0)
 
 
 def keys(*methods: str, **settings: float) -> set[str]:
-    return {cell.key for cell in grid([PROBLEM], methods, None, Settings(**settings))}  # type: ignore[arg-type]
+    return {cell.key for cell in grid([PROBLEM], methods, None, CellSettings(**settings))}  # type: ignore[arg-type]
 
 
 def test_every_problem_limit_and_method_once() -> None:
@@ -40,7 +40,7 @@ def test_only_settings_that_a_method_reads_change_its_key() -> None:
     assert keys("greedy") == keys("greedy", time_limit=1.0, seed=3, workers=4, target_gap=0.1)
     assert keys("autoswap") == keys("autoswap", time_limit=1.0)
     assert keys("autoswap") != keys("autoswap", seed=1)
-    for method in ("certify", "pivot"):
+    for method in ("certify", "interval-dives"):
         changed = [keys(method, **{name: 0.5}) for name in ("time_limit", "target_gap")]
         changed += [keys(method, **{name: 7}) for name in ("seed", "workers")]
         assert len({frozenset(found) for found in (keys(method), *changed)}) == 5
@@ -63,7 +63,7 @@ def test_a_rows_facts_about_the_problem() -> None:
     family = default_library().family("resnet50-224-b32")
     entry = family.entries[-1]
     subject = Subject(family.name, family.problem, {entry.problem.platform.memory: entry.problem})
-    [cell] = grid([subject], ["certify"], None, Settings(time_limit=3.0, seed=2))
+    [cell] = grid([subject], ["certify"], None, CellSettings(time_limit=3.0, seed=2))
     row = cell.row({"status": "UNKNOWN", "seconds": 0.5})
     trace = family.problem.trace
     assert row["problem"] == "resnet50-224-b32"

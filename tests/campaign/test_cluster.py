@@ -11,7 +11,7 @@ from pool_workers import square
 
 from offcert.campaign import cluster
 from offcert.campaign import run as module
-from offcert.campaign.cells import Settings, grid
+from offcert.campaign.cells import CellSettings, grid
 from offcert.campaign.pool import Failure, Task
 from offcert.campaign.run import run
 from offcert.campaign.table import Table
@@ -24,7 +24,7 @@ def test_a_cluster_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = replace(cnn_chain(8, 0), name=DOOMED)
     least = problem.trace.least_memory
     cells = grid([problem], ["greedy", "dynprog", "segfault"], [least - 1, least, least + 1])
-    cells += grid([problem], ["certify"], [least], Settings(time_limit=5.0))
+    cells += grid([problem], ["certify"], [least], CellSettings(time_limit=5.0))
     with Table() as table:
         here = run(cells, table, jobs=2)
     with (

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from offcert.campaign import execute as module
-from offcert.campaign.cells import Cell, Point, Settings
+from offcert.campaign.cells import Cell, CellSettings, Point
 from offcert.campaign.execute import execute, warm_up
 from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence
@@ -21,7 +21,7 @@ def cell(method: str, problem: Problem | None = None, **settings: Any) -> Cell:
     if problem is None:
         base = cnn_chain(8, 2)
         problem = base.with_memory(base.memory_at(Fraction(1, 5)))
-    return Cell(Point("p", problem, "d"), method, Settings(**({"time_limit": 5.0} | settings)))
+    return Cell(Point("p", problem, "d"), method, CellSettings(**({"time_limit": 5.0} | settings)))
 
 
 def test_certify_has_bounds_and_a_certificate_that_holds() -> None:

@@ -11,7 +11,7 @@ import pytest
 from campaign_workers import DOOMED, PRELOADED
 
 from offcert.campaign import run as module
-from offcert.campaign.cells import Cell, Settings, grid
+from offcert.campaign.cells import Cell, CellSettings, grid
 from offcert.campaign.pool import Task
 from offcert.campaign.run import Step, batches, run
 from offcert.campaign.schema import Row
@@ -119,10 +119,10 @@ def test_what_never_answers_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_changed_settings_are_other_rows(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     for settings, computed in (
-        (Settings(time_limit=5.0), 2),
-        (Settings(time_limit=5.0), 0),
-        (Settings(time_limit=5.0, seed=1), 1),
-        (Settings(time_limit=4.0), 1),
+        (CellSettings(time_limit=5.0), 2),
+        (CellSettings(time_limit=5.0), 0),
+        (CellSettings(time_limit=5.0, seed=1), 1),
+        (CellSettings(time_limit=4.0), 1),
     ):
         cells = grid([cnn_chain(8, 0)], ["greedy", "certify"], ["50%"], settings)
         with Table(path) as table:
@@ -136,7 +136,7 @@ def test_certificates_are_beside_the_table(tmp_path: Path) -> None:
     folder = tmp_path / "proofs"
     problem = cnn_chain(8, 0)
     least = problem.trace.least_memory
-    cells = grid([problem], ["certify", "greedy"], [least - 1, least], Settings(time_limit=5.0))
+    cells = grid([problem], ["certify", "greedy"], [least - 1, least], CellSettings(time_limit=5.0))
     with Table(path) as table:
         assert all(row["certificate"] is None for row in run(cells, table, jobs=1).rows)
     # A row without a certificate is not what is asked for now.
@@ -164,7 +164,7 @@ def test_certificates_are_beside_the_table(tmp_path: Path) -> None:
 
 def test_a_problems_name_is_no_path(tmp_path: Path) -> None:
     problem = replace(cnn_chain(8, 0), name="../../a b/ü")
-    cells = grid([problem], ["certify"], ["100%"], Settings(time_limit=5.0))
+    cells = grid([problem], ["certify"], ["100%"], CellSettings(time_limit=5.0))
     with Table(tmp_path / "table.jsonl") as table:
         [row] = run(cells, table, jobs=1, certificates=tmp_path / "proofs").rows
     [path] = (tmp_path / "proofs").iterdir()
@@ -207,7 +207,7 @@ def test_batches_hold_cheap_cells_of_one_problem() -> None:
 
 
 def test_patience_is_for_each_cell() -> None:
-    cells = grid([cnn_chain(8, 0)], ["greedy", "certify"], None, Settings(time_limit=10.0))
+    cells = grid([cnn_chain(8, 0)], ["greedy", "certify"], None, CellSettings(time_limit=10.0))
     assert [task.patience for task in batches(cells, 1)] == [
         module.PATIENCE * 10 + module.GRACE
     ] * 2
@@ -238,7 +238,9 @@ def test_options_that_make_no_sense(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_row_is_json_whatever_a_solver_returns() -> None:
-    cells = grid([cnn_chain(8, 0)], ["heads", "bounds"], ["30%"], Settings(time_limit=5.0))
+    cells = grid(
+        [cnn_chain(8, 0)], ["atomic-heads", "bounds"], ["30%"], CellSettings(time_limit=5.0)
+    )
     with Table() as table:
         rows = run(cells, table, jobs=1).rows
     assert json.loads(json.dumps(rows)) == list(rows)

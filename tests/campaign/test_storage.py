@@ -7,7 +7,7 @@ from typing import Any
 import pandas
 import pytest
 
-from offcert.campaign.cells import Settings, grid
+from offcert.campaign.cells import CellSettings, grid
 from offcert.campaign.schema import COLUMNS, NAMES, Row, require_row
 from offcert.campaign.storage import SUFFIXES, read_rows, write_rows
 from offcert.campaign.table import read
@@ -17,7 +17,7 @@ from offcert.instances.cnn import cnn_chain
 
 def some_rows() -> list[Row]:
     """Rows with every column filled in one of them and every optional one null in another."""
-    first, second = grid([cnn_chain(5, 0)], ["certify", "greedy"], ["50%"], Settings(seed=1))
+    first, second = grid([cnn_chain(5, 0)], ["certify", "greedy"], ["50%"], CellSettings(seed=1))
     empty = first.row({"status": "NO_PLAN", "seconds": 0.25})
     full = second.row({"status": "FEASIBLE", "seconds": 1e-3})
     for column in COLUMNS:

@@ -212,7 +212,7 @@ def start(folder: Path, problem: Problem, *arguments: str) -> subprocess.Popen[s
     command, *others = arguments
     return subprocess.Popen(
         [sys.executable, "-m", "offcert.cli", command, "problem.json", "-o", "out.json", "--json",
-         "--time-limit", "100", "--workers", "1", *others],
+         "--time-limit", "100", *others],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path.cwd()), *sys.path])},
         stdout=subprocess.PIPE,
@@ -237,9 +237,9 @@ def wait_for(step: str, folder: Path, process: subprocess.Popen[str]) -> None:
 PHASES = {
     "local search": (36, ("solve", "--method", "local-search")),
     "pivot program": (36, ("solve", "--method", "pivot")),
-    "atomic heads and tails": (101, ("solve", "--method", "heads")),
-    "interval CP-SAT": (36, ("solve", "--method", "interval-cpsat")),
-    "stage MILP": (50, ("solve", "--method", "stage-milp")),
+    "atomic heads and tails": (101, ("solve", "--method", "atomic-heads")),
+    "interval CP-SAT": (36, ("solve", "--method", "interval-cpsat", "--workers", "1")),
+    "stage MILP": (50, ("solve", "--method", "stage-milp", "--workers", "1")),
 }
 
 
@@ -277,7 +277,7 @@ def interrupted(
 def test_ctrl_c_in_an_exact_fluid_program(number: signal.Signals, tmp_path: Path) -> None:
     """The exact fluid program comes first where transfers may pause; SIGTERM does the same."""
     problem = replace(distinct(36), transfers=Transfers.INTERRUPTIBLE)
-    process = start(tmp_path, problem, "certify")
+    process = start(tmp_path, problem, "certify", "--workers", "1")
     wait_for("exact fluid MILP", tmp_path, process)
     interrupted(process, tmp_path, number, plainest(problem))
 

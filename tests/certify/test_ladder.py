@@ -64,7 +64,8 @@ def with_convolutions(problem: Problem) -> Problem:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_respects_the_optimum(method: str) -> None:
     ran = 0
-    for seed in range(12):
+    # Some are for few networks only.
+    for seed in range(60 if method == "matched-heads-joined" else 12):
         problem = mixed_problem(seed, 4)
         if METHODS[method].relaxed_only:
             problem = replace(problem, transfers=Transfers.INTERRUPTIBLE)

@@ -29,7 +29,7 @@ KINDS = {
     "fractional-subset-sum": ("bounds", Transfers.ATOMIC),
     "pivot": ("pivot", Transfers.ATOMIC),
     "pivot-outward": ("pivot-outward", Transfers.ATOMIC),
-    "atomic-heads": ("heads", Transfers.ATOMIC),
+    "atomic-heads": ("atomic-heads", Transfers.ATOMIC),
     "fluid-lp": ("fluid-lp", Transfers.ATOMIC),
     "fluid-milp": ("fluid-milp", Transfers.ATOMIC),
     "fluid-milp interruptible": ("fluid-milp", Transfers.INTERRUPTIBLE),

@@ -397,7 +397,7 @@ def test_times_beyond_64_bits_are_out_of_reach() -> None:
 def document_text() -> str:
     problem = cnn_chain(24, 1)
     problem = problem.with_memory(problem.memory_at(Fraction(0)))
-    return json.dumps(solve(problem, "heads", time_limit=30).to_json())
+    return json.dumps(solve(problem, "atomic-heads", time_limit=30).to_json())
 
 
 def document() -> dict[str, Any]:
@@ -475,7 +475,7 @@ def test_what_is_too_much_to_confirm_is_only_attested(monkeypatch: pytest.Monkey
     problem = cnn_chain(24, 1)
     problem = problem.with_memory(problem.memory_at(Fraction(0)))
     monkeypatch.setattr(searched_steps, "_MOST_CONFIRMED_LABELS", 1)
-    certificate = solve(problem, "heads", time_limit=30)
+    certificate = solve(problem, "atomic-heads", time_limit=30)
     bound = certificate.result.bounds[-1]
     assert (bound.method, bound.evidence) == ("atomic-heads", Evidence.ATTESTED)
     assert bound.details["solver"] == "offcert"

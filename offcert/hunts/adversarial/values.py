@@ -220,7 +220,7 @@ PLANNERS = (
     *(
         name
         for name, method in METHODS.items()
-        if not (method.atomic_only or method.relaxed_only)
+        if method.transfers == frozenset(Transfers)
         and name not in BOUNDS
         and name not in ("bounds", "fluid-exact")
     ),

@@ -1,0 +1,71 @@
+"""`Method`: what ``offcert solve`` can run, and what is known of it without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offcert.certify.effort import Effort
+from offcert.certify.search import Search
+from offcert.core.platform import Link
+from offcert.core.problem import Transfers
+from offcert.proofs.registry import CLAIMS, PROOFS, solvers_of
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method that ``offcert solve`` can run.
+
+    Attributes
+    ----------
+    run : callable
+        Given the search and what it may spend, adds schedules or bounds to the search.
+    summary : str
+        What it is, in one line.
+    bounds : tuple of str
+        The bounds that are its own, by their names in `offcert.proofs.registry`; none if it only
+        finds schedules.
+    reads : tuple of str
+        Which settings of `solve` may change what it finds.
+    relaxed_only : bool
+        Whether what it finds are schedules that atomic transfers do not allow.
+    network : str
+        For which networks it is.
+    """
+
+    run: Callable[[Search, Effort], None]
+    summary: str
+    bounds: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    relaxed_only: bool = False
+    network: str = "any trace"
+
+    @property
+    def heuristic(self) -> bool:
+        """Whether it only finds schedules, so that no bound is its own."""
+        return not self.bounds
+
+    @property
+    def transfers(self) -> frozenset[Transfers]:
+        """The kinds of transfers that it is for."""
+        if self.relaxed_only:
+            return frozenset(Transfers) - {Transfers.ATOMIC}
+        kinds = [(PROOFS.get(name) or CLAIMS[name]).transfers for name in self.bounds]
+        return frozenset().union(*kinds) if kinds else frozenset(Transfers)
+
+    @property
+    def links(self) -> frozenset[Link]:
+        """The links that it is for."""
+        kinds = [PROOFS[name].links for name in self.bounds if name in PROOFS]
+        return frozenset().union(*kinds) if kinds else frozenset(Link)
+
+    @property
+    def evidence(self) -> str:
+        """What supports its bounds, in words."""
+        if self.heuristic:
+            return "a schedule, no bound"
+        proved = any(name in PROOFS for name in self.bounds)
+        solvers = sorted({solver for name in self.bounds for solver in solvers_of(name)})
+        said = ["proved"] if proved else []
+        said += [f"attested by {' or '.join(solvers)}"] if solvers else []
+        return ", or ".join(said)
