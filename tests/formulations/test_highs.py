@@ -82,7 +82,7 @@ def test_a_killed_process_leaves_no_claim_and_the_next_program_gets_another(
     # The second try, without presolve, was killed as well.
     assert (answer.values, answer.infeasible) == (None, False)
     assert answer.bound == -float("inf")
-    assert answer.details["error"] == (
+    assert answer.error == (
         f"HiGHS failed: HiGHS was ended by signal {number.value} ({number.name})"
     )
     assert easy() == 7
@@ -113,7 +113,7 @@ def test_who_takes_no_notice_of_the_time_limit_is_stopped(monkeypatch: pytest.Mo
     monkeypatch.setattr(highs, "_OVERRUN_SECONDS", 0.5)
     answer = solve_linear(endless(), "scipy", time_limit=60.0)
     assert answer.bound == -float("inf")
-    assert answer.details["error"] == "HiGHS failed: HiGHS was stopped after 0.5 s"
+    assert answer.error == "HiGHS failed: HiGHS was stopped after 0.5 s"
     monkeypatch.undo()
     assert easy() == 7
 
@@ -227,7 +227,7 @@ def test_a_killed_cbc_leaves_no_claim() -> None:
     answer = solve_linear(endless(), "PULP_CBC_CMD", time_limit=60.0)
     watcher.join()
     assert (answer.values, answer.bound, answer.infeasible) == (None, -float("inf"), False)
-    assert "PulpSolverError" in answer.details["error"]
+    assert "PulpSolverError" in answer.error
 
 
 def gone(pid: int) -> bool:

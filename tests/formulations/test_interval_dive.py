@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,8 @@ from offcert.core.result import SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
+from offcert.formulations.common.outcome import ModelOutcome
 from offcert.formulations.models import interval_dive
-from offcert.formulations.models.interval_cpsat import IntervalOutcome
 from offcert.formulations.models.interval_dive import dive
 from offcert.heuristics.sequential import sequential
 from tests.oracle import brute_force
@@ -74,7 +75,7 @@ def test_the_same_seed_gives_the_same_schedule() -> None:
     problem, start, best = hard_ones()[0]
     runs = [dive(problem, start, lower_bound=best - 1, seed=5, time_limit=60) for _ in range(2)]
     assert runs[0].schedule == runs[1].schedule
-    assert runs[0].details == runs[1].details
+    assert runs[0].statistics == runs[1].statistics
 
 
 def test_without_time_the_incumbent_is_returned() -> None:
@@ -87,14 +88,14 @@ def test_without_time_the_incumbent_is_returned() -> None:
 
 @pytest.mark.parametrize("trouble", [{"interrupted": True}, {"error": "RuntimeError: no"}])
 def test_an_interrupt_or_a_failure_keeps_what_was_found(
-    monkeypatch: pytest.MonkeyPatch, trouble: dict[str, object]
+    monkeypatch: pytest.MonkeyPatch, trouble: dict[str, Any]
 ) -> None:
     problem, start, best = hard_ones()[0]
     optimum = dive(problem, start, lower_bound=best).schedule
-    answer = IntervalOutcome(SolveStatus.FEASIBLE, optimum, problem.trace.compute_time, trouble)
+    answer = ModelOutcome(SolveStatus.FEASIBLE, optimum, problem.trace.compute_time, **trouble)
     calls = []
 
-    def solve(*_: object, **options: object) -> IntervalOutcome:
+    def solve(*_: object, **options: object) -> ModelOutcome:
         calls.append(options)
         return replace(answer)
 
@@ -103,4 +104,5 @@ def test_an_interrupt_or_a_failure_keeps_what_was_found(
     assert len(calls) == 1
     assert outcome.schedule is optimum
     assert outcome.status is SolveStatus.FEASIBLE
-    assert outcome.details["interrupted"] is ("interrupted" in trouble)
+    assert outcome.interrupted is ("interrupted" in trouble)
+    assert outcome.error == trouble.get("error")

@@ -120,7 +120,7 @@ def test_a_failing_process_leaves_no_claim(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(pulp.PULP_CBC_CMD, "actualSolve", fail)
     answer = solve_linear(knapsack(1, 5))
     assert (answer.values, answer.bound, answer.infeasible) == (None, -math.inf, False)
-    assert answer.details["error"] == "PulpSolverError: killed"
+    assert answer.error == "PulpSolverError: killed"
 
 
 def test_claims_through_interfaces_that_do_not_tell_optimal_from_stopped_are_not_used(
@@ -138,7 +138,7 @@ def test_claims_through_interfaces_that_do_not_tell_optimal_from_stopped_are_not
     answer = solve_linear(knapsack(1, 5), "SCIP_CMD")
     assert answer.values is not None
     assert answer.bound == -math.inf
-    assert answer.details["claims_trusted"] is False
+    assert answer.statistics["claims_trusted"] is False
 
 
 def test_names() -> None:

@@ -17,6 +17,8 @@ from ortools.sat.python import cp_model
 
 from offcert.formulations.common.children import leave_behind
 
+# Who claims what this solver says.
+CP_SAT = "OR-Tools CP-SAT"
 # Seconds between two looks.
 _POLL = 0.05
 # Seconds that the solver may take after its time limit, and after it has been asked to stop.

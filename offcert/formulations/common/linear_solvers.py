@@ -40,7 +40,7 @@ from offcert.core.errors import InputError
 from offcert.formulations.common.children import stopping_children
 from offcert.formulations.common.highs import FAILED, run_highs
 from offcert.formulations.common.linear_model import LinearModel
-from offcert.formulations.common.outcome import Progress
+from offcert.formulations.common.outcome import ModelRun
 
 # PuLP imports highspy when it is installed, and that breaks OR-Tools in the same process.
 _shadowed = "highspy" not in sys.modules
@@ -78,14 +78,17 @@ class LinearAnswer:
         infinity if there is no solution.
     infeasible : bool
         Whether the solver claims that there is no solution, and can be trusted.
-    details : dict
-        JSON values: solver, version, status, seconds.
+    error : str or None
+        What went wrong.
+    statistics : dict
+        JSON values that are good to know: solver, version, its own words, sizes, seconds.
     """
 
     values: list[float] | None
     bound: float
     infeasible: bool
-    details: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    statistics: dict[str, Any] = field(default_factory=dict)
 
 
 def solver_names() -> list[str]:
@@ -137,7 +140,7 @@ def solve_linear(
     """
     require_solver(solver)
     began = time.monotonic()
-    details: dict[str, Any] = {
+    statistics: dict[str, Any] = {
         "solver": solver,
         "version": _version(solver),
         "gap": 0.0,
@@ -147,34 +150,35 @@ def solve_linear(
         "nonzeros": model.nonzeros,
     }
     if model.contradictory:
-        details["solver_status"] = "a row without variables cannot hold"
-        return LinearAnswer(None, math.inf, True, details)
+        statistics["solver_status"] = "a row without variables cannot hold"
+        return LinearAnswer(None, math.inf, True, statistics=statistics)
     if not model.low:
-        details["solver_status"] = "everything is fixed"
-        return LinearAnswer([], 0.0, False, details)
+        statistics["solver_status"] = "everything is fixed"
+        return LinearAnswer([], 0.0, False, statistics=statistics)
     if time_limit <= 0:
-        details["solver_status"] = "not started: no time left"
-        return LinearAnswer(None, -math.inf, False, details)
+        statistics["solver_status"] = "not started: no time left"
+        return LinearAnswer(None, -math.inf, False, statistics=statistics)
     if solver == SCIPY:
-        answer = _solve_scipy(model, time_limit, details)
+        answer = _solve_scipy(model, time_limit, statistics)
     else:
-        answer = _solve_pulp(model, solver, time_limit, threads, details)
-    details["solver_seconds"] = round(time.monotonic() - began, 3)
+        answer = _solve_pulp(model, solver, time_limit, threads, statistics)
+    statistics["solver_seconds"] = round(time.monotonic() - began, 3)
     return answer
 
 
 def run_model(
-    progress: Progress, model: LinearModel, solver: str, time_limit: float, threads: int
+    run: ModelRun, model: LinearModel, solver: str, time_limit: float, threads: int
 ) -> LinearAnswer:
     """Solve a program in what is left of `time_limit` seconds, and record what was said.
 
     That there is no solution means that there is no schedule within the upper bound; what the
     answer's bound and values mean, the caller knows.
     """
-    answer = solve_linear(model, solver, time_limit=time_limit - progress.elapsed, threads=threads)
-    progress.details.update(answer.details)
+    answer = solve_linear(model, solver, time_limit=time_limit - run.elapsed, threads=threads)
+    run.statistics.update(answer.statistics)
+    run.error = answer.error or run.error
     if answer.infeasible:
-        progress.nothing_within()
+        run.nothing_within()
     return answer
 
 
@@ -196,7 +200,7 @@ def _make(name: str, **options: Any) -> Any:
     return kind(msg=False, **{key: value for key, value in options.items() if key in known})
 
 
-def _solve_scipy(model: LinearModel, time_limit: float, details: dict[str, Any]) -> LinearAnswer:
+def _solve_scipy(model: LinearModel, time_limit: float, statistics: dict[str, Any]) -> LinearAnswer:
     starts = np.cumsum([0, *(len(terms) for terms, _, _ in model.rows)])
     columns = [column for terms, _, _ in model.rows for column, _ in terms]
     values = [value for terms, _, _ in model.rows for _, value in terms]
@@ -220,24 +224,29 @@ def _solve_scipy(model: LinearModel, time_limit: float, details: dict[str, Any])
                 "presolve": presolve,
             },
         )
-        details["presolve"] = presolve
+        statistics["presolve"] = presolve
         # HiGHS 1.12 sometimes fails in handing a solution back through its presolve.
         if answer.status != FAILED:
             break
-    else:
-        details["error"] = f"HiGHS failed: {answer.message}"
-    details["solver_status"] = str(answer.message)
+    failed = answer.status == FAILED
+    statistics["solver_status"] = str(answer.message)
     bound = getattr(answer, "mip_dual_bound", None)
     if bound is None:
         # A program without binaries has no such bound; its optimum is one.
         bound = answer.fun if answer.status == 0 else -math.inf
     found = None if answer.x is None else [float(value) for value in answer.x]
     infeasible = answer.status == _SCIPY_INFEASIBLE
-    return LinearAnswer(found, math.inf if infeasible else float(bound), infeasible, details)
+    return LinearAnswer(
+        found,
+        math.inf if infeasible else float(bound),
+        infeasible,
+        f"HiGHS failed: {answer.message}" if failed else None,
+        statistics,
+    )
 
 
 def _solve_pulp(
-    model: LinearModel, name: str, time_limit: float, threads: int, details: dict[str, Any]
+    model: LinearModel, name: str, time_limit: float, threads: int, statistics: dict[str, Any]
 ) -> LinearAnswer:
     program, variables = _translate(model)
     began = time.monotonic()
@@ -255,17 +264,17 @@ def _solve_pulp(
             with stopping_children():
                 program.solve(solver)
         except pulp.PulpError as error:
-            details["error"] = f"{type(error).__name__}: {error}"
-            return LinearAnswer(None, -math.inf, False, details)
+            failure = f"{type(error).__name__}: {error}"
+            return LinearAnswer(None, -math.inf, False, failure, statistics)
         text = log.read_text(errors="replace") if log.exists() else ""
-    details["solver_status"] = pulp.LpSolution[program.sol_status]
+    statistics["solver_status"] = pulp.LpSolution[program.sol_status]
     trusted = name in _HONEST
     if name in _CBC:
         release = re.search(r"^Version:\s+(\S+)", text, re.MULTILINE)
-        details["version"] += f", CBC {release.group(1)}" if release else ""
+        statistics["version"] += f", CBC {release.group(1)}" if release else ""
         early = time.monotonic() - began < _EARLY * time_limit
         trusted = early or "\nResult - Optimal" in text or "\nResult - Problem proven" in text
-    details["claims_trusted"] = trusted
+    statistics["claims_trusted"] = trusted
     optimal = program.sol_status == pulp.LpSolutionOptimal
     found = None
     if optimal or program.sol_status == pulp.LpSolutionIntegerFeasible:
@@ -276,7 +285,7 @@ def _solve_pulp(
     elif name in _CBC:
         bound = cbc_bound(text)
     infeasible = trusted and program.status == pulp.LpStatusInfeasible
-    return LinearAnswer(found, math.inf if infeasible else bound, infeasible, details)
+    return LinearAnswer(found, math.inf if infeasible else bound, infeasible, statistics=statistics)
 
 
 def _translate(model: LinearModel) -> tuple[Any, list[Any]]:

@@ -4,18 +4,37 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from offcert.core.errors import PlanError
+from offcert.core.errors import InputError, PlanError
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.core.trace import Trace
 from offcert.formulations.combinatorial.relaxations import infeasibility
+
+OnSolution = Callable[[Schedule], object]
+
+
+@dataclass(frozen=True, slots=True)
+class SolverClaim:
+    """A lower bound that rests on a solver's word.
+
+    Attributes
+    ----------
+    value : int
+        Ticks. No schedule is shorter, as far as the solver is right.
+    solver : str
+        Who says so.
+    """
+
+    value: int
+    solver: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,26 +48,55 @@ class ModelOutcome:
     schedule : Schedule or None
         The best one known, the hint included; times are the simulator's, never the solver's.
     lower_bound : int
-        Ticks; no schedule of the problem at full resolution is shorter, as far as the solver's
-        claim is right.
-    details : dict
-        JSON values: ``"solver"`` and ``"version"``, settings, sizes, seconds, the solver's own
-        words, ``"model_bound"`` (what the model alone proved) if it proved anything.
+        Ticks, whatever the grid; no schedule of the problem at full resolution is shorter, as far
+        as the solver's claim is right. At least the bound that the model was given.
+    claim : SolverClaim or None
+        What the solver showed by itself, if that says anything.
+    error : str or None
+        What went wrong, in the solver or around it.
+    interrupted : bool
+        Whether the user ended it.
+    seconds : float
+        How long it took.
+    statistics : mapping
+        JSON values that are good to know and that nothing depends on: solver, version, settings,
+        sizes, the solver's own words.
     """
 
     status: SolveStatus
     schedule: Schedule | None
     lower_bound: int
-    details: dict[str, Any] = field(default_factory=dict)
+    claim: SolverClaim | None = None
+    error: str | None = None
+    interrupted: bool = False
+    seconds: float = 0.0
+    statistics: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def objective(self) -> int | None:
         """Makespan of the schedule in ticks, or None."""
         return None if self.schedule is None else self.schedule.makespan
 
+    @property
+    def details(self) -> dict[str, Any]:
+        """What a certificate says of the solver's work."""
+        return details(self.statistics, self.error, self.interrupted, self.seconds)
 
-class Progress:
-    """The best schedule and bound so far, whatever happens to the solver.
+
+def details(
+    statistics: Mapping[str, Any], error: str | None, interrupted: bool, seconds: float
+) -> dict[str, Any]:
+    """Return an outcome's statistics, and what else there is to say about it, as JSON values."""
+    found = dict(statistics)
+    if error is not None:
+        found["error"] = error
+    if interrupted:
+        found["interrupted"] = True
+    return found | {"seconds": seconds}
+
+
+class ModelRun:
+    """One run of a model: the best schedule and bound so far, whatever happens to the solver.
 
     Parameters
     ----------
@@ -60,18 +108,47 @@ class Progress:
         A valid schedule.
     lower_bound : int
         Ticks, proved elsewhere.
+    solver : str
+        Whose claims these are.
+    claim_name : str
+        Under which the statistics mention the claim.
+    on_solution : callable, optional
+        Told of every schedule that is better than those before.
+    **statistics : JSON values
+        Settings.
 
     Attributes
     ----------
     upper : int
         Ticks: the least of the given bound, the hint's makespan and a makespan that some optimal
         schedule does not exceed. Models describe the schedules of at most this length.
-    details : dict
+    feasible : bool
+        Whether there is any schedule; where there is none, there is nothing to solve.
+    best : Schedule or None
+        The best one so far.
+    lower_bound : int
+        Ticks.
+    claimed : int or None
+        What the solver alone has shown, in ticks.
+    error : str or None
+        What went wrong.
+    interrupted : bool
+        Whether the user has ended it.
+    statistics : dict
         Grows as the model is built and solved.
     """
 
     def __init__(
-        self, problem: Problem, upper_bound: int | None, hint: Schedule | None, lower_bound: int
+        self,
+        problem: Problem,
+        upper_bound: int | None,
+        hint: Schedule | None,
+        lower_bound: int,
+        *,
+        solver: str,
+        claim_name: str = "model_bound",
+        on_solution: OnSolution | None = None,
+        **statistics: Any,
     ) -> None:
         self.problem = problem
         self.best = hint
@@ -79,17 +156,43 @@ class Progress:
         self.upper = longest_makespan(problem) if upper_bound is None else upper_bound
         if hint is not None:
             self.upper = min(self.upper, hint.makespan)
-        self.details: dict[str, Any] = {"upper_bound": self.upper}
+        self.claimed: int | None = None
+        self.error: str | None = None
+        self.interrupted = False
+        self.statistics: dict[str, Any] = {"upper_bound": self.upper, "solver": solver}
+        self.statistics |= statistics
+        self._solver, self._claim_name = solver, claim_name
+        self._on_solution = on_solution
         self._began = time.monotonic()
         lacking = infeasibility(problem)
         self.feasible = lacking is None
         if lacking is not None:
-            self.details["infeasible"] = f"{lacking.name} lacks {lacking.lacking} bytes"
+            self.statistics["infeasible"] = f"{lacking.name} lacks {lacking.lacking} bytes"
 
     @property
     def elapsed(self) -> float:
         """Seconds since the beginning."""
         return time.monotonic() - self._began
+
+    @property
+    def finished(self) -> bool:
+        """Whether the best schedule is as short as the bound."""
+        return self.best is not None and self.best.makespan <= self.lower_bound
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep what is known if the block is interrupted or a solver fails in it.
+
+        That costs the solver's contribution only. Bad input is raised all the same.
+        """
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.interrupted = True
+        except InputError:
+            raise
+        except (RuntimeError, ValueError, TypeError, MemoryError) as error:
+            self.error = f"{type(error).__name__}: {error}"
 
     def take_bound(self, ticks: float, margin: float) -> None:
         """Take a solver's bound on the makespans of at most `upper`, in ticks.
@@ -99,16 +202,16 @@ class Progress:
         """
         if math.isfinite(ticks):
             claimed = min(math.ceil(ticks - margin), self.upper + 1)
-            self.details["model_bound"] = max(claimed, self.details.get("model_bound", 0))
+            self.claimed = max(claimed, self.claimed or 0)
             self.lower_bound = max(self.lower_bound, claimed)
 
     def nothing_within(self) -> None:
         """Take a proof that no schedule ends by `upper`; one that does refutes the proof."""
-        self.details["model_bound"] = self.upper + 1
         if self.best is not None and self.best.makespan <= self.upper:
-            self.details["error"] = "the solver excludes a schedule that exists"
-            del self.details["model_bound"]
+            self.claimed = None
+            self.error = "the solver excludes a schedule that exists"
         else:
+            self.claimed = self.upper + 1
             self.lower_bound = max(self.lower_bound, self.upper + 1)
 
     def take_plans(self, plans: Iterable[Plan], exact: bool) -> None:
@@ -126,26 +229,40 @@ class Progress:
                 schedule = simulate(self.problem, plan)
             except PlanError as error:
                 if exact and position == 0:
-                    self.details["error"] = f"an exact solution could not be re-simulated: {error}"
+                    self.error = f"an exact solution could not be re-simulated: {error}"
                 continue
             if self.best is None or schedule.makespan < self.best.makespan:
                 self.best = schedule
+                if self._on_solution is not None:
+                    self._on_solution(schedule)
 
     def outcome(self) -> ModelOutcome:
         """Return what is known now."""
-        self.details["seconds"] = round(self.elapsed, 3)
+        status, best = SolveStatus.UNKNOWN, self.best
         if not self.feasible:
-            return ModelOutcome(SolveStatus.INFEASIBLE, None, self.lower_bound, self.details)
-        if self.best is None:
-            return ModelOutcome(SolveStatus.UNKNOWN, None, self.lower_bound, self.details)
-        if self.lower_bound > self.best.makespan:
-            self.details["error"] = (
-                f"a bound of {self.lower_bound} contradicts a schedule of {self.best.makespan}"
-            )
-            self.lower_bound = self.problem.trace.compute_time
-        optimal = self.best.makespan == self.lower_bound
-        status = SolveStatus.OPTIMAL if optimal else SolveStatus.FEASIBLE
-        return ModelOutcome(status, self.best, self.lower_bound, self.details)
+            status, best = SolveStatus.INFEASIBLE, None
+        elif best is not None:
+            if self.lower_bound > best.makespan:
+                self.error = (
+                    f"a bound of {self.lower_bound} contradicts a schedule of {best.makespan}"
+                )
+                self.lower_bound = self.problem.trace.compute_time
+            optimal = best.makespan == self.lower_bound
+            status = SolveStatus.OPTIMAL if optimal else SolveStatus.FEASIBLE
+        claim = None
+        if self.claimed is not None:
+            claim = SolverClaim(self.claimed, self._solver)
+            self.statistics[self._claim_name] = self.claimed
+        return ModelOutcome(
+            status,
+            best,
+            self.lower_bound,
+            claim,
+            self.error,
+            self.interrupted,
+            round(self.elapsed, 3),
+            self.statistics,
+        )
 
 
 def longest_makespan(problem: Problem) -> int:
@@ -203,12 +320,7 @@ def first_evicted(trace: Trace, evicted: Iterable[int]) -> dict[int, int]:
     return found
 
 
-def rough_plans(
-    trace: Trace,
-    starts: Sequence[int],
-    ends: Sequence[int],
-    transfers: Iterable[Transfer],
-) -> list[Plan]:
+def rough_plans(trace: Trace, rough: Schedule) -> list[Plan]:
     """Return plans that follow times which need not be feasible at full resolution.
 
     The first follows the order of claims; the second takes the memory of every prefetch as late as
@@ -219,13 +331,12 @@ def rough_plans(
     ----------
     trace : Trace
         Whose operations and gaps.
-    starts, ends : sequence of int
-        Of the operations, in any unit of time.
-    transfers : iterable of Transfer
-        In the same unit.
+    rough : Schedule
+        The times, in any unit.
     """
     queue = sorted(
-        transfers, key=lambda t: (t.start, t.end, t.kind is Kind.PREFETCH, trace.gaps[t.gap].after)
+        rough.transfers,
+        key=lambda t: (t.start, t.end, t.kind is Kind.PREFETCH, trace.gaps[t.gap].after),
     )
     eager, late = [], []
     latest = len(trace) - 1
@@ -237,14 +348,7 @@ def rough_plans(
             late.append(move)
             continue
         latest = min(latest, closed)
-        follower = next(
-            (
-                o
-                for o, (start, end) in enumerate(zip(starts, ends, strict=True))
-                if start > transfer.start or (start == transfer.start and end > start)
-            ),
-            len(trace) - 1,
-        )
-        eager.append(Move(Kind.PREFETCH, transfer.gap, min(follower, latest)))
+        before = min(rough.first_operation_after_claim(transfer), latest)
+        eager.append(Move(Kind.PREFETCH, transfer.gap, before))
         late.append(Move(Kind.PREFETCH, transfer.gap, latest))
     return [Plan(reversed(eager)), Plan(reversed(late))]

@@ -49,7 +49,13 @@ from offcert.formulations.combinatorial.relaxations import (
     least_subset_sum,
     required_absent,
 )
-from offcert.formulations.common.outcome import first_evicted, idle_demand, rough_plans, useful_gaps
+from offcert.formulations.common.outcome import (
+    ModelRun,
+    first_evicted,
+    idle_demand,
+    rough_plans,
+    useful_gaps,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +180,8 @@ class TimeGrid:
             start = offloads[tensor]
             end = start + self.offloads[tensor].length
             transfers.append(Transfer(Kind.OFFLOAD, gap, start, end))
-        if self.grid == 1:
-            return [Schedule(starts, ends, transfers).plan(trace)]
-        return rough_plans(trace, starts, ends, transfers)
+        rough = Schedule(starts, ends, transfers)
+        return [rough.plan(trace)] if self.grid == 1 else rough_plans(trace, rough)
 
 
 def build_grid(problem: Problem, grid: int, upper: int) -> TimeGrid | None:
@@ -229,6 +234,34 @@ def choose_grid(problem: Problem, upper: int, variables: int) -> int:
     """Return a fine grid, in ticks a cell, on which at most about `variables` are needed."""
     finest = build_grid(problem, 1, upper)
     return 1 if finest is None else max(1, -(-finest.variables // variables))
+
+
+def grid_of(run: ModelRun, grid: int | None, usual: int, most: int) -> TimeGrid | None:
+    """Return the problem of a run on a grid; None if that leaves no schedule, of which it is told.
+
+    Parameters
+    ----------
+    run : ModelRun
+        Of a feasible problem.
+    grid : int or None
+        Ticks a cell; by default so many that at most about `usual` variables are needed.
+    usual, most : int
+        Pairs of an item and a cell.
+
+    Raises
+    ------
+    InputError
+        If the grid is less than 1, or needs more than `most`.
+    """
+    if grid is None:
+        grid = choose_grid(run.problem, run.upper, usual)
+    run.statistics["grid"] = grid
+    data = build_grid(run.problem, grid, run.upper)
+    if data is None:
+        run.nothing_within()
+    else:
+        require_coarse_enough(data, most)
+    return data
 
 
 def require_coarse_enough(data: TimeGrid, variables: int) -> None:

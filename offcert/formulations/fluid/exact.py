@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
@@ -26,6 +26,7 @@ from offcert.core.plan import Kind
 from offcert.core.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import infeasibility, required_absent
 from offcert.formulations.common.linear_solvers import SCIPY, LinearAnswer, solve_linear
+from offcert.formulations.common.outcome import details
 from offcert.formulations.fluid.milp import RELATIVE_MARGIN
 from offcert.formulations.fluid.pieces import exact_amounts, fluid_schedule
 from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules, rate
@@ -57,16 +58,31 @@ class FluidOutcome:
         The best one found, checked; None if there was none, or if transfers are atomic.
     ordered : bool
         Whether prefetches before offloads were forbidden.
-    details : dict
-        JSON values: solver and version, status, margin, size of the program, seconds;
-        ``"infeasible": True`` if the solver claims that there is no ordered schedule, which can be
-        where tensors have several gaps (the bound is then the compute time).
+    infeasible : bool
+        Whether the solver claims that there is no ordered schedule, which can be where tensors have
+        several gaps; the bound is then the compute time.
+    error : str or None
+        What went wrong.
+    seconds : float
+        How long it took.
+    statistics : mapping
+        JSON values that are good to know: solver and version, its own words, margin, size of the
+        program.
     """
 
     bound: int
     schedule: FluidSchedule | None
     ordered: bool
-    details: dict[str, Any] = field(default_factory=dict)
+    infeasible: bool = False
+    error: str | None = None
+    seconds: float = 0.0
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What a certificate says of the solver's work."""
+        found = details(self.statistics, self.error, False, self.seconds)
+        return found | {"infeasible": True} if self.infeasible else found
 
 
 def solve_fluid(
@@ -121,20 +137,25 @@ def solve_fluid(
     schedule = None
     if problem.transfers is not Transfers.ATOMIC:
         schedule = _schedule(problem, rules, program, answer, began + time_limit)
-    details: dict[str, Any] = {
-        key: answer.details[key]
-        for key in ("rows", "columns", "nonzeros", "solver_status", "error")
-        if key in answer.details
+    statistics: dict[str, Any] = {
+        name: answer.statistics[name]
+        for name in ("rows", "columns", "nonzeros", "solver_status")
+        if name in answer.statistics
     }
-    if answer.infeasible and ordered:
-        details["infeasible"] = True
-    details |= {
+    statistics |= {
         "solver": f"HiGHS in SciPy {scipy.__version__}",
         "whole_ticks": rules.whole_ticks,
         "margin": margin,
-        "seconds": round(time.monotonic() - began, 3),
     }
-    return FluidOutcome(compute + math.ceil(idle), schedule, ordered, details)
+    return FluidOutcome(
+        compute + math.ceil(idle),
+        schedule,
+        ordered,
+        infeasible=answer.infeasible and ordered,
+        error=answer.error,
+        seconds=round(time.monotonic() - began, 3),
+        statistics=statistics,
+    )
 
 
 def _rules(

@@ -49,7 +49,7 @@ from offcert.formulations.common.linear_model import (
     value_of,
 )
 from offcert.formulations.common.linear_solvers import DEFAULT, require_solver, run_model
-from offcert.formulations.common.outcome import ModelOutcome, Progress, first_evicted
+from offcert.formulations.common.outcome import ModelOutcome, ModelRun, first_evicted
 from offcert.formulations.common.time_grid import StartWindow, TimeGrid, build_grid
 
 # A binary may be off by 1e-6, which moves a row with a big M by that fraction of the horizon, to
@@ -100,31 +100,27 @@ def solve(
         If the solver is unknown or not available.
     """
     require_solver(solver)
-    progress = Progress(problem, upper_bound, hint, lower_bound)
-    progress.details.update({"solver": solver, "time_limit": time_limit})
-    if not progress.feasible:
-        return progress.outcome()
-    try:
-        _search(progress, solver, time_limit, threads)
-    except KeyboardInterrupt:
-        progress.details["interrupted"] = True
-    return progress.outcome()
+    run = ModelRun(problem, upper_bound, hint, lower_bound, solver=solver, time_limit=time_limit)
+    if run.feasible:
+        with run.kept():
+            _search(run, solver, time_limit, threads)
+    return run.outcome()
 
 
-def _search(progress: Progress, solver: str, time_limit: float, threads: int) -> None:
+def _search(run: ModelRun, solver: str, time_limit: float, threads: int) -> None:
     """Build the program, run the solver and take what it says."""
-    problem = progress.problem
-    data = build_grid(problem, 1, progress.upper)
+    problem = run.problem
+    data = build_grid(problem, 1, run.upper)
     if data is None:
-        progress.nothing_within()
+        run.nothing_within()
         return
-    model = DisjunctiveModel(data, problem.platform.duplex, progress.upper)
-    answer = run_model(progress, model.model, solver, time_limit, threads)
-    margin = RELATIVE_MARGIN * progress.upper
-    progress.details["margin"] = margin
-    progress.take_bound(answer.bound * model.unit + problem.trace.durations[-1], margin)
+    model = DisjunctiveModel(data, problem.platform.duplex, run.upper)
+    answer = run_model(run, model.model, solver, time_limit, threads)
+    margin = RELATIVE_MARGIN * run.upper
+    run.statistics["margin"] = margin
+    run.take_bound(answer.bound * model.unit + problem.trace.durations[-1], margin)
     if answer.values is not None:
-        progress.take_plans([model.plan(problem, answer.values)], exact=True)
+        run.take_plans([model.plan(problem, answer.values)], exact=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.core.schedule import Schedule
-from offcert.formulations.models.interval_cpsat import IntervalOutcome, solve
+from offcert.formulations.common.cpsat import CP_SAT
+from offcert.formulations.common.outcome import ModelOutcome, SolverClaim
+from offcert.formulations.models.interval_cpsat import solve
 
 # A dive takes half of the time, and every second one leaves room above the bound.
 _DIVES = 2
@@ -33,7 +34,7 @@ def dive(
     workers: int = 1,
     seed: int = 0,
     on_solution: Callable[[Schedule], object] | None = None,
-) -> IntervalOutcome:
+) -> ModelOutcome:
     """Look for schedules that meet a lower bound, or nearly do.
 
     Parameters
@@ -53,17 +54,18 @@ def dive(
 
     Returns
     -------
-    IntervalOutcome
-        Its bound is what the solver refuted plus one, or the compute time if it refuted nothing.
-        ``details["dives"]`` says how many there were, ``details["interrupted"]`` that the user
-        ended them.
+    ModelOutcome
+        Its bound is what the solver refuted plus one, or the compute time if it refuted nothing;
+        then there is no claim. ``statistics["dives"]`` says how many dives there were.
     """
-    deadline = time.monotonic() + time_limit
+    began = time.monotonic()
+    deadline = began + time_limit
     random = np.random.default_rng(seed)
     best = incumbent
     bound = problem.trace.compute_time
     lowest = max(lower_bound, bound)
-    details: dict[str, Any] = {"time_limit": time_limit, "workers": workers, "seed": seed}
+    statistics: dict[str, object] = {"time_limit": time_limit, "workers": workers, "seed": seed}
+    error, interrupted = None, False
     dives = 0
     while best.makespan > lowest and (left := deadline - time.monotonic()) > 0:
         target = lowest
@@ -79,17 +81,19 @@ def dive(
             on_solution=on_solution,
         )
         dives += 1
-        for key in ("solver", "grid", "error"):
-            if key in outcome.details:
-                details[key] = outcome.details[key]
+        # What the last dive was like.
+        settings = outcome.statistics
+        statistics |= {name: settings[name] for name in ("solver", "grid") if name in settings}
+        error, interrupted = outcome.error, outcome.interrupted
         if outcome.schedule is not None and outcome.schedule.makespan < best.makespan:
             best = outcome.schedule
         # A bound from a dive that was cut short holds too, but says less than the one given.
         bound = max(bound, outcome.lower_bound)
         lowest = max(lowest, bound)
-        if outcome.details.get("interrupted") or "error" in outcome.details:
-            details["interrupted"] = bool(outcome.details.get("interrupted"))
+        if interrupted or error is not None:
             break
-    details["dives"] = dives
+    statistics["dives"] = dives
     status = SolveStatus.OPTIMAL if best.makespan <= bound else SolveStatus.FEASIBLE
-    return IntervalOutcome(status, best, bound, details)
+    claim = SolverClaim(bound, CP_SAT) if bound > problem.trace.compute_time else None
+    seconds = round(time.monotonic() - began, 3)
+    return ModelOutcome(status, best, bound, claim, error, interrupted, seconds, statistics)

@@ -50,7 +50,7 @@ from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.formulations.common.linear_model import ROUNDING, LinearModel, Terms, scaled
 from offcert.formulations.common.linear_solvers import SCIPY, require_solver, run_model
-from offcert.formulations.common.outcome import ModelOutcome, Progress
+from offcert.formulations.common.outcome import ModelOutcome, ModelRun
 from offcert.formulations.common.time_grid import TimeGrid, build_grid
 from offcert.formulations.models.stage_instants import Line, Transfers
 from offcert.formulations.models.stage_plan import plan_of
@@ -99,7 +99,7 @@ def solve(
     ModelOutcome
         Also when the time runs out, the solver fails or the user interrupts. The model's bound is
         the solver's, less `RELATIVE_MARGIN` times the upper bound, rounded up.
-        ``details["exact"]`` says whether the program was an exact one.
+        ``statistics["exact"]`` says whether the program was an exact one.
 
     Raises
     ------
@@ -107,33 +107,36 @@ def solve(
         If the solver is unknown or not available.
     """
     require_solver(solver)
-    progress = Progress(problem, upper_bound, hint, lower_bound)
-    is_exact = exact and not problem.platform.duplex
-    progress.details.update({"solver": solver, "time_limit": time_limit, "exact": is_exact})
-    if not progress.feasible:
-        return progress.outcome()
-    try:
-        _search(progress, exact, solver, time_limit, threads)
-    except KeyboardInterrupt:
-        progress.details["interrupted"] = True
-    return progress.outcome()
+    run = ModelRun(
+        problem,
+        upper_bound,
+        hint,
+        lower_bound,
+        solver=solver,
+        time_limit=time_limit,
+        exact=exact and not problem.platform.duplex,
+    )
+    if run.feasible:
+        with run.kept():
+            _search(run, exact, solver, time_limit, threads)
+    return run.outcome()
 
 
-def _search(progress: Progress, exact: bool, solver: str, time_limit: float, threads: int) -> None:
+def _search(run: ModelRun, exact: bool, solver: str, time_limit: float, threads: int) -> None:
     """Build the program, run the solver and take what it says."""
-    problem = progress.problem
-    data = build_grid(problem, 1, progress.upper)
+    problem = run.problem
+    data = build_grid(problem, 1, run.upper)
     if data is None:
-        progress.nothing_within()
+        run.nothing_within()
         return
-    model = StageModel(data, problem.platform.duplex, exact, progress.upper)
-    answer = run_model(progress, model.model, solver, time_limit, threads)
-    margin = RELATIVE_MARGIN * progress.upper
-    progress.details["margin"] = margin
-    progress.take_bound(answer.bound * model.line.unit + problem.trace.durations[-1], margin)
+    model = StageModel(data, problem.platform.duplex, exact, run.upper)
+    answer = run_model(run, model.model, solver, time_limit, threads)
+    margin = RELATIVE_MARGIN * run.upper
+    run.statistics["margin"] = margin
+    run.take_bound(answer.bound * model.line.unit + problem.trace.durations[-1], margin)
     if answer.values is not None:
         plan = plan_of(problem, model.line, model.transfers, answer.values)
-        progress.take_plans([plan], exact=progress.details["exact"])
+        run.take_plans([plan], exact=exact and not problem.platform.duplex)
 
 
 class StageModel:

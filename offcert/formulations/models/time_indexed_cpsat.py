@@ -17,16 +17,14 @@ from ortools.sat.python import cp_model
 
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
-from offcert.formulations.common.cpsat import run_cpsat
-from offcert.formulations.common.outcome import ModelOutcome, Progress
+from offcert.formulations.common.cpsat import CP_SAT, run_cpsat
+from offcert.formulations.common.outcome import ModelOutcome, ModelRun
 from offcert.formulations.common.time_grid import (
     GridGap,
     StartWindow,
     TimeGrid,
-    build_grid,
     cells_to_order,
-    choose_grid,
-    require_coarse_enough,
+    grid_of,
 )
 
 # Pairs of an item and a cell for which a grid is chosen by default.
@@ -81,63 +79,50 @@ def solve(
     InputError
         If `grid` is less than 1 or far too fine.
     """
-    progress = Progress(problem, upper_bound, hint, lower_bound)
-    progress.details.update(
-        {
-            "solver": "OR-Tools CP-SAT",
-            "version": version("ortools"),
-            "time_limit": time_limit,
-            "threads": threads,
-            "seed": seed,
-        }
+    run = ModelRun(
+        problem,
+        upper_bound,
+        hint,
+        lower_bound,
+        solver=CP_SAT,
+        version=version("ortools"),
+        time_limit=time_limit,
+        threads=threads,
+        seed=seed,
     )
-    if not progress.feasible:
-        return progress.outcome()
-    if grid is None:
-        grid = choose_grid(problem, progress.upper, _VARIABLES)
-    progress.details["grid"] = grid
-    data = build_grid(problem, grid, progress.upper)
-    if data is None:
-        progress.nothing_within()
-        return progress.outcome()
-    require_coarse_enough(data, _LARGEST)
-    try:
-        _search(progress, data, time_limit, threads, seed)
-    except KeyboardInterrupt:
-        progress.details["interrupted"] = True
-    except (RuntimeError, ValueError, MemoryError) as error:
-        # A solver that fails costs its contribution, never what is already known.
-        progress.details["error"] = f"{type(error).__name__}: {error}"
-    return progress.outcome()
+    with run.kept():
+        data = grid_of(run, grid, _VARIABLES, _LARGEST) if run.feasible else None
+        if data is not None:
+            _search(run, data, time_limit, threads, seed)
+    return run.outcome()
 
 
-def _search(progress: Progress, data: TimeGrid, time_limit: float, threads: int, seed: int) -> None:
+def _search(run: ModelRun, data: TimeGrid, time_limit: float, threads: int, seed: int) -> None:
     """Build the model, run the solver and take what it says."""
-    trace = progress.problem.trace
-    model = StartLiterals(data, progress.problem.platform.duplex)
-    progress.details["literals"] = len(model.model.proto.variables)
-    remaining = time_limit - progress.elapsed
+    trace = run.problem.trace
+    model = StartLiterals(data, run.problem.platform.duplex)
+    run.statistics["literals"] = len(model.model.proto.variables)
+    remaining = time_limit - run.elapsed
     if remaining <= 0:
-        progress.details["solver_status"] = "not started: no time left"
+        run.statistics["solver_status"] = "not started: no time left"
         return
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = threads
     solver.parameters.random_seed = seed
     end = run_cpsat(solver, model.model, remaining)
     status = end.status
-    if end.interrupted:
-        progress.details["interrupted"] = True
-    progress.details["solver_status"] = solver.status_name(status)
+    run.interrupted = end.interrupted
+    run.statistics["solver_status"] = solver.status_name(status)
     if status == cp_model.MODEL_INVALID:
-        progress.details["error"] = model.model.validate()
+        run.error = model.model.validate()
     elif status == cp_model.INFEASIBLE:
-        progress.nothing_within()
+        run.nothing_within()
     elif math.isfinite(solver.best_objective_bound):
         cells = math.ceil(solver.best_objective_bound - _MARGIN)
-        progress.take_bound(data.bound(cells, trace.durations[-1]), margin=0.0)
+        run.take_bound(data.bound(cells, trace.durations[-1]), margin=0.0)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         plans = data.plans(trace, *model.decisions(solver))
-        progress.take_plans(plans, exact=data.grid == 1)
+        run.take_plans(plans, exact=data.grid == 1)
 
 
 class StartLiterals:

@@ -25,15 +25,13 @@ from offcert.formulations.common.linear_model import (
     value_of,
 )
 from offcert.formulations.common.linear_solvers import DEFAULT, require_solver, run_model
-from offcert.formulations.common.outcome import ModelOutcome, Progress
+from offcert.formulations.common.outcome import ModelOutcome, ModelRun
 from offcert.formulations.common.time_grid import (
     GridGap,
     StartWindow,
     TimeGrid,
-    build_grid,
     cells_to_order,
-    choose_grid,
-    require_coarse_enough,
+    grid_of,
 )
 
 # Pairs of an item and a cell for which a grid is chosen by default.
@@ -90,39 +88,26 @@ def solve(
         If the solver is unknown or not available, or `grid` is less than 1 or far too fine.
     """
     require_solver(solver)
-    progress = Progress(problem, upper_bound, hint, lower_bound)
-    progress.details.update({"solver": solver, "time_limit": time_limit})
-    if not progress.feasible:
-        return progress.outcome()
-    if grid is None:
-        grid = choose_grid(problem, progress.upper, _VARIABLES)
-    progress.details["grid"] = grid
-    data = build_grid(problem, grid, progress.upper)
-    if data is None:
-        progress.nothing_within()
-        return progress.outcome()
-    require_coarse_enough(data, _LARGEST)
-    try:
-        _search(progress, data, solver, time_limit, threads)
-    except KeyboardInterrupt:
-        progress.details["interrupted"] = True
-    return progress.outcome()
+    run = ModelRun(problem, upper_bound, hint, lower_bound, solver=solver, time_limit=time_limit)
+    with run.kept():
+        data = grid_of(run, grid, _VARIABLES, _LARGEST) if run.feasible else None
+        if data is not None:
+            _search(run, data, solver, time_limit, threads)
+    return run.outcome()
 
 
-def _search(
-    progress: Progress, data: TimeGrid, solver: str, time_limit: float, threads: int
-) -> None:
+def _search(run: ModelRun, data: TimeGrid, solver: str, time_limit: float, threads: int) -> None:
     """Build the program, run the solver and take what it says."""
-    trace = progress.problem.trace
-    model = TimeIndexedModel(data, progress.problem.platform.duplex)
-    answer = run_model(progress, model.model, solver, time_limit, threads)
+    trace = run.problem.trace
+    model = TimeIndexedModel(data, run.problem.platform.duplex)
+    answer = run_model(run, model.model, solver, time_limit, threads)
     margin = _MARGIN + _RELATIVE_MARGIN * data.cells
     cells = answer.bound + data.operations[-1].last - margin
     if math.isfinite(cells):
-        progress.take_bound(data.bound(math.ceil(cells), trace.durations[-1]), margin=0.0)
+        run.take_bound(data.bound(math.ceil(cells), trace.durations[-1]), margin=0.0)
     if answer.values is not None:
         plans = data.plans(trace, *model.decisions(answer.values))
-        progress.take_plans(plans, exact=data.grid == 1)
+        run.take_plans(plans, exact=data.grid == 1)
 
 
 class TimeIndexedModel:
