@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, ClassVar
 
 from offcert.core.errors import InputError
-from offcert.core.messages import short_repr
+from offcert.core.messages import meant, short_repr
 from offcert.core.problem import Problem
 from offcert.core.trace import require_integer
 
@@ -53,8 +53,12 @@ class Generator(ABC):
             elif isinstance(item.default, int):
                 require_integer(value, item.name, least)
             elif value not in item.metadata["choices"]:
-                names = ", ".join(f'"{choice}"' for choice in item.metadata["choices"])
-                raise InputError(f"{item.name} must be one of {names}, not {short_repr(value)}")
+                choices = item.metadata["choices"]
+                names = ", ".join(f'"{choice}"' for choice in choices)
+                hint = meant(str(value), choices)
+                raise InputError(
+                    f"{item.name} must be one of {names}, not {short_repr(value)}{hint}"
+                )
 
     @abstractmethod
     def draw(self, seed: int) -> Problem:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offcert.core.errors import InputError
+from offcert.core.messages import meant, show
 
 _GIB = 2**30
 _GIGA = 10**9
@@ -151,7 +152,9 @@ def hardware(name: str) -> Hardware:
         If there is none of that name.
     """
     if name not in HARDWARE:
-        raise InputError(f"There is no hardware {name!r}; known are {', '.join(HARDWARE)}.")
+        known = ", ".join(HARDWARE)
+        hint = meant(name, HARDWARE)
+        raise InputError(f"hardware must be one of {known}, not {show(name)}{hint}")
     return HARDWARE[name]
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from offcert.core.errors import InputError
+from offcert.core.messages import meant, show
 from offcert.runtime.zoo._options import require_positive
 from offcert.runtime.zoo.alexnet import AlexNet
 from offcert.runtime.zoo.densenet import DenseNet
@@ -131,7 +132,9 @@ def default_input(name: str, shape: Sequence[int] | None = None, **options: Any)
 
 def _find(name: str) -> _Network:
     if name not in _NETWORKS:
-        raise InputError(f"There is no network {name!r}; known are {', '.join(_NETWORKS)}.")
+        known = ", ".join(_NETWORKS)
+        hint = meant(name, _NETWORKS)
+        raise InputError(f"the zoo has no network {show(name)}, but {known}{hint}")
     return _NETWORKS[name]
 
 
@@ -139,7 +142,7 @@ def _check_options(name: str, network: _Network, options: dict[str, Any]) -> Non
     for option in options:
         if option not in network.options:
             known = ", ".join(network.options)
-            raise InputError(f"Network {name} has no option {option!r}; known are {known}.")
+            raise InputError(f"network {name} has no option {show(option)}, but {known or 'none'}")
 
 
 def _check_shape(name: str, shape: tuple[int, ...], context: int | None) -> None:
