@@ -1,7 +1,7 @@
-"""Fills the pages of the API reference: a room's modules, and the names of ``import offcert``.
+"""Fills in what the program itself knows: modules of a room, exported names, kinds of bounds.
 
-A page has a comment where they belong, ``<!-- modules of offcert.core -->`` or ``<!-- names of
-offcert -->``, so that no list of modules has to be kept by hand.
+A page has a comment where it belongs, such as ``<!-- modules of offcert.core -->``, so that no list
+has to be kept by hand.
 """
 
 from __future__ import annotations
@@ -91,10 +91,116 @@ def _row(name: str, value: Any) -> str:
     return f"| {{py:{role}}}`{name} <{home}>` | {_first_sentence(value)} |"
 
 
+def kinds_of_bounds() -> str:
+    """Return what the registry of bounds says, as Markdown."""
+    from offcert.proofs.registry import CLAIMS, PROOFS
+
+    rows = [
+        "### Kinds that are proved\n",
+        "| `method` | what the bound says | transfers | link | `details` |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for proved in PROOFS.values():
+        rows.append(
+            f"| [`{proved.method}`](../theory/{proved.page}.md) | {proved.summary} "
+            f"| {_some(proved.transfers)} | {_some(proved.links)} | {_proof(proved.proof)} |"
+        )
+    rows += [
+        "\n### Kinds that a solver claims\n",
+        "| `method` | what the bound says | transfers | solvers |",
+        "| --- | --- | --- | --- |",
+    ]
+    for claimed in CLAIMS.values():
+        rows.append(
+            f"| [`{claimed.method}`](../theory/{claimed.page}.md) | {claimed.summary} "
+            f"| {_some(claimed.transfers)} | {', '.join(claimed.families)} |"
+        )
+    rows.append("\n### What proofs hold\n")
+    proofs = {kind.proof: None for kind in PROOFS.values() if list(kind.proof.rules())}
+    for proof in list(proofs):
+        for nested in [proof, *_nested(proof)]:
+            proofs.setdefault(nested)
+    return "\n".join([*rows, *map(_fields_of_proof, list(proofs))]) + "\n"
+
+
+def _some(values: Any) -> str:
+    """Return the members of an enumeration that are in a set; "any" if all are."""
+    every = type(next(iter(values)))
+    chosen = [str(value) for value in every if value in values]
+    return "any" if len(chosen) == len(every) else ", ".join(chosen)
+
+
+def _proof(proof: Any) -> str:
+    return f"[{proof.__name__}](#{proof.__name__.lower()})" if list(proof.rules()) else "none"
+
+
+def _nested(proof: Any) -> list[Any]:
+    """Return the dataclasses of the objects in a proof's fields."""
+    return [rule.form.kind for rule in proof.rules() if hasattr(rule.form, "kind")]
+
+
+def _fields_of_proof(proof: Any) -> str:
+    meanings = meanings_of(proof)
+    rows = [
+        f"#### {proof.__name__}\n",
+        f"{_first_sentence(proof)}\n",
+        "| field | type | meaning |",
+        "| --- | --- | --- |",
+    ]
+    for name, form, optional in proof.rules():
+        rule = form.rule + (", may be absent" if optional else "")
+        rows.append(f"| `{name}` | {rule} | {meanings[name]} |")
+    return "\n".join(rows) + "\n"
+
+
+def meanings_of(kind: type) -> dict[str, str]:
+    """Return what the docstrings of a dataclass and of its bases say of their attributes."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        section = re.split(r"Attributes\n-+\n", inspect.getdoc(base) or "")
+        for head, text in re.findall(r"^(\w.*?) : .*\n((?:    .*\n?)+)", section[-1], re.MULTILINE):
+            meaning = " ".join(text.split()).replace("``", "`")
+            found |= dict.fromkeys(head.split(", "), meaning)
+    return found
+
+
+def settings() -> str:
+    """Return the fields of a certificate's settings, as Markdown."""
+    from dataclasses import fields
+
+    from offcert.proofs.settings import Notes, Settings
+
+    rows = ["| field | type | meaning |", "| --- | --- | --- |"]
+    for kind in (Settings, Notes):
+        meanings = meanings_of(kind)
+        for each in fields(kind):
+            written = _WRITTEN[str(each.type).removesuffix(" | None")]
+            rows.append(f"| `{each.name}` | {written} | {meanings[each.name]} |")
+    return "\n".join(rows) + "\n"
+
+
+# How the types of settings are written in documents.
+_WRITTEN = {
+    "float": "number",
+    "int": "integer",
+    "str": "text",
+    "bool": "`true`",
+    "Mapping[str, str]": "object of texts",
+    "Mapping[str, int]": "object of integers",
+}
+
+
 def fill(app: Any, document: str, source: list[str]) -> None:
     """Replace the comments of a page by what they stand for."""
     text = _MODULES.sub(lambda match: room(match[1]), source[0])
-    source[0] = _NAMES.sub(lambda match: names(match[1]), text)
+    text = _NAMES.sub(lambda match: names(match[1]), text)
+    for comment, write in _TABLES.items():
+        if comment in text:
+            text = text.replace(comment, write())
+    source[0] = text
+
+
+_TABLES = {"<!-- kinds of bounds -->": kinds_of_bounds, "<!-- settings -->": settings}
 
 
 def backquoted(name: str, rawtext: str, text: str, *rest: Any, **more: Any) -> Any:
