@@ -1,9 +1,11 @@
 """`import offcert`: what users find there, what it costs, and what it says to wrong arguments."""
 
 import ast
+import functools
 import inspect
 import json
 import math
+import pickle
 import re
 import subprocess
 import sys
@@ -112,6 +114,12 @@ def test_rooms_answer_calls_whatever_was_imported_first(before: str) -> None:
         "print(offcert.certify is __import__('sys').modules['offcert.certify'])"
     )
     assert run(code).splitlines() == ["True 18", "True"]
+
+
+def test_rooms_are_handed_to_other_processes_as_functions_are() -> None:
+    for room in (offcert.certify, offcert.verify):
+        assert pickle.loads(pickle.dumps(room)) is room
+    assert functools.partial(offcert.certify, time_limit=5)(PROBLEM).result.objective == 18
 
 
 def test_verify_takes_files_certificates_and_documents(tmp_path: Path) -> None:

@@ -21,6 +21,10 @@ class CallableRoom(ModuleType):
         """Call the function."""
         return _function(self)(*args, **kwargs)
 
+    def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
+        """Be handed to other processes by name, as functions are."""
+        return import_module, (self.__name__,)
+
     @property
     def __signature__(self) -> inspect.Signature:
         """The function's, for `inspect.signature` and notebooks."""

@@ -121,9 +121,11 @@ def _absent(out: list[Piece], back: list[Piece], opened: Fraction, closed: Fract
 
 
 def _moved(pieces: Iterable[Piece], time: Fraction) -> Fraction:
-    shares = (
-        min(max((time - piece.start) / (piece.end - piece.start), Fraction(0)), Fraction(1))
-        * piece.size
-        for piece in pieces
-    )
-    return sum(shares, Fraction(0))
+    total = Fraction(0)
+    for piece in pieces:
+        # What has not been verified may last no time.
+        if time >= piece.end:
+            total += piece.size
+        elif time > piece.start:
+            total += piece.size * (time - piece.start) / (piece.end - piece.start)
+    return total

@@ -33,8 +33,8 @@ _FONT = 11
 _LETTER = 6.3
 # Narrower bars are drawn without stripes, which nobody would see.
 _STRIPED = 5.0
-# More bars than these are joined in a notebook, to at least so many pixels.
-_MOST_SINGLE, _JOINED = 400, 4.0
+# More bars than these are joined, to at least so many pixels.
+_NOTEBOOK, _FILE = (400, 4.0), (20_000, 0.5)
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,9 @@ def gantt_svg(certificate: Certificate, *, width: int = 1100, whole: bool = True
     width : int
         Pixels.
     whole : bool
-        Draw every operation and transfer on its own, however many there are. Otherwise what would
-        be narrower than some pixels is joined, so that the picture stays small.
+        Draw each of up to 20,000 operations and transfers on its own, as suits a file. Otherwise,
+        or beyond that, what would be too narrow to be seen is joined, so that the picture stays
+        small.
     """
     problem, schedule = certificate.problem, certificate.result.schedule
     assert schedule is not None
@@ -100,8 +101,9 @@ def gantt_svg(certificate: Certificate, *, width: int = 1100, whole: bool = True
     )
     root = picture(frame, f"{cut(problem.name, 100)}: {certificate.result.summary(problem.units)}")
     bars = list(bars_of(problem, schedule))
-    if not whole and len(bars) > _MOST_SINGLE:
-        bars = joined(bars, _JOINED / (frame.x(frame.span) - frame.x(0)) * frame.span)
+    most, pixels = _FILE if whole else _NOTEBOOK
+    if len(bars) > most:
+        bars = joined(bars, pixels / (frame.x(frame.span) - frame.x(0)) * frame.span)
     _draw_legend(root)
     for index, row in enumerate(rows):
         _draw_row(root, frame, index, row, [bar for bar in bars if bar.row == row])

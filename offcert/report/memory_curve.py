@@ -29,8 +29,11 @@ def memory_curve(problem: Problem, schedule: Schedule) -> tuple[list[int], list[
     for transfer in schedule.transfers:
         if transfer.kind is Kind.PREFETCH:
             gap = trace.gaps[transfer.gap]
-            opened = schedule.ends[gap.before] if gap.before >= 0 else 0
-            change(max(offloads[gap.tensor].end, opened), -trace.gap_size(transfer.gap))
+            left = schedule.ends[gap.before] if gap.before >= 0 else 0
+            # What has not been verified may come back without having left.
+            if gap.tensor in offloads:
+                left = max(offloads[gap.tensor].end, left)
+            change(left, -trace.gap_size(transfer.gap))
             change(transfer.start, trace.gap_size(transfer.gap))
     times = sorted(changes)
     held, total = [], 0

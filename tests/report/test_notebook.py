@@ -1,8 +1,11 @@
 """What a notebook shows: facts, escaped, in a picture of bounded size."""
 
+import copy
+import json
 from dataclasses import replace
 from fractions import Fraction
 from html.parser import HTMLParser
+from itertools import product
 from xml.etree import ElementTree
 
 import pytest
@@ -15,6 +18,7 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.proofs.certificate import certificate_from_json
 
 SVG = "{http://www.w3.org/2000/svg}"
 CHAIN = Chain([3, 4], [4, 2], [10, 2, 1], [0, 0, 0], [0, 8])
@@ -142,3 +146,26 @@ def test_ten_thousand_operations_fit_into_a_notebook() -> None:
     certificate = long_certificate()
     assert len(shown(certificate)[1]) < 300_000
     assert len(shown(certificate.problem)[1]) < 200_000
+
+
+def test_what_has_not_been_verified_is_drawn_as_it_claims() -> None:
+    """Pictures need no valid schedule: whoever looks for a fault must see it."""
+    drawn = 0
+    relaxed = replace(PROBLEM, transfers=Transfers.INTERRUPTIBLE)
+    for certificate in (solve(PROBLEM, "sequential"), solve(relaxed, "fluid-exact")):
+        document = json.loads(json.dumps(certificate.to_json()))
+        (moves,) = {"transfers", "pieces"} & set(document["schedule"])
+        forged = [[], *([item] for item in document["schedule"][moves])]
+        numbers = (0, -3, 10**12) if moves == "transfers" else ("0/1", "17/3", "999999/1")
+        for index, name, number in product(range(2), ("start", "end"), numbers):
+            changed = copy.deepcopy(document["schedule"][moves])
+            changed[index][name] = number
+            forged.append(changed)
+        for changed in forged:
+            document["schedule"][moves] = changed
+            shown(certificate_from_json(document))
+            drawn += 1
+        for number in (-7, 0, 10**12):
+            document["schedule"]["operations"][1]["start"] = number
+            shown(certificate_from_json(document))
+    assert drawn == 2 * (3 + 12)
