@@ -7,7 +7,12 @@ from contextlib import suppress
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.search import Search
-from offcert.certify.warm import warm_local_search, warm_order_search, warm_set_search
+from offcert.certify.warm import (
+    warm_local_search,
+    warm_order_search,
+    warm_plans,
+    warm_set_search,
+)
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.simulate import simulate
 
@@ -20,6 +25,8 @@ def descend_sequential(search: Search, effort: Effort) -> None:
     search.begin("sequential")
     with held_interrupts():
         from offcert.heuristics.sequential import sequential
+    with search.untimed():
+        warm_plans()
     search.offer(simulate(search.problem, sequential(search.problem)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import cache
 
@@ -9,12 +10,25 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
 
+# The problems here are tiny. Any limit would end with the first kernel that has to be compiled, and
+# the others would be compiled within the limits of a search.
+_NO_LIMIT = math.inf
+
 
 def _tiny() -> Problem:
     """Return a problem in which one tensor has to leave and return."""
     tensors = [Tensor("v", 1, (0, 2)), Tensor("w", 1, (1,), evictable=False)]
     trace = Trace([Operation(name, 1) for name in "abc"], tensors)
     return Problem("tiny", trace, Platform(1, Fraction(1)))
+
+
+@cache
+def warm_plans() -> None:
+    """Compile what says how long a plan takes, and an ordered one."""
+    from offcert.core.simulate import simulate
+    from offcert.heuristics.least_cover import least_cover_plan
+
+    simulate(_tiny(), least_cover_plan(_tiny()))
 
 
 @cache
@@ -47,7 +61,7 @@ def warm_heads() -> None:
     from offcert.formulations.labels.atomic_heads.bound import heads_bound
     from offcert.verify.heads.check import within_reach
 
-    outcome = heads_bound(_tiny(), upper_bound=10, time_limit=1.0)
+    outcome = heads_bound(_tiny(), upper_bound=10, time_limit=_NO_LIMIT)
     ends = (outcome.pivot, outcome.head, outcome.tail)
     within_reach(_tiny(), *ends, counted=outcome.counted, units=outcome.units)
 
@@ -63,7 +77,7 @@ def warm_matched() -> None:
         [Operation(name, 1) for name in "abcdef"],
         [Tensor("v", 2, (0, 5)), Tensor("w", 3, (1, 4)), Tensor("x", 2, (2,), evictable=False)],
     )
-    MatchedProgram(Problem("small", trace, Platform(4, Fraction(1)))).improve(30, 1.0)
+    MatchedProgram(Problem("small", trace, Platform(4, Fraction(1)))).improve(30, _NO_LIMIT)
 
 
 @cache
@@ -75,7 +89,7 @@ def warm_outward() -> None:
 
     tiny = _tiny()
     with_insertions(tiny, [0], [0], [])
-    outcome = OutwardProgram(tiny).improve(10, 1.0, lambda schedule: 10)
+    outcome = OutwardProgram(tiny).improve(10, _NO_LIMIT, lambda schedule: 10)
     proof = outcome.proof
     advice = proof.free_below, proof.windows, proof.splits
     outward_fault(tiny, proof.pivot, outcome.lower_bound, *advice)
@@ -87,7 +101,7 @@ def warm_pivot() -> None:
     from offcert.formulations.labels.pivot.bound import pivot_bound
 
     warm_heads()
-    pivot_bound(_tiny(), upper_bound=10, time_limit=1.0, max_labels=100)
+    pivot_bound(_tiny(), upper_bound=10, time_limit=_NO_LIMIT, max_labels=100)
 
 
 @cache
@@ -97,4 +111,4 @@ def warm_pivot_outward() -> None:
 
     warm_pivot()
     warm_outward()
-    PivotOutwardProgram(_tiny(), max_labels=1000).improve(10, 1.0, lambda schedule: 10)
+    PivotOutwardProgram(_tiny(), max_labels=1000).improve(10, _NO_LIMIT, lambda schedule: 10)
