@@ -76,7 +76,7 @@ def test_unknown_name_gets_the_known_ones():
     with pytest.raises(InputError) as error:
         hardware("v100")
     message = str(error.value)
-    assert "'v100'" in message
+    assert '"v100"; did you mean v100-' in message
     assert all(name in message for name in HARDWARE)
 
 

@@ -183,8 +183,8 @@ def test_gpt_default_input_follows_the_options():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: zoo.build("resnet19"), ["'resnet19'", "resnet18", "gpt-tiny"]),
-        (lambda: zoo.build("resnet18", auxiliary=True), ["resnet18", "'auxiliary'", "classes"]),
+        (lambda: zoo.build("resnet19"), ['"resnet19"', "mean resnet18", "gpt-tiny"]),
+        (lambda: zoo.build("resnet18", auxiliary=True), ["resnet18", '"auxiliary"', "classes"]),
         (lambda: zoo.build("alexnet", classes=0), ["classes", "0"]),
         (lambda: zoo.build("alexnet", classes=2.5), ["classes", "2.5"]),
         (lambda: zoo.build("vgg11", dropout=1.5), ["dropout", "1.5"]),
@@ -200,5 +200,4 @@ def test_bad_input_gets_one_sentence_that_names_the_value(call, words):
         call()
     message = str(error.value)
     assert all(word in message for word in words)
-    assert message.endswith(".")
     assert "\n" not in message
