@@ -1,6 +1,7 @@
-"""Exact sums where one tensor leaves and another returns while the pivot runs: not sound there."""
+"""Exact sums where one tensor leaves and another returns while the pivot runs."""
 
-import pytest
+from dataclasses import replace
+
 from oracle import brute_force
 
 from offcert.core.check import check
@@ -35,12 +36,11 @@ def test_the_schedule_that_swaps() -> None:
     assert schedule.makespan == brute_force(swapped()) == swapped().trace.compute_time == 15
 
 
-@pytest.mark.xfail(
-    strict=True, reason="one sum is taken for what is absent at the pivot's start and at its end"
-)
 def test_no_bound_exceeds_it() -> None:
     bound = exact_sums_bound(swapped())
-    if bound is not None:
-        # 18 today, and verified as that.
-        assert bound.value <= 15 or recheck(bound, swapped()) is not None
-        assert bound.value <= 15
+    assert bound is not None
+    assert bound.value == 15
+    assert recheck(bound, swapped()) is None
+    for value in (16, 18):
+        fault = recheck(replace(bound, value=value), swapped())
+        assert "absent in the pivot's first tick or in its last it shows" in str(fault)

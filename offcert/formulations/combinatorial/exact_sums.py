@@ -5,13 +5,23 @@ A sum may only be possible with a tensor that is written late or needed soon, an
 have to move just before or just after that operation; the next sum may do without, but moves more.
 Either costs time that the fractional bound, which asks how much is absent but not what, cannot see.
 
-Let ``s`` be the bytes of what is absent during the pivot. Those of them that must be back before a
-later operation ``o`` are at least the least ``e`` for which tensors that are needed by then make up
-``e``, and the others the rest of ``s``. They return between the pivot's end and the start of ``o``.
-The same holds for those that are written by an earlier operation or later. No schedule is shorter
-than the least over all sums of the longest of these ways; sums are gone through in increasing order
-until the fractional bound with that sum, which grows with it, is no less. Small tensors, of which
-there may be many of odd sizes, count byte by byte, and wherever that is best.
+Let ``s`` be the bytes of what is absent when the pivot starts. Those of them that were written by
+an operation ``o`` or later are at least the least that, with others, makes up ``s``; they leave
+between the end of ``o`` and the pivot's start. Let ``s'`` be what is absent when the pivot ends:
+what is needed by a later operation returns between then and the start of that. This gives a head of
+``s`` and a tail of ``s'``.
+
+If no tensor leaves while the pivot runs, or none returns then, one of the two sets is within the
+other, and the smaller serves for both: no schedule is shorter than the least sum of the head and
+the tail of one ``s``. Otherwise a tensor has left and another has returned meanwhile. Head and tail
+may then be of different sums, but what is absent at the start or at the end weighs, together, at
+least one tensor more than what has to be absent; all of it has left before the pivot's end, and all
+returns after its start. On a simplex link one follows the other; on a duplex link both may happen
+at once while the pivot runs.
+
+Sums are gone through in increasing order until the fractional bound with that sum, which grows with
+it, is no less than the least so far. Small tensors, of which there may be many of odd sizes, count
+byte by byte, and wherever that is best.
 """
 
 from __future__ import annotations
@@ -22,6 +32,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from offcert.core.plan import Kind
+from offcert.core.platform import Link
 from offcert.core.problem import Problem
 from offcert.core.result import Bound
 from offcert.formulations.combinatorial.large_tensors import required_of_large
@@ -72,45 +83,103 @@ def exact_sums_bound(problem: Problem, smallest: int = 1) -> Bound | None:
         return None
     sand = sum(trace.gap_size(gap) for gap in over) - sum(units.values()) * unit
     least = max(0, trace.demand[pivot] - problem.platform.memory - sand)
-    value = _least_over_sums(problem, required, pivot, unit, units, -(-least // unit))
+    turn = _Turn(problem, required, pivot, unit, units)
+    value = _least_over_sums(turn, units, -(-least // unit))
     return proved(METHOD, value, ExactSums(pivot=pivot, smallest=smallest))
 
 
-def _least_over_sums(
-    problem: Problem, required: list[int], pivot: int, unit: int, units: dict[int, int], least: int
-) -> int:
-    trace = problem.trace
-    total = sum(units.values())
-    times = heads_and_tails(problem, required)
-    durations = trace.durations
-    writers = {gap: trace.tensors[trace.gaps[gap].tensor].uses[0] for gap in units}
-    closers = {gap: trace.gaps[gap].after for gap in units}
-    before = [
-        _parting(units, times.heads[o] + durations[o], {gap for gap in units if writers[gap] >= o})
-        for o in sorted(set(writers.values()))
-        if o >= 0
-    ]
-    after = [
-        _parting(units, times.tails[o], {gap for gap in units if closers[gap] <= o})
-        for o in sorted(set(closers.values()))
-    ]
-    out, back = (unit / problem.platform.rate(kind) for kind in Kind)
-    best: int | None = None
-    amounts = list(required)
+class _Turn:
+    """What is known about the time before the pivot, and from its start on, by what is absent."""
+
+    def __init__(
+        self, problem: Problem, required: list[int], pivot: int, unit: int, units: dict[int, int]
+    ) -> None:
+        trace = problem.trace
+        self._problem, self._required, self._pivot, self._unit = problem, required, pivot, unit
+        self.total = sum(units.values())
+        self.smallest = min(units.values())
+        self.duration = trace.durations[pivot]
+        self.simplex = problem.platform.link is Link.SIMPLEX
+        # While it runs for one tick, nothing leaves after its start and before its end.
+        self.may_swap = self.duration > 1 and len(units) > 1
+        times = heads_and_tails(problem, required)
+        writers = {gap: trace.tensors[trace.gaps[gap].tensor].uses[0] for gap in units}
+        closers = {gap: trace.gaps[gap].after for gap in units}
+        self._before = [_parting(units, Fraction(0), set(units))] + [
+            _parting(
+                units,
+                times.heads[o] + trace.durations[o],
+                {gap for gap in units if writers[gap] >= o},
+            )
+            for o in sorted(set(writers.values()))
+            if o >= 0
+        ]
+        self._after = [
+            _parting(units, times.tails[o], {gap for gap in units if closers[gap] <= o})
+            for o in sorted(set(closers.values()))
+        ]
+        self._out, self._back = (unit / problem.platform.rate(kind) for kind in Kind)
+
+    def fractional(self, amount: int) -> tuple[Fraction, Fraction]:
+        """Return head and tail of so many units, byte by byte; both grow with them."""
+        amounts = list(self._required)
+        amounts[self._pivot] = max(amounts[self._pivot], amount * self._unit)
+        times = heads_and_tails(self._problem, amounts)
+        return times.heads[self._pivot], times.tails[self._pivot]
+
+    def left(self, amount: int) -> Fraction:
+        """Return when so many units can have left, at the earliest."""
+        parts = self._before
+        return max(part.rest + self._out * _near(part, amount, self.total) for part in parts)
+
+    def returned(self, amount: int) -> Fraction:
+        """Return how long before the end so many units begin to return, at the latest."""
+        parts = self._after
+        return max(part.rest + self._back * _near(part, amount, self.total) for part in parts)
+
+    def swapped(self, amount: int) -> Fraction:
+        """Return the least time if so many units leave before the pivot's end, return after it."""
+        apart = self.left(amount) + self.returned(amount)
+        return apart if self.simplex else apart - self.duration
+
+    def growing(self, amount: int) -> Fraction:
+        """Return a bound on what `swapped` says of so many units, and of more."""
+        head, tail = self.fractional(amount)
+        return head + tail - 2 * self.duration
+
+
+def _least_over_sums(turn: _Turn, units: dict[int, int], least: int) -> int:
+    """Return the least time over all that may be absent when the pivot starts, and when it ends."""
+    one = heads = tails = None
     for looked_at, amount in enumerate(_sums(units.values(), least)):
-        amounts[pivot] = max(required[pivot], amount * unit)
-        times = heads_and_tails(problem, amounts)
-        head, tail = times.heads[pivot], times.tails[pivot]
-        fractional = math.ceil(head + tail)
-        if looked_at == _MOST_SUMS or (best is not None and fractional >= best):
-            return fractional if best is None else min(best, fractional)
-        head = max([head, *(part.rest + out * _near(part, amount, total) for part in before)])
-        tails = (part.rest + back * _near(part, amount, total) for part in after)
-        tail = max([tail, *(durations[pivot] + longest for longest in tails)])
+        head, tail = turn.fractional(amount)
+        beyond = looked_at == _MOST_SUMS or (one is not None and math.ceil(head + tail) >= one)
+        if not beyond:
+            head = max(head, turn.left(amount))
+            tail = max(tail, turn.duration + turn.returned(amount))
         longest = math.ceil(head + tail)
-        best = longest if best is None else min(best, longest)
-    assert best is not None
-    return best
+        one = longest if one is None else min(one, longest)
+        heads = head if heads is None else min(heads, head)
+        tails = tail if tails is None else min(tails, tail)
+        if beyond:
+            break
+    assert one is not None
+    assert heads is not None
+    assert tails is not None
+    if not turn.may_swap or least + turn.smallest > turn.total:
+        return one
+    return min(one, max(math.ceil(heads + tails), _least_swapped(turn, units, least)))
+
+
+def _least_swapped(turn: _Turn, units: dict[int, int], least: int) -> int:
+    """Return the least time if a tensor leaves and another returns while the pivot runs."""
+    best = turn.swapped(turn.total)
+    for looked_at, amount in enumerate(_sums(units.values(), least + turn.smallest)):
+        growing = turn.growing(amount)
+        if looked_at == _MOST_SUMS or growing >= best:
+            return math.ceil(min(best, growing))
+        best = min(best, max(growing, turn.swapped(amount)))
+    return math.ceil(best)
 
 
 def _parting(units: dict[int, int], rest: Fraction, moving: Collection[int]) -> _Parting:

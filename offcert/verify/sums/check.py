@@ -4,6 +4,12 @@ For every sum that whole tensors make up at the pivot it is asked how much of it
 move between an operation before and the pivot, or between the pivot and an operation after it: the
 cheapest way to make the sum, where tensors that are written, or needed, in between cost their
 bytes, and others nothing. One array a side and operation, and each tensor is taken or not.
+
+What is absent in the first tick of the pivot and in its last need not be the same, where one tensor
+leaves and another returns in between. That case is gone through on its own. Take all tensors that
+are absent in one of the two: more than what has to be absent, by one tensor at least. Each has left
+before the last tick begins, and returns after the first one has ended. With a simplex link the time
+between two operations holds both, one after the other; with a duplex link they share the pivot.
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.plan import Kind
+from offcert.core.platform import Link
 from offcert.core.problem import Problem
 from offcert.verify.common.absence import Absence, absences, large_tensors, needs
 from offcert.verify.common.fluid_times import rests, starts
@@ -52,7 +59,16 @@ def sums_fault(problem: Problem, pivot: int, smallest: int, value: int) -> str |
         return "there are too many sums"
     sides = _Sides(problem, pivot, amounts, whole, unit)
     possible = sides.possible[least:].nonzero()[0] + least
-    for looked_at, amount in enumerate(possible.tolist()):
+    fault = _same_fault(sides, possible.tolist(), value)
+    if fault is not None or problem.trace.durations[pivot] <= 1:
+        return fault
+    more = possible[possible >= least + min(each.size for each in whole) // unit]
+    return _swapped_fault(sides, possible.tolist(), more.tolist(), value)
+
+
+def _same_fault(sides: _Sides, possible: Sequence[int], value: int) -> str | None:
+    """Return None if it is shown where what is absent in the first tick is so in the last."""
+    for looked_at, amount in enumerate(possible):
         start, rest = sides.fractional(amount)
         if math.ceil(start + rest) >= value:
             # With more bytes absent neither is less.
@@ -61,8 +77,52 @@ def sums_fault(problem: Problem, pivot: int, smallest: int, value: int) -> str |
             return f"more than {_MOST_SUMS} sums would have to be looked at"
         longest = math.ceil(sides.start(amount, start) + sides.rest(amount, rest))
         if longest < value:
-            return f"with {amount * unit} bytes absent it shows {longest} only, not {value}"
+            absent = amount * sides.unit
+            return f"with {absent} bytes absent it shows {longest} only, not {value}"
     return None
+
+
+def _swapped_fault(
+    sides: _Sides, possible: Sequence[int], more: Sequence[int], value: int
+) -> str | None:
+    """Return None if it is shown where tensors change places meanwhile.
+
+    Either the least start and the least rest, of different sums, are enough, or all that is absent
+    at one time or the other takes that long to leave and return.
+    """
+    if _apart(sides, possible) >= value:
+        return None
+    for looked_at, amount in enumerate(more):
+        start, rest = sides.fractional(amount)
+        if math.ceil(start + rest - 2 * sides.duration) >= value:
+            return None
+        if looked_at >= _MOST_SUMS:
+            return f"more than {_MOST_SUMS} sums would have to be looked at"
+        longest = math.ceil(sides.swapped(amount))
+        if longest < value:
+            absent = amount * sides.unit
+            return (
+                f"with {absent} bytes absent in the pivot's first tick or in its last it shows "
+                f"{longest} only, not {value}"
+            )
+    return None
+
+
+def _apart(sides: _Sides, possible: Sequence[int]) -> int:
+    """Return the least start and the least rest of any sums, added up, or less."""
+    starts_: list[Fraction] = []
+    rests_: list[Fraction] = []
+    for looked_at, amount in enumerate(possible):
+        # Of this sum and all larger ones neither is less.
+        start, rest = sides.fractional(amount)
+        done = bool(starts_) and start >= min(starts_) and rest >= min(rests_)
+        if not done and looked_at < _MOST_SUMS:
+            start, rest = sides.start(amount, start), sides.rest(amount, rest)
+        starts_.append(start)
+        rests_.append(rest)
+        if done or looked_at >= _MOST_SUMS:
+            break
+    return math.ceil(min(starts_, default=Fraction(0)) + min(rests_, default=Fraction(0)))
 
 
 class _Sides:
@@ -76,7 +136,8 @@ class _Sides:
         whole: Sequence[Absence],
         unit: int,
     ) -> None:
-        self._problem, self._pivot, self._amounts, self._unit = problem, pivot, amounts, unit
+        self._problem, self._pivot, self._amounts, self.unit = problem, pivot, amounts, unit
+        self.duration = problem.trace.durations[pivot]
         self._out = problem.platform.rate(Kind.OFFLOAD)
         self._back = problem.platform.rate(Kind.PREFETCH)
         durations = problem.trace.durations
@@ -105,7 +166,7 @@ class _Sides:
     def fractional(self, amount: int) -> tuple[Fraction, Fraction]:
         """Return when the pivot starts at the earliest with so many units absent, and the rest."""
         amounts = list(self._amounts)
-        amounts[self._pivot] = max(amounts[self._pivot], amount * self._unit)
+        amounts[self._pivot] = max(amounts[self._pivot], amount * self.unit)
         start = starts(self._problem, amounts, self._out)[self._pivot]
         rest = rests(self._problem, amounts, self._back)[self._pivot]
         return Fraction(start, self._out.numerator), Fraction(rest, self._back.numerator)
@@ -113,16 +174,32 @@ class _Sides:
     def start(self, amount: int, least: Fraction) -> Fraction:
         """Return when the pivot starts at the earliest with exactly so many units absent."""
         moved = [
-            ticks + int(table[amount]) * self._unit / self._out for ticks, table in self._before
+            ticks + int(table[amount]) * self.unit / self._out for ticks, table in self._before
         ]
         return max([least, *moved])
 
     def rest(self, amount: int, least: Fraction) -> Fraction:
         """Return the least time from the pivot's start on."""
         moved = [
-            ticks + int(table[amount]) * self._unit / self._back for ticks, table in self._after
+            ticks + int(table[amount]) * self.unit / self._back for ticks, table in self._after
         ]
         return max([least, *moved])
+
+    def swapped(self, amount: int) -> Fraction:
+        """Return the least time if so many units leave before the pivot's last tick begins.
+
+        They return after its first tick has ended; each side is counted without the pivot.
+        """
+        leaving = [Fraction(amount * self.unit) / self._out]
+        leaving += [
+            ticks + int(table[amount]) * self.unit / self._out for ticks, table in self._before
+        ]
+        returning = [
+            ticks + int(table[amount]) * self.unit / self._back - self.duration
+            for ticks, table in self._after
+        ]
+        shared = 0 if self._problem.platform.link is Link.SIMPLEX else self.duration
+        return max(leaving) + max(returning) - shared
 
 
 def _cheapest(whole: Sequence[Absence], unit: int, costs: Sequence[bool]) -> NDArray[np.int64]:
