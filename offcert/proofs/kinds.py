@@ -189,13 +189,14 @@ class Outward(Proof):
     Attributes
     ----------
     pivot : int
-        The operation that is cut around.
+        The operation at whose start schedules are cut.
     free_below : tuple of int
-        Bytes below which tensors are absent at no cost; decreasing.
+        Bytes below which tensors are absent at no cost, at first and later; decreasing.
     windows : tuple of int
-        Operations on each side that are looked at; decreasing divisors of all.
+        Divisors: a side is followed until this part of the bytes that the pivot needs is back;
+        decreasing.
     splits : tuple of list
-        How each part is divided further, in the order in which parts are met.
+        How each part is divided, before the divisions of its own parts.
     """
 
     pivot: int = integer(0)
