@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
+from offcert.core.options import require_count
 from offcert.core.problem import Problem
 from offcert.runtime.offload import Offload
 from offcert.runtime.offload import offload as follow
@@ -93,9 +94,8 @@ def offload(
     if problem is not None:
         raise InputError('problem cannot be given with plan="auto", which captures it')
     planner = Planner(memory, device_memory, optimiser, hardware, time_limit)
-    if max_plans < 1:
-        raise InputError(f"max_plans must be at least 1, not {max_plans}")
-    found = AutoOffload(model, planner, max_plans, **following)
+    most = require_count(max_plans, "max_plans")
+    found = AutoOffload(model, planner, most, **following)
     if example is not None:
         found.plan_for(example)
     return found

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import torch
 
 from offcert.certify.ladder import certify
+from offcert.core.chain import Chain
 from offcert.core.device_memory import memory_beside, uncounted_bytes
 from offcert.core.errors import InputError
+from offcert.core.options import require_seconds
+from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Units
+from offcert.core.trace import require_integer
 from offcert.core.units import parse_memory
 from offcert.proofs.certificate import Certificate
 from offcert.runtime.capture import Capture
@@ -16,6 +22,10 @@ from offcert.runtime.measurement import Measurement, modelled
 from offcert.runtime.optimisers import state_bytes
 from offcert.runtime.profile import profile
 from offcert.runtime.step import TrainingStep
+
+_ANY = Problem(
+    "any", Chain([1], [1], [1, 1], [0, 0]), Platform(2, Fraction(1)), units=Units("ns", "B")
+)
 
 
 class Planner:
@@ -42,11 +52,14 @@ class Planner:
     ) -> None:
         if (memory is None) is (device_memory is None):
             raise InputError('plan="auto" needs exactly one of memory and device_memory')
-        for name, value in (("memory", memory), ("device_memory", device_memory)):
-            if isinstance(value, int) and value < 0:
-                raise InputError(f"{name} must be at least 0, not {value}")
-        if not time_limit > 0:
-            raise InputError(f"time_limit must be above 0 seconds, not {time_limit}")
+        if device_memory is not None:
+            require_integer(device_memory, "device_memory", 0)
+        elif isinstance(memory, str):
+            # What is wrong with a text shows now, not in the middle of the training.
+            parse_memory(memory, _ANY)
+        else:
+            require_integer(memory, "memory", 0)
+        time_limit = require_seconds(time_limit, "time_limit")
         self.hardware = None if hardware is None else find_hardware(hardware)
         self._memory = memory
         self._device_memory = device_memory

@@ -196,7 +196,12 @@ def test_strict_training_does_not_object_to_being_studied(pair: Pair) -> None:
         ({"plan": "auto"}, "exactly one of memory and device_memory"),
         ({"plan": "auto", "memory": 1, "device_memory": 1}, "exactly one of memory"),
         ({"plan": "auto", "memory": -1}, "memory must be at least 0, not -1"),
-        ({"plan": "auto", "memory": 1, "time_limit": 0}, "time_limit must be above 0"),
+        ({"plan": "auto", "memory": 1.5}, "memory must be an integer, not 1.5"),
+        ({"plan": "auto", "memory": "25"}, 'memory "25" needs a unit'),
+        ({"plan": "auto", "device_memory": "6GiB"}, "device_memory must be an integer, not '6GiB'"),
+        ({"plan": "auto", "memory": 1, "time_limit": 0}, "time_limit must be a positive number"),
+        ({"plan": "auto", "memory": 1, "time_limit": "5"}, "time_limit must be a number, not '5'"),
+        ({"plan": "auto", "memory": 1, "max_plans": "two"}, "max_plans must be an integer"),
         ({"plan": "auto", "memory": 1, "max_plans": 0}, "max_plans must be at least 1"),
         (
             {"plan": "auto", "memory": 1, "hardware": "abacus"},
