@@ -37,7 +37,7 @@ from offcert.certify.steps import (
 )
 from offcert.certify.watchdog import watched
 from offcert.core.errors import InputError, NoPlanError
-from offcert.core.messages import show
+from offcert.core.messages import meant, show
 from offcert.core.options import require_count, require_search
 from offcert.core.plan import Plan
 from offcert.core.problem import Problem, Transfers
@@ -292,6 +292,20 @@ METHODS = {
 }
 
 
+def method_called(name: object) -> Method:
+    """Return a method by name.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name.
+    """
+    if isinstance(name, str) and name in METHODS:
+        return METHODS[name]
+    hint = meant(name, METHODS) if isinstance(name, str) else ""
+    raise InputError(f"method must be one of {', '.join(METHODS)}, not {show(name)}{hint}")
+
+
 def solve(
     problem: Problem,
     method: str,
@@ -327,9 +341,7 @@ def solve(
     options = require_search(problem, time_limit, workers, target_gap, seed)
     time_limit, workers, target_gap, seed = options
     grid = None if grid is None else require_count(grid, "grid")
-    if not isinstance(method, str) or method not in METHODS:
-        raise InputError(f"method must be one of {', '.join(METHODS)}, not {show(method)}")
-    chosen = METHODS[method]
+    chosen = method_called(method)
     if problem.transfers not in chosen.transfers:
         kinds = " or ".join(kind for kind in Transfers if kind in chosen.transfers)
         raise InputError(f"method {method} needs {kinds} transfers, not {problem.transfers}")

@@ -48,15 +48,11 @@ def _run(options: argparse.Namespace) -> int:
 
 def _require_uses(options: argparse.Namespace) -> None:
     """Raise unless there is such a method, and it uses every option that is given."""
-    from offcert.certify.methods import METHODS
+    from offcert.certify.methods import method_called
     from offcert.core.errors import InputError
-    from offcert.core.messages import cut, meant
 
-    name = options.method
-    if name not in METHODS:
-        known = ", ".join(METHODS)
-        hint = meant(name, METHODS)
-        raise InputError(f'method must be one of {known}, not "{cut(name)}"{hint}')
+    reads = method_called(options.method).reads
     for setting in (*DEFAULTS, "grid", "solver"):
-        if getattr(options, setting) is not None and setting not in METHODS[name].reads:
-            raise InputError(f"method {name} does not use --{setting.replace('_', '-')}")
+        if getattr(options, setting) is not None and setting not in reads:
+            name = f"--{setting.replace('_', '-')}"
+            raise InputError(f"method {options.method} does not use {name}")
