@@ -108,12 +108,13 @@ class Grading:
         """Measure a family's problem, store the grade, and return a line for people."""
         entry = family.entries[0]
         group, why = grade(self.measure(family.group, entry), self.margin, self.slowdown)
-        # The records have changed meanwhile, through the library's own way.
-        self.library.refresh(entry.name)
-        family = self.library.family(family.name)
-        origin = family.origin.partition(_GRADED)[0] + _GRADED + why
-        if (group, origin) != (family.group, family.origin):
-            self.library.write(replace(family, group=group, origin=origin))
+        with self.library.locked():
+            # The records have changed meanwhile, through the library's own way.
+            self.library.refresh(entry.name)
+            family = self.library.family(family.name)
+            origin = family.origin.partition(_GRADED)[0] + _GRADED + why
+            if (group, origin) != (family.group, family.origin):
+                self.library.write(replace(family, group=group, origin=origin))
         return f"{entry.name}: {group}, {why}"
 
     def _known(self, task: runs.Task) -> Row | None:

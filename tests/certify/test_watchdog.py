@@ -143,11 +143,11 @@ def test_who_interrupts_is_told_from_the_watchdog() -> None:
 
 def test_time_in_which_the_clock_stands_still_or_that_was_granted_does_not_count() -> None:
     search = Search(random_problem(7, 5), 10.0)
-    with watched(search, 0.1, lambda: pytest.fail("no"), 0.1):
+    with watched(search, 0.5, lambda: pytest.fail("no"), 0.5):
         with search.untimed():
-            time.sleep(0.6)
+            time.sleep(1.3)
         search.grant(60.0)
-        time.sleep(0.6)
+        time.sleep(1.3)
     assert not search.notes.failed
 
 
