@@ -9,13 +9,16 @@ Before the *pivot* starts, whole tensors that are absent then must have left: it
 start on, they must come back: its tail, which is a head in reversed time, where a prefetch frees
 memory when it is over. Each side is relaxed on its own, so head and tail add up:
 
+- What must be absent during an operation is rounded up to a sum of whole tensors.
 - Of the tensors that may be absent during the pivot, each leaves at most once and stays away; one
   that has left frees memory for every operation.
 - All others are absent at every operation that does not use them, at no cost.
-- What must be absent is rounded up to what whole tensors can make up, before that.
-- Tensors of one size count as their number, or, where the advice does not list the size in
-  `counted`, not even so: the first to be ready may then leave again and again.
+- Tensors of equal size are not told apart: how many of them have left counts. Of a size that the
+  advice does not list in `counted` not even that: the tensor that is ready first may leave again
+  and again.
 - Sizes are rounded up to multiples of a unit.
+
+docs/theory/heads.md has the argument, with an example on paper.
 
 All of this admits more than the problem does, whatever `counted` and the units are, so wrong advice
 can only make the answer no. No side of a schedule ends before the search says that one can.
@@ -347,7 +350,7 @@ def _require_small(
 ) -> None:
     """Raise if what a search up to `time` adds up might leave 64 bits, or it were endless."""
     volume, most = sum(mover.size for mover in movers), max(need)
-    # More than that cannot leave, so nothing longer is computed than that takes.
+    # No operation lacks more bytes, so no time worked out from what is lacking is longer.
     slowest = most * rate[1] // rate[0] + 1
     longest = max((mover.time for mover in movers), default=0)
     largest = max(

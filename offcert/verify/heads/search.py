@@ -1,12 +1,12 @@
-"""The search behind `heads_check`: whether one side of an operation can end within a limit.
+"""The search behind `check`: whether one side of an operation can end within a limit.
 
-Every transfer adds at least one unit to what has moved, so the labels are worked off by that
-amount, least first: all labels with one amount are known before the first of them is expanded. No
-queue by promise, no parents, no table of keys: it shares nothing with the program whose result it
-confirms.
+Every transfer moves at least one unit, so labels are expanded in order of the amount that has
+moved: all labels with one amount are known before the first of them is expanded. There is no queue
+by promise, there are no parents and no table of keys: the search shares nothing with the program
+whose result it confirms.
 
-Before that, `prospects` goes through the amounts the other way, from the end, and finds what is
-still to come from each: labels that cannot end in time for that reason are not stored.
+Before that, `prospects` goes through the amounts backwards, from the end, and finds for each how
+long the rest of the side takes at least. A label that cannot end in time is not stored.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Tables = namedtuple(
         "times",  # (C,) ticks of one transfer
         "ready",  # (C, R) operation that must have ended before the r-th leaves, increasing
         "amount",  # (C,) tensors
-        "bases",  # (C,) values of that number for one size
-        "radix",  # (C,) weight in the number that tells how many have left; 0 if that is not told
+        "bases",  # (C,) values that the number of one size that have left can have
+        "radix",  # (C,) weight of that number in a label's code; 0 if the size is not counted
         "rate",  # (2,) bandwidth as numerator and denominator
         "unit",  # bytes
     ],
@@ -45,10 +45,10 @@ NONE = -1
 UNKNOWN = -(2**62)
 # Pairs that are told apart for one amount.
 WIDTH = 16
-# Columns of a label: how many have left of each size told apart, when the link is free, ticks
-# waited, and the next label with as many units moved.
+# Columns of a label: how many of each counted size have left, when the link is free, the ticks that
+# the device has waited, and the next label with the same amount moved.
 CODE, FREE, WAITED, NEXT = range(4)
-# How many rows of labels were ever used, and the first of those free again.
+# How many rows of labels have been used so far, and the first of those that are free again.
 STORED, SPARE = range(2)
 
 
@@ -103,7 +103,7 @@ def floors(
 
 @inlined
 def _still(tables: Tables, moved: int) -> int:
-    """Return the least time from when the link is free to the end, with so many bytes moved."""
+    """Return the least time from when the link is free to the end, once `moved` bytes have left."""
     still = 0
     for j in range(len(tables.clock)):
         lacking = tables.need[j] - moved
@@ -115,7 +115,7 @@ def _still(tables: Tables, moved: int) -> int:
 
 @inlined
 def operations_run(tables: Tables, moved: int, run: int) -> int:
-    """Return how many operations can run with so many bytes moved, `run` of which can for sure."""
+    """Return how many operations can run once `moved` bytes have left; at least `run` can."""
     while run < len(tables.clock) - 1 and tables.need[run] <= moved:
         run += 1
     return run
@@ -133,7 +133,7 @@ def with_pair(pairs: IntArray, count: int, free: int, wait: int) -> int:
             pairs[kept, 0], pairs[kept, 1] = pairs[row, 0], pairs[row, 1]
             kept += 1
     if kept == len(pairs):
-        # There is no room: one that promises more than both can be true of neither.
+        # There is no room: one pair takes the place of two and claims no more than either.
         kept -= 1
         free, wait = min(free, pairs[kept, 0]), min(wait, pairs[kept, 1])
     pairs[kept, 0], pairs[kept, 1] = free, wait
@@ -142,15 +142,15 @@ def with_pair(pairs: IntArray, count: int, free: int, wait: int) -> int:
 
 @compiled
 def prospects(tables: Tables, levels: int) -> tuple[IntArray, IntArray]:
-    """Return what is to come once so many units have moved, if no tensor ever runs out.
+    """Return how long the rest of the side takes from each amount, as if no size ever ran out.
 
     Returns
     -------
     bounds : int64 array, shape (levels+1, 2)
-        First and last row, exclusive, of each amount.
+        First row of each amount, and the row after its last.
     pairs : int64 array, shape (P, 2)
-        The side ends at ``max(free + pair[0], waited + pair[1])`` or later for one of the pairs;
-        no pair, no end.
+        From each amount the side ends at ``max(free + pair[0], waited + pair[1])`` or later, for
+        one of its pairs. An amount without pairs leads to no end.
     """
     bounds = np.zeros((levels + 1, 2), dtype=np.int64)
     pairs = np.zeros((2 * levels + WIDTH + 1, 2), dtype=np.int64)
@@ -276,7 +276,7 @@ def search(tables: Tables, limit: int, max_labels: int) -> int:
     Parameters
     ----------
     tables : Tables
-        Of the side; the search is a relaxation, in which a size with radix 0 never runs out.
+        Of the side. A size with radix 0 never runs out, which is a relaxation.
     limit : int
         Ticks of the side's clock.
     max_labels : int

@@ -1,32 +1,34 @@
 """An independent, plain re-run of a matched-heads bound.
 
 `confirm_matched` establishes again, from the problem's numbers alone and without a line of the
-program that found it, that no schedule is shorter than a claimed bound. Where `heads_check` adds a
-head and a tail that may have nothing in common, this one makes them move the same tensors.
+program that found it, that no schedule is shorter than a claimed bound. Where `verify.heads` adds
+up a head and a tail that may have nothing in common, this one makes them move the same tensors.
 
 What is searched
 ----------------
 A schedule shorter than the claim is cut where the *pivot* starts, into a front and, in reversed
 time, a back. The *movers* are the tensors of at least `free_below` bytes that have one gap: in the
 front those whose gap opens before the pivot, in the back those whose gap closes after it. All
-others are absent whenever they may be, at no cost. Each side is relaxed as in `heads_check`: of the
-movers each leaves at most once and stays away.
+others are absent whenever they may be, at no cost. Each side is relaxed as in `verify.heads`: every
+mover leaves at most once and stays away.
 
-Head and tail, proved as in `heads_check`, say how late each side may end: what is left of the claim
-without the other. A mover that leaves in the front without being absent during all of the pivot,
-because its gap is over by then or it returns early, comes on top of what the pivot needs; so what
-leaves in the front is at least the size of all such movers more. In reversed time the same holds of
-those that return in the back and left late, or whose gap opens late. If no side ends in time that
-moves as much more as the smallest movers weigh, one more than `spare` of them, then in every
-schedule shorter than the claim
+Head and tail, proved as in `verify.heads`, say how late each side may end: neither may take what
+the other needs of the claim. A mover is *out at the cut* if it has left by then and returns after
+it. The movers that are absent when the pivot starts are among these, so what is out weighs at least
+what the pivot needs. A mover that leaves in the front and is not out at the cut, because it returns
+early or its gap is over, comes on top of that. So does, in reversed time, a mover that returns in
+the back and leaves after the cut. Now suppose that no side ends in time if it moves what the pivot
+needs and, on top of that, as much as the ``spare + 1`` smallest movers. Then in every schedule
+shorter than the claim
 
-    what leaves in the front = what is absent during the pivot, and up to `spare` movers,
-    what returns in the back = what is absent during the pivot, and up to `spare` movers.
+    what leaves in the front = what is out at the cut, and up to `spare` other movers,
+    what returns in the back = what is out at the cut, and up to `spare` other movers.
 
-Without spare ones both sides move as many units, and as many tensors of each size that is told
-apart, so only ends at which these agree can be joined; their times add up to the least length. With
-spare ones the ends must agree once up to so many tensors are taken away from each, which leaves as
-much as the pivot needs.
+If `spare` is 0, both sides move the same units, and as many tensors of each size that is told
+apart. Only ends that agree in this can be joined; the least sum of their times is a bound.
+Otherwise two ends can be joined if they agree once up to `spare` tensors are taken away from each,
+with at least what the pivot needs left. docs/theory/matched.md has the argument, with an example on
+paper.
 
 How it is searched
 ------------------
@@ -243,7 +245,7 @@ class _Cut:
         excess = self._least_excess(int(self.sides(())[0].need[-1]))
         if excess > MOST_LEVELS * unit:
             raise TooLargeError
-        # From so many units on, more tensors than are spare may be early or late.
+        # The least units at which more than the spare tensors may be early or late.
         self.amounts = -(-excess // unit)
 
     def _least_excess(self, need: int) -> int:
@@ -337,8 +339,8 @@ def _most(problem: Problem, movers: Sequence[Movers]) -> Counter[int]:
 def _in_order(levels: Sequence[Sizes]) -> list[Sizes]:
     """Return the sizes of each level, those it has first in front.
 
-    Codes then are in the same order as those of the level before, which are as many times smaller
-    as the numbers of the new sizes have values.
+    A code divided by the number of values that the new sizes' counts can have then is the code of
+    the level before, and codes stay in order.
     """
     ordered: list[Sizes] = []
     for level in levels:

@@ -1,4 +1,4 @@
-"""Joining the two sides of a pivot, for `matched_check`: what both move alike, and how long.
+"""Joining the two sides of a pivot, for `check`: what both move alike, and how long that takes.
 
 A key is an amount, in units, and a code, the number of tensors moved of each size told apart. Both
 sides have moved what is absent at the cut, and each up to `spare` tensors that are not; taking
@@ -30,7 +30,7 @@ _MOST_KEYS = 1 << 25
 def joined(
     sides: Sequence[Tables], found: Sequence[Keyed], spare: int, limit: int
 ) -> tuple[int, list[IntArray]]:
-    """Return the least length at which two ends can be joined, and what each key needs for one.
+    """Return the least length at which two ends join, and for each key the other side's end.
 
     Parameters
     ----------

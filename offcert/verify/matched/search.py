@@ -1,10 +1,10 @@
-"""The searches behind `matched_check`: all ends of a side, and what the other side leaves of them.
+"""The searches behind `check`: all ends of a side, and what the other side leaves of them.
 
-`all_ends` goes through the amounts that have moved as `heads_search.search` does, but keeps every
-label that no other is as good as, and goes on where all operations have run. Once `matched_join`
-has put the two sides together, `kept` goes through the amounts the other way and finds, for the
-keys from which a joint end can be reached in time, how long the whole schedule is then; a finer
-search of the side needs no others.
+`all_ends` goes through the amounts that have moved as `heads.search.search` does. But it keeps
+every label that no other is as good as, and goes on after all operations have run. Once `join` has
+put the two sides together, `kept` goes through the amounts backwards. It finds the keys from which
+a joint end can be reached in time, and how long the whole schedule then takes at least. A finer
+search of the side needs no other keys.
 
 A *key* is an amount, in units, and a code, the number of tensors moved of each size told apart.
 """
@@ -89,7 +89,7 @@ def _promising(
 
 @compiled
 def all_prospects(tables: Tables) -> tuple[IntArray, IntArray]:
-    """Return what is to come of every amount, whichever sizes are told apart."""
+    """Return how long the rest takes from each amount, whichever sizes are told apart."""
     return prospects(tables, -(-tables.need.max() // tables.unit))
 
 
@@ -113,13 +113,13 @@ def all_ends(
     limit : int
         When the side must end, in ticks of its clock.
     amounts : int
-        Amounts, in units, from here on are too much.
+        The least amount, in units, that is too much.
     ahead : pair of int64 array
         From `all_prospects`.
     known : Keyed
-        The keys, with their pairs, that a coarser search has kept; one that it has not, has no end.
+        The keys that a coarser search has kept, with their pairs. No other key leads to an end.
     ratio : int
-        Codes of the coarser search are as many times smaller; 0 if there was none.
+        What a code is divided by to find it in the coarser search; 0 if there was none.
     whole : int
         When the whole schedule must end.
     max_labels : int
@@ -222,8 +222,8 @@ def _before_transfer(
 def kept(tables: Tables, found: Keyed, other: IntArray, limit: int) -> Keyed:
     """Return the keys, with their pairs, from which a schedule within `limit` may be reached.
 
-    The whole is at least ``max(free + pair[0], waited + pair[1])`` long for one of the pairs of a
-    label's key. What needs a key that no label can leave in time cannot be part of it.
+    A schedule that passes a label takes at least ``max(free + pair[0], waited + pair[1])`` ticks,
+    for one of the pairs of the label's key. A key is left out if none of its labels allows `limit`.
 
     Parameters
     ----------
