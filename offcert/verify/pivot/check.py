@@ -13,14 +13,17 @@ may start after one operation (``ready``: the writer; reversed, the use that end
 it absent strictly between two others; a transfer *back* takes its memory at its start and must be
 over before the operation ``due``. Operations run as early as the absent bytes allow.
 
-Equal tensors whose writers and gaps are ordered in the same way are interchangeable, so that the
-outermost leave first and return last, and none leaves after one has returned (exchange the slots of
-two that do otherwise: nothing gets worse). The search keeps this last rule only for the tensors in
-`once`: forgetting it admits more, which keeps the bound valid.
+Equal tensors whose writers and gaps are ordered in the same way are interchangeable. The outermost
+leave first and return last, and none leaves after one has returned: if two do otherwise, exchanging
+their transfers makes nothing worse. The search keeps the last rule only for the tensors in `once`.
+To forget it admits more, which keeps the bound valid.
 
-Two partial searches with the same tensors out are compared in: when the link is free, how long the
-device has waited, how far it has got, and which classes may not leave any more. A side that must
-end after its limit, or that makes the whole longer than the claim, is dropped.
+Of two labels with the same tensors out one replaces the other if it is no worse in four things:
+when the link is free, how long the device has waited, how many operations have run, and which
+classes may not leave any more. A label is dropped if its side must end after the limit, or if the
+whole must be longer than the claim.
+
+docs/theory/pivot.md has the argument, with an example on paper.
 """
 
 from __future__ import annotations
@@ -93,8 +96,8 @@ def pivot_fault(
 ) -> str | None:
     """Return None if no schedule is shorter than `claimed` ticks, or which part fails to show it.
 
-    Parameters are those of `confirm`; `ends` are times before which no front and no back of a
-    schedule ends, established elsewhere: what is shorter need not be searched.
+    Parameters are those of `confirm`. `ends` are times before which no front and no back of a
+    schedule ends, established elsewhere; a side whose limit is below its time is not searched.
 
     Raises
     ------
@@ -125,7 +128,7 @@ def pivot_fault(
         one, two = in_threads(searched, range(2), cores())
     except TooLargeError:
         return "its numbers are too large for the search"
-    # A shorter schedule with a side beyond its limit has another that ends before its earliest.
+    # If one side of a shorter schedule ended after its limit, the other would end before it can.
     if front_limit + max(two.earliest, ends[1]) < claimed - 1:
         return f"details.front_limit is too small: a front of more than {front_limit} may do"
     if back_limit + max(one.earliest, ends[0]) < claimed - 1:

@@ -1,8 +1,8 @@
-"""The search behind `pivot_check`: one side of a cut, label by label.
+"""The search behind `check`: one side of a cut, label by label.
 
 It is compiled, because a network needs a million labels, but written for reading: lists of labels
-by what is out, a queue ordered by when the link is free, and no bound but those of `pivot_tables`.
-It shares nothing with the program whose result it confirms.
+by what is out, a queue ordered by when the link is free, and no bounds but those of `tables`. It
+shares nothing with the program whose result it confirms.
 """
 
 from __future__ import annotations
@@ -230,7 +230,8 @@ def _send(tables: Tables, now: Standing, label: IntArray, proposals: IntArray) -
     if label[LAST] < 0:
         last = -label[LAST] - 1
         if now.out[last] < tables.across[last]:
-            # What could have left before that return would have been better off doing so.
+            # What was ready when that return began has left before it, in another label that is no
+            # worse; so only what became ready later leaves right after it.
             since = label[FREE] - tables.back_times[last]
     for c in range(len(now.out)):
         m = now.out[c]
@@ -253,14 +254,14 @@ def _send(tables: Tables, now: Standing, label: IntArray, proposals: IntArray) -
 def _fetch(
     tables: Tables, now: Standing, label: IntArray, c: int, proposals: IntArray, proposed: int
 ) -> tuple[int, int]:
-    """Move the last tensor of class `c` back; return when, at the latest, and the proposals."""
+    """Move the last tensor of class `c` back; return its latest begin, and how many proposals."""
     rank = now.out[c] - 1
     opens, closes = tables.opens[c, rank], tables.closes[c, rank]
     begin = max(label[FREE], label[WAITED] + tables.clock[opens + 1])
     for j in range(opens + 1, min(label[RUN], closes)):
         end = label[WAITED] + tables.clock[j + 1]
         if now.absent[j] - tables.sizes[c] < tables.need[j] and end > begin:
-            # Either this operation is taken back, or the tensor waits for its end.
+            # Either this operation has not run yet, or the tensor waits for its end.
             if _idle_fits(tables, now, label, c, begin, j):
                 free = begin + tables.back_times[c]
                 proposed = _propose(tables, proposals, proposed, label, c, -1, free, j)

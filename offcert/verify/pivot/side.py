@@ -1,4 +1,4 @@
-"""One side of a cut trace as numbers; `pivot_check` explains what and why."""
+"""One side of a cut trace as numbers; `check` explains what and why."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Move:
 class Found:
     """The complete labels of a side, its returns across the cut, and its earliest end.
 
-    Rows are those of `pivot_search.search`.
+    Rows are those of `search.search`.
     """
 
     labels: IntArray
@@ -123,7 +123,8 @@ class Side:
             spanning = [v.size for m in classes for v in m if v.before < operation < v.after]
             self.need[j] = cheapest_cover(spanning, self.need[j])
         self.head = self._head()
-        # Where what is out must pass: (earliest time on the other side, ticks), latest first.
+        # What may be out at the cut passes the link on the other side, too: the earliest begin
+        # there, with class and rank, latest first.
         total = sum(trace.durations)
         done = [0]
         for duration in trace.durations:

@@ -1,4 +1,4 @@
-"""The numbers that the search behind `pivot_check` works on, and what they say about time."""
+"""The numbers that the search behind `check` works on, and what they say about time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Tables = namedtuple(
         "due",  # (C, R) it must be back before this operation
         "once",  # (C,) bit of the class if its tensors must not leave twice, or 0
         "radix",  # (C,) weight of the class in the number that stands for what is out
-        "way",  # (W, 3) earliest time on the other side, class and rank, latest first
+        "way",  # (W, 3) earliest begin on the other side, class and rank, latest first
         "rates",  # (2, 2) of the link, out and back, each as numerator and denominator
     ],
 )
@@ -43,9 +43,10 @@ Standing = namedtuple(
     [
         "out",  # (C,) tensors that are out
         "absent",  # (J+1,) bytes absent during each operation
-        "late",  # (J+1,) from `FREE` to the end of the side, for what each operation lacks
-        "excess",  # (1,) ticks of what cannot be out at the cut
-        "due",  # (3,) the first operation before which something is due, a class, and of the others
+        "late",  # (J+1,) ticks from `FREE` to the end of the side, as each operation lacks bytes
+        "excess",  # (1,) ticks in which what cannot be out at the cut returns
+        "due",  # (3,) the first operation before which something is due, whose class that is, and
+        # the first operation before which something of another class is due
     ],
 )
 
@@ -90,7 +91,7 @@ def take_stock(tables: Tables, code: int, now: Standing) -> None:
         absent = 0
         for c in range(classes):
             absent += tables.sizes[c] * min(now.out[c], tables.spans[c, j])
-        # Rounded down: what one transfer more changes is rounded up, and taken away.
+        # Rounded down, as the ticks of one transfer more, which are taken away, are rounded up.
         lacking = (tables.need[j] - absent) * rate[1] // rate[0]
         now.absent[j], now.late[j] = absent, lacking - tables.clock[j] + tables.head[j]
 
@@ -114,9 +115,9 @@ def absent_after(tables: Tables, now: Standing, c: int, change: int, j: int) -> 
 def to_the_end(
     tables: Tables, now: Standing, c: int, change: int, run: int
 ) -> tuple[int, int, int]:
-    """Return times from `FREE` to the end of the side, and the most bytes that an operation lacks.
+    """Return two bounds on the ticks from `FREE` to the side's end, and the most bytes lacking.
 
-    The first is for what operations lack, the second for what cannot be out at the cut.
+    The first is due to what operations lack, the second to what cannot be out at the cut.
     """
     rank = now.out[c] - (change < 0)
     excess = now.excess[0]
@@ -134,7 +135,11 @@ def to_the_end(
 
 @inlined
 def on_the_way(tables: Tables, now: Standing, c: int, change: int, missing: int) -> int:
-    """Return the time in which what is out, and must still leave, passes the cut, at least."""
+    """Return the least ticks from `FREE` on in which all that crosses the cut can move.
+
+    That is what is out, which returns on the other side, and what must still leave, which moves
+    twice.
+    """
     way = tail = 0
     for w in range(len(tables.way)):
         earliest, d, rank = tables.way[w, 0], tables.way[w, 1], tables.way[w, 2]
