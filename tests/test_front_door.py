@@ -27,6 +27,7 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.trace import Operation, Trace
 from offcert.verify.document import Verification
+from offcert.verify.limits import BeyondLimitsError, Limits
 
 ROOT = Path(offcert.__file__).parent
 
@@ -116,6 +117,16 @@ def test_rooms_answer_calls_whatever_was_imported_first(before: str) -> None:
     assert run(code).splitlines() == ["True 18", "True"]
 
 
+def test_verification_may_be_limited(tmp_path: Path) -> None:
+    certificate = certify(PROBLEM, time_limit=5)
+    certificate.write(tmp_path / "c.json")
+    with pytest.raises(BeyondLimitsError, match="but only 100 may be read"):
+        offcert.verify(tmp_path / "c.json", Limits(document=100))
+    assert repr(offcert.verify(certificate)) == (
+        "<Verification valid, 0 faults; OPTIMAL: 18 (proved)>"
+    )
+
+
 def test_rooms_are_handed_to_other_processes_as_functions_are() -> None:
     for room in (offcert.certify, offcert.verify):
         assert pickle.loads(pickle.dumps(room)) is room
@@ -183,6 +194,7 @@ OPERATION = Operation("a", 1)
         (lambda: offcert.solve(PROBLEM, ["bounds"]), r'not \["bounds"\]'),
         (lambda: offcert.verify(3), "certificate must be a path, a Certificate or .*, not 3"),
         (lambda: offcert.verify({}), 'the field "format" is missing'),
+        (lambda: offcert.verify({}, 5), "limits must be Limits, not 5"),
         (lambda: offcert.read_problem(5), "path must be a string or a path, not 5"),
         (lambda: offcert.read_certificate(None), "path must be a string or a path, not None"),
         (lambda: offcert.read_problem("a\0b"), "cannot be the name of a file"),

@@ -108,7 +108,8 @@ def gantt_svg(certificate: Certificate, *, width: int = 1100, whole: bool = True
     for index, row in enumerate(rows):
         _draw_row(root, frame, index, row, [bar for bar in bars if bar.row == row])
     draw_memory(root, frame, problem, [(curve, HELD, "on the device")], step=0.25 if whole else 1.0)
-    draw_time_axis(root, frame, *_time_labels(problem, frame.span))
+    labels, unit = time_labels(problem, frame.span)
+    draw_time_axis(root, frame, labels, f"time ({unit})")
     _draw_bound(root, frame, certificate)
     return root
 
@@ -287,9 +288,10 @@ def thinned(points: Sequence[tuple[float, float]], step: float) -> list[tuple[fl
     return kept
 
 
-def _time_labels(problem: Problem, span: int) -> tuple[list[tuple[float, str]], str]:
+def time_labels(problem: Problem, span: int) -> tuple[list[tuple[float, str]], str]:
+    """Return marks for an axis of so many ticks with their texts, and the unit of these."""
     scale, unit = time_scale(problem, span)
-    return [(value * scale, f"{value:g}") for value in ticks(span / scale)], f"time ({unit})"
+    return [(value * scale, f"{value:g}") for value in ticks(span / scale)], unit
 
 
 def draw_time_axis(

@@ -21,8 +21,8 @@ from offcert.report.gantt_svg import (
     largest_shown,
     picture,
     steps,
+    time_labels,
 )
-from offcert.report.scales import time_scale
 from offcert.report.svg import Element, element, ticks, write
 
 _WIDTH = 900
@@ -87,8 +87,7 @@ def problem_svg(problem: Problem) -> Element:
         element(root, "text", name, x=x + 28, y=20)
     draw_memory(root, frame, problem, curves, step=1.0)
     if timed:
-        scale, unit = time_scale(problem, span)
-        labels = [(value * scale, f"{value:g}") for value in ticks(span / scale)]
+        labels, unit = time_labels(problem, span)
         draw_time_axis(root, frame, labels, f"compute time ({unit})")
     else:
         labels = [(value, f"{value:g}") for value in ticks(span) if value == int(value)]

@@ -41,6 +41,8 @@ def verify(
     BeyondLimitsError
         If the file is larger than the limits allow.
     """
+    if not isinstance(limits, Limits):
+        raise InputError(f"limits must be Limits, not {short_repr(limits)}")
     if isinstance(certificate, Certificate):
         # As a file would hold it: lists, no tuples.
         return documents.verify(json.loads(json.dumps(certificate.to_json())), limits)
