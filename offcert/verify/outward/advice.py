@@ -1,4 +1,4 @@
-"""The divisions that `outward_check` is advised to make: whether they are any, and parts."""
+"""The divisions that the walk is advised to make: whether they make sense, and their parts."""
 
 from __future__ import annotations
 

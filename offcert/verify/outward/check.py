@@ -15,24 +15,27 @@ between both.
 
 On each side more is admitted than the problem does:
 
-- Tensors of one size are not told apart: only how many of them are out matters, and how many could
-  be at most when an operation starts, or be absent while it runs.
+- Tensors of equal size are not told apart: how many of them are out counts. For each operation it
+  is known how many may be out when it starts, and how many may be absent while it runs.
 - Tensors with several gaps, and those below a size, are absent whenever they may be, at no cost.
-- A tensor may leave at any time, whether or not it is there and its use is over.
-- What of `O` is out is only known to lie within limits.
+- A tensor may leave at any time, whether or not it is written and its use is over.
+- `O` is only known to lie within limits.
 
-Each side is followed from the cut outward only until enough bytes are back; what the rest takes is
-bounded by what the link still has to carry and the device still has to run. The lengths of both
-sides add up to at most the schedule's.
+Each side is followed from the cut outward only until enough bytes are back. The rest is bounded by
+what the link still has to carry and the device still has to run. The bounds on both sides add up to
+at most the schedule's length.
 
 How it is searched
 ------------------
 The limits on `O` are divided into parts, as the claim's advice says, until no part holds a schedule
 shorter than the claim: at most or at least so many of a class, so many bytes, so many ticks of what
 is under way before the cut; every set that is left, one by one; more bytes that are followed;
-smaller tensors counted as well. The parts always make up the whole, whatever the advice is. Before
-each division, limits get tighter by what the time that the sides lose leaves for `O` to leave and
-return. So wrong advice can only make the answer no.
+smaller tensors counted as well. The parts always make up the whole, whatever the advice is, so
+wrong advice can only make the answer no.
+
+Before each division the limits are made tighter. All of `O` leaves and returns within the claim,
+less the ticks that both sides lose, in which the link carries nothing of `O`; so a set that takes
+longer is excluded. docs/theory/outward.md has the argument, with an example on paper.
 """
 
 from __future__ import annotations
@@ -80,7 +83,8 @@ def confirm_outward(
     free_below : sequence of int
         Bytes below which tensors are absent at no cost, decreasing.
     windows : sequence of int
-        What part of the bytes the pivot needs is followed: 20 is a twentieth.
+        A side is followed until this part of the bytes that the pivot needs is back: 20 is a
+        twentieth.
     splits : sequence of sequence
         How parts are divided, each before what it is divided into: ``()`` not at all,
         ``("class", bytes, count)``, ``("bytes", least)``, ``("ticks", least)``, ``("sets", counts,
@@ -114,8 +118,8 @@ def outward_fault(
 ) -> str | None:
     """Return None if no schedule is shorter than `claimed` ticks, or where that fails to be shown.
 
-    Parameters are those of `confirm_outward`; after `max_seconds` it gives up, too, and
-    it uses so many threads, or one for each processor.
+    Parameters are those of `confirm_outward`. It gives up after `max_seconds` as well, and uses
+    `workers` threads, or one for each processor.
 
     Raises
     ------

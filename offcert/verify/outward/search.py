@@ -1,13 +1,13 @@
-"""The search behind `outward_check`: one side of a cut, from the cut outward.
+"""The search behind `check`: one side of a cut, from the cut outward.
 
 It is compiled, because a network needs ten thousands of labels, but written for reading: lists of
 labels by what has come back, and a queue ordered by how long the side must be. It shares nothing
 with the program whose result it confirms.
 
-A label says how many tensors of each class are *back*, less those that have gone; when the link is
-free; how many operations have run; and by how many ticks the device has waited for that. What is
-out otherwise is only known to lie within limits, so every question is answered for the set that
-suits it best.
+A label says how many tensors of each class are *back*, less those that have gone since; when the
+link is free; how many operations have run; and how many ticks the device has waited. Which tensors
+are out at the cut is only known within limits, so every question is answered for the set that suits
+it best.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def search(
     Returns
     -------
     status : int
-        ``REFUTED`` if no side ends by the limit, ``FULL`` if there were too many labels.
+        ``FOUND``; ``REFUTED`` if no side ends by the limit; ``FULL`` if there were too many labels.
     length, link : int
-        Unless it is refuted: ticks that a side takes, and that its link alone accounts for, at
-        least.
+        Unless it is refuted, the least ticks that the side takes, and the least that its link alone
+        accounts for.
     stored : int
         Labels.
     """
@@ -155,7 +155,7 @@ def search(
 def _advance(
     view: View, c: int, change: int, moved: int, free: int, waited: int, run: int
 ) -> tuple[int, int]:
-    """Run what can run once the link is free; return the ticks waited, and how many have run."""
+    """Run what can run once the link is free; return the ticks waited, and the operations run."""
     begun = run
     while run < len(view.tables.need):
         if missing(view, c, change, moved, run) > 0 or overdue(view, c, change, run) > 0:
@@ -184,7 +184,7 @@ def _measure(view: View, c: int, change: int, label: IntArray) -> None:
         both = max(both_ways(tables, later), tables.twice)
     link = free - label[SPENT] + asked.ticks
     longest, length = link + both, label[WAITED] + total
-    # How long it is if nothing leaves from now on.
+    # How long the side is if nothing leaves from now on.
     stays = stays_link = 0
     if run > 0:
         stays = label[WAITED] + tables.clock[run - 1] + view.rest[run - 1]
@@ -264,10 +264,10 @@ def _propose(
 def _return(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     """Propose what follows if a tensor returns; say how many proposals that makes.
 
-    It needs memory from the begin on. An operation that lacks it then has ended, or has not
-    started; then it waits, and all that come after it, until something else has left, which has to
-    return as well. If it is known exactly what is out, whatever leaves before an operation starts
-    may do so before anything returns: only what can be given back now need be looked at.
+    The tensor takes memory from the begin of its return on. An operation that lacks that memory
+    has ended by then, or runs only after something else has left, which has to return as well. Both
+    are proposed, unless the limits allow one set only. Then the second is not needed: what leaves
+    to let an operation run can do so before anything returns.
     """
     tables, asked = view.tables, view.asked
     moved = label[MOVED] + tables.sizes[c]
@@ -277,7 +277,7 @@ def _return(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     if waits and missing(view, c, 1, moved, label[RUN]) > 0:
         return 0
     proposed, begin = 0, label[FREE]
-    # If it begins later than that, what else is out comes back too late.
+    # If it begins after that, all else that is out comes back too late.
     latest = asked.limit + label[SPENT] - asked.ticks
     k = np.searchsorted(tables.clock[1 : label[RUN] + 1], begin - label[WAITED], side="right")
     while k < label[RUN] and begin <= latest:
@@ -296,10 +296,10 @@ def _return(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
 
 @inlined
 def _leave(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
-    """Propose what follows if a tensor leaves: what must not run while it is out, has not run."""
+    """Propose what follows if a tensor leaves; what must not run while it is out is taken back."""
     tables, asked = view.tables, view.asked
     out = view.low[c] - view.back[c] + 1
-    # Both transfers come on top of those of what else is out.
+    # Both its transfers come on top of the returns of all else that is out.
     latest = asked.limit + label[SPENT] - asked.ticks - tables.away[c] - tables.back[c]
     if out > tables.here[c] or label[FREE] > latest:
         return 0

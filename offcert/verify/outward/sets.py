@@ -1,4 +1,4 @@
-"""Which sets may be out at the cut in `outward_check`: limits on them, and how they get tighter."""
+"""Which sets may be out at the cut: limits on them, and how these get tighter."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def tightened(cut: Cut, limits: Limits, longest: int) -> Limits | None:
     limits = within_ticks(cut, replace(limits, ticks=known), longest)
     sizes = np.array(cut.sizes, dtype=np.int64)
     low, high = (np.array(counts, dtype=np.int64) for counts in (limits.low, limits.high))
-    # All others at their most leave so much to one class; all others at their least, so little.
+    # A class has at least what all others at their most lack, at most what their least leaves.
     low = np.maximum(low, high - (int(high @ sizes) - limits.least) // sizes)
     high = np.minimum(high, low + (limits.most - int(low @ sizes)) // sizes)
     for index, side in enumerate(cut.sides):

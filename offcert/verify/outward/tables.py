@@ -1,4 +1,4 @@
-"""What `outward_check` needs to know of a problem: both sides of the pivot, as arrays."""
+"""What `check` needs to know of a problem: both sides of the pivot, as arrays."""
 
 from __future__ import annotations
 

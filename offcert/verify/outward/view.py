@@ -1,4 +1,4 @@
-"""What `outward_search` asks of a side, and what is known about a label while it is expanded."""
+"""What `search` asks of a side, and what is known about a label while it is expanded."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ Tables = namedtuple(
         "radix",  # (2, C) weights of the two numbers that stand for what is back
     ],
 )
-# What is asked of a side. Bytes out at the cut are between `least` and `most`; the link is free at
-# `begin`; a tensor of class `leaving`, if not negative, is on its way out; all that is out takes
-# `ticks` to return; `enough` bytes are followed, to ends of at most `limit`, and as far as every
-# operation has run if it is `to_end`.
+# What is asked of a side. Between `least` and `most` bytes are out at the cut, and all of them take
+# `ticks` to return. The link is free at `begin`; a tensor of class `leaving`, if that is not
+# negative, is on its way out by then. The side is followed until `enough` bytes are back and, if
+# `to_end`, all operations have run; ends after `limit` are of no interest.
 Asked = namedtuple(
     "Asked", ["least", "most", "begin", "leaving", "ticks", "limit", "enough", "to_end"]
 )
@@ -70,7 +70,7 @@ def sums(tables: Tables, low: IntArray, high: IntArray) -> tuple[IntArray, IntAr
 
 @inlined
 def exchange(view: View, c: int, back: int) -> None:
-    """Take from the sums what a class comes to of which none is back, and add it if so many are."""
+    """Change the sums from those with none of a class back to those with `back` of it."""
     tables, known = view.tables, view.known
     size, low, high = tables.sizes[c], view.low[c], view.high[c]
     for k in range(len(tables.need)):
@@ -85,7 +85,7 @@ def exchange(view: View, c: int, back: int) -> None:
 
 @inlined
 def lost(view: View, c: int, change: int, most: int) -> int:
-    """Return of how many fewer than `most` there can be if `change` more of a class are back."""
+    """Return by how much ``min(out, most)`` falls if `change` more of a class are back."""
     out = view.high[c] - view.back[c]
     return int(min(out, most) - min(out - change, most))
 

@@ -1,4 +1,4 @@
-"""Goes through the parts of `outward_check`, as its advice divides them, and searches them."""
+"""Goes through the parts of all schedules, as the advice divides them, and searches each."""
 
 from __future__ import annotations
 
@@ -177,11 +177,11 @@ class Walk:
                 return replace(region, limits=limits, sets=sets)
 
     def _lost(self, cut: Cut, limits: Limits, window: int, room: int) -> int | None:
-        """Return the ticks beyond those in which what is out leaves and returns, at least.
+        """Return the least ticks of both sides beyond those in which `O` leaves and returns.
 
-        None if no schedule is within the time. If something is under way at the cut, either side
-        is longer the later its link is free, but by no more ticks than that: so the earliest and
-        the latest begin say something about all that lie between.
+        None if no schedule is within the time. If something is under way at the cut, a side whose
+        link is free later is longer, but by no more ticks than that. So what is found for the
+        earliest and for the latest begin bounds all that lie between.
         """
         known = least_ticks(cut, limits)
         if known is None:
@@ -309,7 +309,7 @@ def _takes(cut: Cut, crossing: Crossing) -> int:
 
 
 def _shortest(first: int, last: int, near: tuple[int, int], far: tuple[int, int]) -> int:
-    """Return how long both sides are at least, whatever the ticks before the cut.
+    """Return the least length of both sides together, over all begins of what is under way.
 
     Parameters
     ----------

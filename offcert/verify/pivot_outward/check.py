@@ -3,19 +3,21 @@
 `confirm_pivot_outward` establishes again, from the problem's numbers alone and without a line of
 the program that found it, that no schedule is shorter than a claimed bound.
 
-A schedule shorter than the claim is cut where the pivot starts. One side is searched as a pivot
-bound's is (`pivot_check`): all ways are listed in which it can end by a limit, each with the
-tensors that are out at the cut. A schedule with a side that ends later has another that ends before
-anything can. For each of these ways the other side is followed from the cut outward with exactly
-those tensors out (`outward_check`), in the time that is left. What straddles the cut is one of two:
+A schedule shorter than the claim is cut where the pivot starts. One side is searched as for a pivot
+bound (`verify.pivot`): all ways are listed in which it can end by a limit, each with the tensors
+that are out at the cut. If it ended later, the other side would end before it can. For each of
+these ways the other side is followed from the cut outward with exactly those tensors out
+(`verify.outward`), in the time that is left. What straddles the cut is one of two:
 
-- It returns to the searched side, and is out there only. It begins as early as that side can have
-  it, and delays the other's link by what is left of it when the side ends.
+- It returns to the searched side, and is out there only. It begins as early as that side allows;
+  what is left of it when the side ends keeps the other side's link busy.
 - It is to be out on the other side. It begins when the searched side's link is free and the tensor
-  there, and what is left of it when the side ends delays the other's.
+  is there; again what is left of it when the side ends keeps the other side's link busy.
 
-If a side ends later than it could, the other gains no more ticks than that. So when it is listed as
-early as possible, and what is asked of the other side cannot be done, neither can anything later.
+Each way is listed at its earliest end. If a schedule's side ends some ticks later than that, all
+that its other side does could be done as many ticks later in the time that was asked about. So if
+the question is refuted, there is no such schedule. docs/theory/pivot-outward.md has the argument,
+with an example on paper.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ NEVER = 2**62
 _MOST_OF_A_SET = 200_000
 _SIDES = ("front", "back")
 
-# The class of the other side that is leaving besides, or `NONE`; when the searched side ends; when
-# the link is free after that.
+# The class that is leaving on the other side, or `NONE`; when the searched side ends; how long
+# after that the link is still busy.
 _Demand = tuple[int, int, int]
 
 
@@ -241,9 +243,9 @@ class _Asking:
             self.groups[tuple(row)].append(index)
 
     def demands(self, counts: tuple[int, ...], chosen: Sequence[int]) -> Iterator[_Demand]:
-        """Yield what is asked about some tensors, but for what the link alone refutes.
+        """Yield what is asked about a set of tensors, but for what the link alone refutes.
 
-        Of demands about the same tensors those are left out that leave less time than another.
+        A demand is left out if another about the same tensors leaves no less time.
         """
         ways, back = self._ways, self._tables.back.tolist()
         latest = self._longest - int(np.dot(counts, self._tables.back))
@@ -302,9 +304,9 @@ def _open_demand(
     max_labels: int,
     require_time: Callable[[], None],
 ) -> tuple[int, int] | None:
-    """Return tensors out, and an end, with which the other side may be in time; None if none are.
+    """Return how many tensors are out, and the end, of a way that is not refuted; None if all are.
 
-    What it may do while small tensors are absent at no cost is asked again with more of them
+    What is not refuted while small tensors are absent at no cost is asked again with more of them
     counted.
     """
     left = set(range(len(ways.out)))
