@@ -18,12 +18,12 @@ from offcert.core.result import SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.formulations.common.grid import longest_makespan
 from offcert.formulations.models.interval_cpsat import solve
 from offcert.formulations.models.interval_data import (
     LARGEST_ENERGY,
     aligned_grid,
     choose_grid,
-    horizon,
     prepare,
 )
 from tests.oracle import brute_force
@@ -185,7 +185,7 @@ def test_slow_returns_take_no_time_from_fast_departures() -> None:
     trace = Trace(operations, [Tensor("x", 10, (0, 2)), Tensor("y", 10, (0, 2))])
     problem = Problem("fast out", trace, Platform(20, Fraction(10), Link.SIMPLEX, Fraction(1)))
     # Both leave from 1 to 3, spike runs until 4, both are back at 24.
-    assert horizon(problem) == 25
+    assert longest_makespan(problem) == 25
     outcome = solve(problem)
     assert outcome.objective == outcome.lower_bound == brute_force(problem) == 25
 
@@ -209,7 +209,7 @@ def test_the_grid_keeps_products_inside_64_bits() -> None:
     tensors = [Tensor(f"x{i}", 10**11 + i, (i, 19 - i)) for i in range(9)]
     trace = Trace(operations, tensors)
     problem = Problem("huge", trace, Platform(trace.least_memory, Fraction(1, 10)))
-    upper = horizon(problem)
+    upper = longest_makespan(problem)
     grid = choose_grid(problem, upper)
     data = prepare(problem, grid, upper)
     assert grid > 1

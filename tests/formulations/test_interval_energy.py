@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from offcert.core.plan import Kind
 from offcert.core.schedule import Schedule
+from offcert.formulations.common.grid import longest_makespan
 from offcert.formulations.models.interval_cpsat import solve
 from offcert.formulations.models.interval_data import (
     Instant,
     IntervalData,
-    horizon,
     instants,
     prepare,
 )
@@ -75,7 +75,7 @@ def test_transfers_count_at_the_length_of_their_direction() -> None:
     for seed in range(8000, 8400):
         problem = two_rates(random_problem(seed))
         duplex = problem.platform.duplex
-        data = prepare(problem, 1, horizon(problem))
+        data = prepare(problem, 1, longest_makespan(problem))
         assert data is not None
         for window in candidate_windows(data, duplex):
             for index, _, cells in window.left:

@@ -13,7 +13,8 @@ from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import infeasibility
-from offcert.formulations.common.outcome import ModelRun, SolverClaim, longest_makespan
+from offcert.formulations.common.grid import longest_makespan
+from offcert.formulations.common.outcome import ModelRun, SolverClaim
 from offcert.formulations.models.interval_cpsat import solve
 from tests.formulations.short_problems import short_problems
 

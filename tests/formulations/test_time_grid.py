@@ -8,7 +8,7 @@ from offcert.core.errors import InputError
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
-from offcert.formulations.common.outcome import longest_makespan
+from offcert.formulations.common.grid import longest_makespan
 from offcert.formulations.common.time_grid import TimeGrid, build_grid, choose_grid
 from offcert.formulations.models.interval_cpsat import solve
 from offcert.formulations.models.time_indexed_cpsat import solve as solve_cpsat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.core.trace import Trace
 from offcert.formulations.combinatorial.relaxations import infeasibility
+from offcert.formulations.common.grid import longest_makespan
 
 OnSolution = Callable[[Schedule], object]
 
@@ -263,53 +264,6 @@ class ModelRun:
             round(self.elapsed, 3),
             self.statistics,
         )
-
-
-def longest_makespan(problem: Problem) -> int:
-    """Return a makespan, in ticks, that some optimal schedule does not exceed.
-
-    Executed without waiting, some operation or transfer runs at every time; a tensor leaves once
-    and comes back at most once a gap.
-    """
-    trace = problem.trace
-    return trace.compute_time + sum(
-        problem.platform.transfer_time(trace.gap_size(gap), kind)
-        for gap in range(len(trace.gaps))
-        for kind in Kind
-    )
-
-
-def idle_demand(trace: Trace) -> list[int]:
-    """Return the bytes held just before each operation starts if nothing is ever evicted."""
-    change = [0] * (len(trace) + 1)
-    for tensor in trace.tensors:
-        change[tensor.uses[0] + 1] += tensor.size
-        change[tensor.uses[-1] + 1] -= tensor.size
-    held, live = [], 0
-    for delta in change[:-1]:
-        live += delta
-        held.append(live)
-    return held
-
-
-def useful_gaps(trace: Trace, required: Sequence[int]) -> list[int]:
-    """Return the gaps that span an operation at which memory can bind.
-
-    Evicting another one frees memory only where everything fits anyway: what is held in idle time
-    is held during the operations on both of its sides too.
-
-    Parameters
-    ----------
-    trace : Trace
-        Whose gaps.
-    required : sequence of int
-        For each operation, bytes that must be absent while it runs.
-    """
-    return [
-        number
-        for number, gap in enumerate(trace.gaps)
-        if any(required[o] > 0 for o in range(gap.before + 1, gap.after))
-    ]
 
 
 def first_evicted(trace: Trace, evicted: Iterable[int]) -> dict[int, int]:

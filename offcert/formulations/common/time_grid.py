@@ -5,37 +5,11 @@ in cell τ. The models use its running sums ``X[i, τ]``, "has started by cell �
 the other, but a precedence costs one row of two entries a cell in the sums. Windows from heads,
 tails and the incumbent decide which cells an item needs variables for.
 
-Why a coarse grid is sound
---------------------------
-Let ``γ`` be the ticks of a cell. Operations and transfers last ``⌊d/γ⌋`` cells. Take a schedule at
-full resolution and move every start s to the cell ``⌊s/γ⌋``. The result satisfies every row of the
-models:
-
-1. *Order, link, data, windows.* If ``s + d ≤ s'``, then ``⌊s/γ⌋ + ⌊d/γ⌋ ≤ ⌊(s + d)/γ⌋ ≤ ⌊s'/γ⌋``.
-   So whatever waited for an end still waits for it: an operation for the one before it, a transfer
-   for the link, an offload for its writer, a prefetch for the release, an operation for a prefetch.
-   The same holds for the sum of consecutive durations (`TimeGrid.distances`). A window ``[a, b]``
-   becomes ``[⌊a/γ⌋, ⌊b/γ⌋]``.
-2. *Memory in cell τ.* Compare with the real instant ``T = (τ + 1)γ - 1``, the last tick of the
-   cell. What starts in a cell up to τ has started by T, and the other way round. What ends by T
-   ends, on the grid, no later than in cell τ. So if operation o runs in cell τ it runs at T, and if
-   the cell lies between operations o-1 and o, then at T either o-1 runs or none does, and what is
-   held then is at least what is held between them. What is absent at T (released by T, prefetch not
-   started) is absent in cell τ. Hence enough is absent in cell τ, because enough was absent at T;
-   this includes the rounding of the required amount up to a reachable sum.
-3. *Operations that last no cell* are in no cell's memory. At its start such an operation sees what
-   has been released by its cell and has not been fetched in an earlier one: at least what it really
-   saw. Operations of no ticks are meant by this, and a prefetch that starts at the same time takes
-   its memory after them.
-
-So the least start of the last operation on the grid, ``c`` cells, satisfies ``cγ ≤ s`` for its
-start s in every schedule, and ``cγ`` plus its exact duration is a lower bound. With ``γ = 1``
-nothing is rounded, every solution is a schedule, and the bound is the optimum.
+`offcert.formulations.common.grid` proves that coarse grids bound soundly.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -44,18 +18,15 @@ from offcert.core.plan import Kind, Plan
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.trace import Trace, require_integer
-from offcert.formulations.combinatorial.relaxations import (
-    heads_and_tails,
-    least_subset_sum,
-    required_absent,
-)
-from offcert.formulations.common.outcome import (
-    ModelRun,
-    first_evicted,
+from offcert.formulations.combinatorial.relaxations import least_subset_sum, required_absent
+from offcert.formulations.common.grid import (
+    distances,
     idle_demand,
-    rough_plans,
+    spanning,
+    start_windows,
     useful_gaps,
 )
+from offcert.formulations.common.outcome import ModelRun, first_evicted, rough_plans
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,20 +175,16 @@ def build_grid(problem: Problem, grid: int, upper: int) -> TimeGrid | None:
     require_integer(grid, "grid", 1)
     trace = problem.trace
     required = required_absent(problem, subset_sum=True)
-    times = heads_and_tails(problem, required)
-    earliest = [math.ceil(head) for head in times.heads]
-    latest = [upper - math.ceil(tail) for tail in times.tails]
-    if any(low > high for low, high in zip(earliest, latest, strict=True)):
+    windows = start_windows(problem, upper)
+    if windows is None:
         return None
+    earliest, latest = windows
     operations = tuple(
         StartWindow(low // grid, high // grid, duration // grid)
         for low, high, duration in zip(earliest, latest, trace.durations, strict=True)
     )
     offloads, gaps = _transfers(problem, grid, required, earliest, latest)
-    over = tuple(
-        tuple(index for index, gap in enumerate(gaps) if gap.before < o < gap.after)
-        for o in range(len(trace))
-    )
+    over = spanning(((gap.before, gap.after) for gap in gaps), len(trace))
     return TimeGrid(
         grid=grid,
         operations=operations,
@@ -226,7 +193,7 @@ def build_grid(problem: Problem, grid: int, upper: int) -> TimeGrid | None:
         over=over,
         required=tuple(required),
         idle_required=_idle_required(problem),
-        distances=_distances(trace.durations, grid),
+        distances=distances(trace.durations, grid),
     )
 
 
@@ -297,8 +264,7 @@ def _transfers(
     windows: dict[int, tuple[int, int]] = {}
     lengths: dict[int, int] = {}
     found = []
-    for number in useful_gaps(trace, required):
-        gap = trace.gaps[number]
+    for number, gap, binding in useful_gaps(trace, required):
         out, back = (
             problem.platform.transfer_time(trace.gap_size(number), kind)
             for kind in (Kind.OFFLOAD, Kind.PREFETCH)
@@ -306,7 +272,6 @@ def _transfers(
         writer = trace.tensors[gap.tensor].uses[0]
         written = earliest[writer] + trace.durations[writer] if writer >= 0 else 0
         opened = earliest[gap.before] + trace.durations[gap.before] if gap.before >= 0 else 0
-        binding = [o for o in range(gap.before + 1, gap.after) if required[o] > 0]
         first = max(written + out, opened)
         if binding[0] > gap.before + 1:
             first = max(first, earliest[binding[0]])
@@ -357,20 +322,6 @@ def _idle_required(problem: Problem) -> tuple[int, ...]:
         )
         amounts.append(least_subset_sum(tuple(sizes), held - problem.platform.memory))
     return tuple(amounts)
-
-
-def _distances(durations: Sequence[int], grid: int) -> tuple[tuple[int, int, int], ...]:
-    """Return distances over 2, 4, 8, … operations that exceed the sum of the rounded durations."""
-    found = []
-    step = 2
-    while grid > 1 and step < len(durations):
-        for a in range(len(durations) - step):
-            stretch = durations[a : a + step]
-            cells = sum(stretch) // grid
-            if cells > sum(duration // grid for duration in stretch):
-                found.append((a, a + step, cells))
-        step *= 2
-    return tuple(found)
 
 
 def cells_to_order(first: StartWindow, second: StartWindow) -> Iterable[int]:

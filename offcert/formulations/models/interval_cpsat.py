@@ -7,8 +7,7 @@ in which all offloads come before all prefetches (notes on the papers, §1.2).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from fractions import Fraction
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -17,6 +16,7 @@ from ortools.sat.python import cp_model
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.formulations.common.cpsat import CP_SAT, run_cpsat
+from offcert.formulations.common.grid import Ticks
 from offcert.formulations.common.outcome import ModelOutcome, ModelRun, OnSolution, rough_plans
 from offcert.formulations.models.interval_data import IntervalData, choose_grid, prepare
 from offcert.formulations.models.interval_energy import choose_windows
@@ -38,8 +38,8 @@ def solve(
     lower_bound: int = 0,
     upper_bound: int | None = None,
     grid: int | None = None,
-    heads: Sequence[int | Fraction] | None = None,
-    tails: Sequence[int | Fraction] | None = None,
+    heads: Ticks | None = None,
+    tails: Ticks | None = None,
     ordered: bool = False,
     energy: bool = True,
     log: Callable[[str], None] | None = None,
@@ -126,8 +126,8 @@ class _IntervalRun(ModelRun):
     def start(
         self,
         grid: int,
-        heads: Sequence[int | Fraction] | None,
-        tails: Sequence[int | Fraction] | None,
+        heads: Ticks | None,
+        tails: Ticks | None,
     ) -> None:
         """Round the problem to its grid."""
         self.data = prepare(self.problem, grid, self.upper, heads, tails)

@@ -1,24 +1,6 @@
 """What the interval model needs of a problem: integers on a time grid, and windows for everything.
 
-Why a coarser grid is sound
----------------------------
-Let ``γ`` be the ticks of a grid cell, and round every duration and every transfer time down to
-whole cells. Take any schedule at full resolution and round every *start* down: ``s' = ⌊s/γ⌋``.
-Because ``⌊s/γ⌋ + ⌊d/γ⌋ ≤ ⌊(s + d)/γ⌋``, everything that followed something still follows it, so
-operations, link and data dependences hold. For memory look at cell ``τ`` of the rounded schedule
-and at the real instant ``T = (τ + 1)γ - 1``. Claims made up to cell ``τ`` are exactly those made up
-to ``T``. What is released by ``T`` is released by cell ``τ``. An operation that occupies cell ``τ``
-has started by ``T`` and ends, really, at ``(τ + 1)γ`` or later, so it runs at ``T``; if none does,
-the operations placed up to ``τ`` are those started by ``T``. So the cell holds at most what the
-device held at ``T``. An operation of no rounded duration needs at its start what it needed really,
-and what was absent then is absent still: released no later, and back no earlier than its own cell.
-So the rounded schedule is feasible for the rounded problem: its optimum, times ``γ``, is a lower
-bound. As the last operation's start is the objective, its exact duration may be added. Windows
-carry over by rounding both ends down, and so do sums: two operations are at least ``⌊Σ d/γ⌋`` cells
-apart.
-
-Evictable sizes may be rounded up if what must be absent stays the same: whatever was absent then
-counts for at least as much.
+`offcert.formulations.common.grid` proves that coarse grids, and sizes rounded up, bound soundly.
 """
 
 from __future__ import annotations
@@ -26,17 +8,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
-from offcert.formulations.combinatorial.relaxations import (
-    heads_and_tails,
-    least_subset_sum,
-    required_absent,
+from offcert.formulations.combinatorial.relaxations import least_subset_sum, required_absent
+from offcert.formulations.common.grid import (
+    Ticks,
+    distances,
+    idle_demand,
+    spanning,
+    start_windows,
+    transfer_times,
+    useful_gaps,
 )
 
 # The solver's energy reasoning multiplies times by heights and adds the products in 64 bits.
@@ -134,20 +120,6 @@ class Instant:
     at_end: bool
 
 
-def horizon(problem: Problem) -> int:
-    """Return a makespan, in ticks, that some optimal schedule does not exceed.
-
-    Executed without waiting, some operation or transfer runs at every time.
-    """
-    return problem.trace.compute_time + sum(_transfer_times(problem))
-
-
-def _transfer_times(problem: Problem) -> list[int]:
-    """Ticks of every gap's offload and of every gap's prefetch."""
-    trace, ticks = problem.trace, problem.platform.transfer_time
-    return [ticks(trace.gap_size(gap), kind) for gap in range(len(trace.gaps)) for kind in Kind]
-
-
 def choose_grid(problem: Problem, upper: int) -> int:
     """Return the finest grid, in ticks a cell, on which the solver's products stay in 64 bits."""
     height = max(1, min(_unit_heights(problem), LARGEST_HEIGHT))
@@ -169,7 +141,7 @@ def aligned_grid(problem: Problem, coarsest: int) -> int:
     coarsest : int
         Ticks, at least 1.
     """
-    times = np.array(_transfer_times(problem), dtype=int)
+    times = np.array(transfer_times(problem), dtype=int)
     # Where the longest transfer spans thousands of cells, rounding costs next to nothing anyway.
     if len(times) == 0 or max(times) > 4096 * coarsest:
         return max(1, coarsest)
@@ -191,8 +163,8 @@ def prepare(
     problem: Problem,
     grid: int,
     upper: int,
-    heads: Sequence[int | Fraction] | None = None,
-    tails: Sequence[int | Fraction] | None = None,
+    heads: Ticks | None = None,
+    tails: Ticks | None = None,
 ) -> IntervalData | None:
     """Return the problem on a grid, or None if its windows leave no schedule of at most `upper`.
 
@@ -209,21 +181,13 @@ def prepare(
         less than ``tails[o]`` after o has started.
     """
     trace = problem.trace
-    own = heads_and_tails(problem, required_absent(problem, subset_sum=True))
-    earliest = _round_up(own.heads, heads)
-    latest = [upper - tail for tail in _round_up(own.tails, tails)]
-    for o in range(1, len(trace)):
-        earliest[o] = max(earliest[o], earliest[o - 1] + trace.durations[o - 1])
-    for o in reversed(range(len(trace) - 1)):
-        latest[o] = min(latest[o], latest[o + 1] - trace.durations[o])
-    if any(low > high for low, high in zip(earliest, latest, strict=True)):
+    windows = start_windows(problem, upper, heads, tails)
+    if windows is None:
         return None
+    earliest, latest = windows
     needed = required_absent(problem)
     gaps, unit = _useful_gaps(problem, needed, grid)
-    over = tuple(
-        tuple(index for index, gap in enumerate(gaps) if gap.before < o < gap.after)
-        for o in range(len(trace))
-    )
+    over = spanning(((gap.before, gap.after) for gap in gaps), len(trace))
     required = tuple(
         least_subset_sum(tuple(sorted(gaps[index].size for index in spanning)), amount)
         for amount, spanning in zip(needed, over, strict=True)
@@ -235,7 +199,7 @@ def prepare(
         durations=tuple(duration // grid for duration in trace.durations),
         earliest=tuple(time // grid for time in earliest),
         latest=tuple(time // grid for time in latest),
-        distances=_distances(trace.durations, grid),
+        distances=distances(trace.durations, grid),
         required=required,
         gaps=gaps,
         over=over,
@@ -245,27 +209,12 @@ def prepare(
     )
 
 
-def _round_up(own: Sequence[Fraction], given: Sequence[int | Fraction] | None) -> list[int]:
-    """Return the larger of two bounds each, rounded up: schedules have integer times."""
-    return [
-        math.ceil(max(a, Fraction(b)))
-        for a, b in zip(own, own if given is None else given, strict=True)
-    ]
-
-
 def _useful_gaps(
     problem: Problem, needed: Sequence[int], grid: int
 ) -> tuple[tuple[UsefulGap, ...], int]:
-    """Select gaps that span an operation where memory can bind; also the unit of their heights.
-
-    Evicting any other one frees memory only where all of it fits.
-    """
+    """Return the gaps worth evicting, and the unit of their heights."""
     trace, ticks = problem.trace, problem.platform.transfer_time
-    found = []
-    for number, gap in enumerate(trace.gaps):
-        binding = [o for o in range(gap.before + 1, gap.after) if needed[o] > 0]
-        if binding:
-            found.append((number, gap, binding))
+    found = list(useful_gaps(trace, needed))
     sizes = [trace.gap_size(number) for number, _, _ in found]
     unit = math.gcd(*sizes) if sizes else 1
     if sum(sizes) // unit > LARGEST_HEIGHT:
@@ -295,7 +244,7 @@ def _rooms(
 ) -> tuple[tuple[int | None, ...], tuple[int | None, ...], int]:
     """Return what evictable tensors may take during and before each operation, and the capacity."""
     trace, memory = problem.trace, problem.platform.memory
-    idle = idle_demand(problem)
+    idle = idle_demand(trace)
     room: list[int | None] = []
     idle_room: list[int | None] = []
     capacity = 0
@@ -314,34 +263,6 @@ def _rooms(
                 rooms.append(None)
                 capacity = max(capacity, sum(gap.height for gap in present))
     return tuple(room), tuple(idle_room), capacity
-
-
-def idle_demand(problem: Problem) -> list[int]:
-    """Bytes held just before each operation, after the previous one, if nothing is evicted."""
-    trace = problem.trace
-    change = [0] * (len(trace) + 1)
-    for tensor in trace.tensors:
-        change[tensor.uses[0] + 1] += tensor.size
-        change[tensor.uses[-1] + 1] -= tensor.size
-    demand, live = [], 0
-    for delta in change[:-1]:
-        live += delta
-        demand.append(live)
-    return demand
-
-
-def _distances(durations: Sequence[int], grid: int) -> tuple[tuple[int, int, int], ...]:
-    """Return distances over 2, 4, 8, … operations that exceed the sum of the rounded durations."""
-    found = []
-    step = 2
-    while grid > 1 and step < len(durations):
-        for a in range(len(durations) - step):
-            stretch = durations[a : a + step]
-            cells = sum(stretch) // grid
-            if cells > sum(duration // grid for duration in stretch):
-                found.append((a, a + step, cells))
-        step *= 2
-    return tuple(found)
 
 
 def instants(data: IntervalData) -> tuple[Instant, ...]:

@@ -2,8 +2,7 @@
 
 No interval, no cumulative constraint: clauses, at-most-one constraints on the link and one
 conditional knapsack per operation and cell. It shares with `time_indexed_milp` what a problem is on
-a grid (`offcert.formulations.common.time_grid`, with the proof that coarse grids bound soundly),
-not how it is stated. Exact on a grid of one tick.
+a grid (`offcert.formulations.common.time_grid`), not how it is stated. Exact on a grid of one tick.
 """
 
 from __future__ import annotations

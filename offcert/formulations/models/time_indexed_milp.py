@@ -1,7 +1,7 @@
 """Atomic transfers, time-indexed: a mixed-integer linear program over starts in cells of a grid.
 
 The classic model of scheduling on a machine, with windows per item. Exact on a grid of one tick; on
-coarser grids its bound is sound (`offcert.formulations.common.time_grid` proves it) and its
+coarser grids its bound is sound (`offcert.formulations.common.grid` proves it) and its
 decisions are re-simulated at full resolution. Solved by any solver that PuLP knows, or by the HiGHS
 in SciPy.
 
