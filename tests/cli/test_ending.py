@@ -32,7 +32,7 @@ def run(search, effort):
             if minds:
                 raise
 
-methods.METHODS["bounds"] = replace(methods.METHODS["bounds"], run=run)
+methods.METHODS["bounds"] = replace(methods.METHODS["bounds"], run=run, reads=("time_limit",))
 arguments = ["solve", "problem.json", "--method", "bounds", "--time-limit", "0.1"]
 sys.exit(main([*arguments, "-o", "out.json"]))
 """
