@@ -1,10 +1,10 @@
 """Good ways along one side, quickly: a beam of sequences in which no tensor leaves twice.
 
-The search for the least end (``kernel``) proves; where operations have time to spare, so many
-sequences attain the same end that it finds one with no tensor twice late or never. Here all classes
-are counted, a tensor frees no memory for an operation that uses it, and of the sequences with
-equally many transfers only the most promising stay. What is found is a sequence that can be
-executed, and nothing is proved.
+The search for the least end (``kernel``) is there to prove. Where operations have time to spare,
+very many sequences attain the least end, and it is long before that search meets one in which no
+tensor leaves twice. Here all classes are counted, a tensor frees no memory for an operation that
+uses it, and of the sequences with equally many transfers only the most promising stay. What is
+found can be executed, and proves nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables, bound_
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 
 _NEVER = 2**62
-# Tells idle times apart in a sum with marks; odd.
+# An odd factor, so that sums of marks and idle times seldom agree by chance.
 _SPREAD = np.int64(0x1E3779B97F4A7C15)
 
 
@@ -99,7 +99,7 @@ def _children(
 
 
 def _selected(children: States, made: int, width: int, rng: np.random.Generator) -> Ints:
-    """Return the places of the least bounds, at random among equal ones, one of equal sets."""
+    """Return the places of the least bounds: ties are broken at random, equal sets kept once."""
     order = rng.permutation(made)
     bounds = children.f[:made][order]
     order = order[np.argsort(bounds, kind="stable")]
@@ -155,7 +155,7 @@ def good_way(search: SideSearch, width: int, seed: int) -> tuple[int, tuple[int,
     Parameters
     ----------
     search : SideSearch
-        Of any pivot; what it has found does not matter.
+        Of any pivot; it need not have searched.
     width : int
         Sequences that stay after every transfer.
     seed : int

@@ -24,7 +24,7 @@ from offcert.formulations.labels.common.limits import Deadline
 from offcert.formulations.labels.common.race import Race
 
 _FIRST_BUDGET = 2_000
-# Of the time, what a first look at every operation may take, and all that is about the bound.
+# Shares of the time: of a first look at every operation, and of all work on the bound.
 _FIRST_PASS = 0.3
 _RACE = 0.7
 # Operations that compete at first, which part of them stays after a round, and how much more
@@ -62,7 +62,7 @@ class SideEnds:
 def quick_ends(
     problem: Problem, required: Sequence[int], pivot: int, max_labels: int = _FIRST_BUDGET
 ) -> SideEnds:
-    """Return bounds on the ends of both sides of a pivot that by default take next to no time.
+    """Return bounds on the ends of both sides of a pivot, by default in next to no time.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def heads_bound(
     seed : int
         Of the random choices among orders.
     """
-    # Moving everything by itself takes less, and times up to here can be added in 64 bits.
+    # Every problem has a shorter schedule, and times up to here can be added in 64 bits.
     upper_bound = min(upper_bound, LARGEST_TOTAL)
     required = required_absent(problem, subset_sum=True)
     if max(required, default=0) == 0:
@@ -207,7 +207,8 @@ def _orders(pivots: list[_Pivot], upper: int, deadline: float, seed: int) -> tup
     """Return orders that promise less than `upper`, each less than the one before it."""
     found: list[Orders] = []
     bound = max(pivot.proven for pivot in pivots)
-    # What cannot be absent during the pivot leaves on neither side, but may have to.
+    # Tensors that cannot be absent during the pivot are in no order; prefer pivots with few of
+    # these.
     best = max(pivots, key=lambda pivot: (len(pivot.sides[0].side.items), pivot.proven))
     begun = time.monotonic()
     for orders in good_orders(*best.sides, seed):

@@ -1,12 +1,12 @@
 """How a side can still end, from every amount that has left: the other half of the search.
 
-From a label the end is ``max(t + link, s + idle)``, where ``t`` is when the link is free, ``s`` the
-idle time, and the two numbers depend on what is moved from then on and on nothing before: every
-step takes the larger of two sums (it is linear in the max-plus sense). So from every amount there
-is a set of pairs of which none is better than another in both, found from the end to the beginning
-for the relaxation in which no class is counted. Their minimum bounds the end of every sequence that
-passes there, and is attained by one of the relaxation: the first round of the search needs no
-search, and the later ones look only at what counting changes.
+Take a label whose link is free at ``t`` and whose idle time is ``s``, and the transfers that follow
+it. The side ends at ``max(t + link, s + idle)``, where ``link`` and ``idle`` depend on these
+transfers alone: every step takes the larger of two sums (it is linear in the max-plus sense). For
+the relaxation in which no class is counted, all pairs ``(link, idle)`` that no other is as good as
+are found for every amount, from the end to the beginning. The least end over the pairs of an amount
+bounds every sequence that passes there, and one of the relaxation attains it. So the first round of
+the search needs no search, and later rounds look only at what counting changes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from offcert.core.compiled import compiled, inlined
 
 Ints = NDArray[np.int64]
 
-# Pairs of one amount that are told apart; beyond these, two are replaced by what is better than
-# both.
+# Pairs kept for one amount; of more, two are replaced by one pair that is as good as both.
 _WIDEST = 64
 
 
@@ -43,7 +42,7 @@ def still_missing(
     still = np.zeros(levels + 1, np.int64)
     most = 0
     for j in range(prefix.size):
-        # What an earlier operation needs as well, it needs with more time after it.
+        # What an earlier operation needs as well counts there, where more time comes after it.
         if required[j] <= most:
             continue
         most = required[j]
@@ -57,8 +56,8 @@ def still_missing(
 def put(link: Ints, idle: Ints, count: int, x: int, y: int) -> int:
     """Put a pair among pairs of which `link` increases and `idle` falls; return how many.
 
-    One place of the arrays stays free; where there is no room otherwise, what is better than two
-    pairs takes their place.
+    One place of the arrays stays free. If there is no other, one pair that is as good as both takes
+    the place of two.
     """
     place = 0
     while place < count and link[place] <= x:
@@ -71,7 +70,7 @@ def put(link: Ints, idle: Ints, count: int, x: int, y: int) -> int:
     while beyond < count and idle[beyond] >= y:
         beyond += 1
     if beyond == place and count == link.size - 1:
-        # Better than this pair and its neighbour.
+        # As good as this pair and its neighbour.
         if place == count:
             idle[place - 1] = y
         else:
@@ -115,20 +114,21 @@ def ways(
     prefix, floor : int64 array, shape (K+1,)
         As in `side.HeadSide`.
     run : int64 array, shape (N+1,)
-        Operations that can run when so many levels have left; at the last one, all.
+        Operations that can run once a level is reached; at the last level, all.
     still : int64 array, shape (N+1,)
         From `still_missing`.
     most : int64 array, shape (K+1,)
-        Levels of all that is ready once so many operations have run.
+        By number of operations run: levels of all that is ready then.
     size, time, ready : int64 array, shape (C,)
         Levels and ticks of each class, and when its first item is ready.
 
     Returns
     -------
     first : int64 array, shape (N+1,)
-        Where the pairs of a level begin; they end where those of the level before it begin.
+        Where the pairs of a level begin; they end where those of the level below it begin.
     link, idle : int64 array
-        Least time to the end of the side from when the link is free, and on top of the idle time.
+        By how much, at least, the end of the side exceeds the time at which the link is free, and
+        the idle time.
     """
     levels = run.size - 1
     first = np.zeros(levels + 1, np.int64)

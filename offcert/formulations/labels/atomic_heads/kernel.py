@@ -2,19 +2,19 @@
 
 A label is what a sequence of transfers leads to: the bytes ``w`` that have left, the time ``t`` at
 which the link is free, the operations ``k`` that have run as early as possible, and their idle time
-``s``. Which tensors have left is remembered only as far as the key says: always the total, in
-units, and how many of each *counted* class; of other classes the first tensor may leave again and
-again. Fewer counted classes are a relaxation with far fewer labels.
+``s``. Of the tensors that have left, a label's key holds the total, in units, and how many there
+are of each *counted* class. Of other classes the first tensor may leave again and again. To count
+fewer classes is a relaxation with far fewer labels.
 
 ``f`` bounds the end of the side from below, by the best of the ways to the end that `completion`
 has found for what has left, in which no class is counted. Labels with the least ``f`` come first
 and of those the one that has moved most, so a search whose bound is tight runs straight to an end.
 The first complete label ends the search: its ``f`` is the least end.
 
-``f`` speaks of real sequences, in which no tensor leaves twice; along others it can exceed what the
-relaxation attains. That is harmless because of the order: what stands for a real sequence that ends
-at ``E`` has ``f <= E``, so before it is complete no label beyond ``E`` is expanded, and one that
-takes its place, being no worse in anything, has ``f <= E`` too.
+``f`` bounds *real* sequences, in which no tensor leaves twice. For others it can exceed what the
+relaxation attains. That is harmless. A label of a real sequence that ends at ``E`` has ``f <= E``,
+and so has a label that replaces it, as that is no worse in anything. So until the sequence is
+complete there is such a label, and none with a larger ``f`` is expanded.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def bound_on_end(side: Tables, w: int, t: int, s: int, k: int) -> int:
     """Return a bound on the end of a side of which `w` units have left and `k` operations run."""
     level = min(-(-w // side.grain), side.first.size - 1)
     f = 2**62
-    # The levels are stored from the last to the first.
+    # Pairs are stored from the last level to the first.
     end = side.first[level - 1] if level > 0 else side.link.size
     for way in range(side.first[level], end):
         f = min(f, max(t + side.link[way], s + side.idle[way]))

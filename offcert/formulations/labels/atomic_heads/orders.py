@@ -1,9 +1,9 @@
 """Plans from both sides of an operation: what leaves on one side has to return on the other.
 
-Head and tail are each as good as can be, mostly with different tensors. Take the tensors of a good
-way along one side, ask for the best way along the other that moves exactly those, and both ways
+The best head and the best tail mostly move different tensors. So take the tensors of a good way
+along one side, and ask for the best way along the other that moves exactly these. Both ways
 together are an ordered schedule (``heuristics.ordered``): all offloads before all prefetches. On
-long chains so many ways are almost equally good that some pair is very close to the bound.
+long chains so many ways are almost equally good that some pair comes very close to the bound.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Orders:
     offloads, prefetches : tuple of int
         Gaps.
     end : int
-        Ticks of both sides together; what the turn from one to the other takes is not counted.
+        Ticks of both sides together, without what it takes to turn from offloads to prefetches.
     """
 
     offloads: tuple[int, ...]

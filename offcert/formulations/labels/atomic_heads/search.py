@@ -23,11 +23,11 @@ _Choice = Callable[[set[int]], int]
 class SideSearch:
     """Raises the bound on the end of one side, round by round.
 
-    Every round solves a relaxation in which the tensors of some classes may leave several times,
-    and counts one more class in the next (decremental state-space relaxation), until no tensor
-    leaves twice. Which class matters is not known: where bytes are scarce early, as in most tails,
-    the largest of those used too often, where sums have to fit, as in most heads, the smallest. So
-    each choice has its own rounds.
+    Every round solves a relaxation in which the tensors of some classes may leave several times.
+    The next round counts one class more (decremental state-space relaxation), until no tensor
+    leaves twice. Which class to count is a choice among those used too often: the largest is best
+    where bytes are scarce early, as in most tails, the smallest where sums have to fit, as in most
+    heads. Each choice has its own rounds.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class SideSearch:
     def _too_early(
         self, choice: _Choice, c: int, item: Mover, labels: kernel.Labels, label: int
     ) -> bool:
-        """Whether a class that is not counted left after `label` when `item` was not ready yet."""
+        """Whether `item`, not of a counted class, left after `label` before it was ready."""
         size, items = self.classes[c]
         if size in self._next[choice]:
             return False

@@ -7,14 +7,16 @@ run in its time, what must be absent during each, and the tensors that may be ab
 pivot, in classes of equal size. How the problem is relaxed to it:
 
 - Tensors that cannot be absent during the pivot take no time on the link and are absent whenever
-  they may be (`required` is lowered by them).
-- The others count from the end of their transfer on, even while an operation uses them: their bytes
-  stand in for those of tensors that may be absent then.
-- What has left stays out. In a schedule that brings something back before the pivot, drop that
-  prefetch: no operation starts later for it. Nothing else is assumed about the order of things, so
-  prefetches before later offloads, several gaps a tensor and both kinds of link are covered. On the
-  way back every gap has its own prefetch; on the way out one offload serves all gaps of a tensor.
+  they may be: `required` is lowered by their bytes.
+- All others count as absent from the end of their transfer on, even while an operation uses them.
+- What has left stays out. If a schedule brings something back before the pivot, leave out that
+  prefetch: no operation starts later for that. Nothing else is assumed about the order of
+  transfers. So prefetches before later offloads, several gaps a tensor and both kinds of link are
+  covered. On the way back every gap has its own prefetch; on the way out one offload serves all
+  gaps of a tensor.
 - A transfer that is under way when the pivot starts helps neither side.
+
+docs/theory/heads.md has the argument, with an example on paper.
 """
 
 from __future__ import annotations
@@ -173,7 +175,7 @@ def _side(
     items: list[Mover],
     counts: Callable[[int], bool],
 ) -> HeadSide:
-    """Lower what is required by what counts for nothing, and compute the floor."""
+    """Lower what is required by the tensors that take no time, and compute the floor."""
     trace = problem.trace
     prefix = [0]
     for operation in columns[:-1]:
