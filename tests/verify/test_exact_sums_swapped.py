@@ -1,12 +1,13 @@
 """Exact sums where one tensor leaves and another returns while the pivot runs."""
 
+import random
 from dataclasses import replace
 
 from oracle import brute_force
 
 from offcert.core.check import check
 from offcert.core.plan import Kind
-from offcert.core.platform import Platform
+from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.trace import Operation, Tensor, Trace
@@ -44,3 +45,39 @@ def test_no_bound_exceeds_it() -> None:
     for value in (16, 18):
         fault = recheck(replace(bound, value=value), swapped())
         assert "absent in the pivot's first tick or in its last it shows" in str(fault)
+
+
+def with_long_operations(seed: int) -> Problem | None:
+    """Tensors have the time to change places while an operation runs."""
+    rng = random.Random(seed)
+    count = rng.randint(3, 6)
+    operations = [
+        Operation(f"o{o}", rng.choice((1, 2, 5, 8, 12)), rng.choice((0, 0, 1, 4)))
+        for o in range(count)
+    ]
+    tensors = [
+        Tensor(f"t{t}", rng.randint(1, 6), tuple(sorted(rng.sample(range(-1, count), 2))))
+        for t in range(rng.randint(2, 4))
+    ]
+    trace = Trace(operations, tensors)
+    if trace.least_memory >= trace.peak_memory:
+        return None
+    memory = rng.randint(trace.least_memory, trace.peak_memory - 1)
+    link = rng.choice((Link.SIMPLEX, Link.SIMPLEX, Link.DUPLEX))
+    return Problem(f"long-{seed}", trace, Platform(memory, rng.choice((1, 2)), link))
+
+
+def test_no_bound_exceeds_the_optimum_where_tensors_change_places() -> None:
+    met = 0
+    for seed in range(800):
+        problem = with_long_operations(seed)
+        bound = None if problem is None else exact_sums_bound(problem)
+        if problem is None or bound is None:
+            continue
+        optimum = brute_force(problem)
+        assert optimum is not None
+        assert bound.value <= optimum, seed
+        assert recheck(bound, problem) is None, seed
+        assert recheck(replace(bound, value=optimum + 1), problem) is not None, seed
+        met += bound.value == optimum > problem.trace.compute_time
+    assert met > 100

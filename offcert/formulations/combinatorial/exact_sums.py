@@ -14,10 +14,10 @@ what is needed by a later operation returns between then and the start of that. 
 If no tensor leaves while the pivot runs, or none returns then, one of the two sets is within the
 other, and the smaller serves for both: no schedule is shorter than the least sum of the head and
 the tail of one ``s``. Otherwise a tensor has left and another has returned meanwhile. Head and tail
-may then be of different sums, but what is absent at the start or at the end weighs, together, at
-least one tensor more than what has to be absent; all of it has left before the pivot's end, and all
-returns after its start. On a simplex link one follows the other; on a duplex link both may happen
-at once while the pivot runs.
+may then be of different sums. But each of the two tensors is absent at the start or at the end in
+addition to what has to be; so it weighs no more than the excess of all that is absent at one time
+or the other. That has all left before the pivot's end, and all returns after its start. On a
+simplex link one follows the other; on a duplex link both may happen at once while the pivot runs.
 
 Sums are gone through in increasing order until the fractional bound with that sum, which grows with
 it, is no less than the least so far. Small tensors, of which there may be many of odd sizes, count
@@ -27,7 +27,8 @@ byte by byte, and wherever that is best.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -35,6 +36,7 @@ from offcert.core.plan import Kind
 from offcert.core.platform import Link
 from offcert.core.problem import Problem
 from offcert.core.result import Bound
+from offcert.core.trace import LARGEST_TOTAL
 from offcert.formulations.combinatorial.large_tensors import required_of_large
 from offcert.formulations.combinatorial.relaxations import heads_and_tails
 from offcert.proofs.claims import proved
@@ -97,7 +99,6 @@ class _Turn:
         trace = problem.trace
         self._problem, self._required, self._pivot, self._unit = problem, required, pivot, unit
         self.total = sum(units.values())
-        self.smallest = min(units.values())
         self.duration = trace.durations[pivot]
         self.simplex = problem.platform.link is Link.SIMPLEX
         # While it runs for one tick, nothing leaves after its start and before its end.
@@ -137,10 +138,15 @@ class _Turn:
         parts = self._after
         return max(part.rest + self._back * _near(part, amount, self.total) for part in parts)
 
-    def swapped(self, amount: int) -> Fraction:
-        """Return the least time if so many units leave before the pivot's end, return after it."""
-        apart = self.left(amount) + self.returned(amount)
-        return apart if self.simplex else apart - self.duration
+    def swapped(self, amount: int, head: Fraction, tail: Fraction) -> Fraction:
+        """Return the least time if so many units leave before the pivot's end, return after it.
+
+        `head` and `tail` hold whatever is absent when the pivot starts, and when it ends.
+        """
+        left, returned = self.left(amount), self.returned(amount)
+        apart = left + returned
+        shared = apart if self.simplex else apart - self.duration
+        return max(shared, head + returned, left - self.duration + tail)
 
     def growing(self, amount: int) -> Fraction:
         """Return a bound on what `swapped` says of so many units, and of more."""
@@ -166,20 +172,46 @@ def _least_over_sums(turn: _Turn, units: dict[int, int], least: int) -> int:
     assert one is not None
     assert heads is not None
     assert tails is not None
-    if not turn.may_swap or least + turn.smallest > turn.total:
+    if not turn.may_swap:
         return one
-    return min(one, max(math.ceil(heads + tails), _least_swapped(turn, units, least)))
+    swapped = _least_swapped(turn, units, least, heads, tails)
+    return min(one, max(math.ceil(heads + tails), swapped))
 
 
-def _least_swapped(turn: _Turn, units: dict[int, int], least: int) -> int:
+def _least_swapped(
+    turn: _Turn, units: dict[int, int], least: int, head: Fraction, tail: Fraction
+) -> int:
     """Return the least time if a tensor leaves and another returns while the pivot runs."""
-    best = turn.swapped(turn.total)
-    for looked_at, amount in enumerate(_sums(units.values(), least + turn.smallest)):
+    best: Fraction | None = None
+    for looked_at, amount in enumerate(_swappable(units.values(), least)):
         growing = turn.growing(amount)
-        if looked_at == _MOST_SUMS or growing >= best:
-            return math.ceil(min(best, growing))
-        best = min(best, max(growing, turn.swapped(amount)))
-    return math.ceil(best)
+        if looked_at == _MOST_SUMS or (best is not None and growing >= best):
+            return math.ceil(growing if best is None else min(best, growing))
+        longest = max(growing, turn.swapped(amount, head, tail))
+        best = longest if best is None else min(best, longest)
+    return LARGEST_TOTAL if best is None else math.ceil(best)
+
+
+def _swappable(sizes: Collection[int], least: int) -> Iterator[int]:
+    """Yield the sums, increasing, in which two of the tensors weigh no more than the excess."""
+    ordered = sorted(sizes)
+    known: dict[int, int] = {}
+    for amount in _sums(sizes, least):
+        small = bisect_right(ordered, amount - least)
+        if small not in known:
+            known[small] = _with_two(ordered[:small], ordered[small:])
+        if known[small] >> amount & 1:
+            yield amount
+
+
+def _with_two(small: Sequence[int], large: Sequence[int]) -> int:
+    """Return the sums, as bits, that have two small ones at least."""
+    none = _table(large)
+    one = two = 0
+    for size in small:
+        two |= (two | one) << size
+        one |= none << size
+    return two
 
 
 def _parting(units: dict[int, int], rest: Fraction, moving: Collection[int]) -> _Parting:

@@ -7,7 +7,8 @@ bytes, and others nothing. One array a side and operation, and each tensor is ta
 
 What is absent in the first tick of the pivot and in its last need not be the same, where one tensor
 leaves and another returns in between. That case is gone through on its own. Take all tensors that
-are absent in one of the two: more than what has to be absent, by one tensor at least. Each has left
+are absent in one of the two. Without the one that leaves, or without the one that returns, still as
+much is absent as has to be; so two of them weigh no more than the excess. Each of all has left
 before the last tick begins, and returns after the first one has ended. With a simplex link the time
 between two operations holds both, one after the other; with a duplex link they share the pivot.
 """
@@ -15,7 +16,7 @@ between two operations holds both, one after the other; with a duplex link they 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -62,8 +63,8 @@ def sums_fault(problem: Problem, pivot: int, smallest: int, value: int) -> str |
     fault = _same_fault(sides, possible.tolist(), value)
     if fault is not None or problem.trace.durations[pivot] <= 1:
         return fault
-    more = possible[possible >= least + min(each.size for each in whole) // unit]
-    return _swapped_fault(sides, possible.tolist(), more.tolist(), value)
+    more = _with_two(sorted(each.size // unit for each in whole), possible, least)
+    return _swapped_fault(sides, possible.tolist(), more, value)
 
 
 def _same_fault(sides: _Sides, possible: Sequence[int], value: int) -> str | None:
@@ -83,22 +84,23 @@ def _same_fault(sides: _Sides, possible: Sequence[int], value: int) -> str | Non
 
 
 def _swapped_fault(
-    sides: _Sides, possible: Sequence[int], more: Sequence[int], value: int
+    sides: _Sides, possible: Sequence[int], more: Iterable[int], value: int
 ) -> str | None:
     """Return None if it is shown where tensors change places meanwhile.
 
-    Either the least start and the least rest, of different sums, are enough, or all that is absent
-    at one time or the other takes that long to leave and return.
+    Either the least start and the least rest, of different sums, are enough; or all that is absent
+    at one time or the other takes that long to leave and return, or to return after that start, or
+    to leave before that rest.
     """
-    if _apart(sides, possible) >= value:
+    start, rest = _apart(sides, possible)
+    if math.ceil(start + rest) >= value:
         return None
     for looked_at, amount in enumerate(more):
-        start, rest = sides.fractional(amount)
-        if math.ceil(start + rest - 2 * sides.duration) >= value:
+        if math.ceil(sum(sides.fractional(amount)) - 2 * sides.duration) >= value:
             return None
         if looked_at >= _MOST_SUMS:
             return f"more than {_MOST_SUMS} sums would have to be looked at"
-        longest = math.ceil(sides.swapped(amount))
+        longest = math.ceil(sides.swapped(amount, start, rest))
         if longest < value:
             absent = amount * sides.unit
             return (
@@ -108,8 +110,26 @@ def _swapped_fault(
     return None
 
 
-def _apart(sides: _Sides, possible: Sequence[int]) -> int:
-    """Return the least start and the least rest of any sums, added up, or less."""
+def _with_two(sizes: Sequence[int], possible: NDArray[np.int64], least: int) -> Iterator[int]:
+    """Yield the sums in which two tensors weigh no more than the excess over the least."""
+    counted = -1
+    for amount in possible.tolist():
+        small = sum(1 for size in sizes if size <= amount - least)
+        if small != counted:
+            counted = small
+            # How many small ones the sum can have, up to two.
+            most = np.full(sum(sizes) + 1, -1)
+            most[0] = 0
+            for index, size in enumerate(sizes):
+                begun = most[: len(most) - size]
+                taken = np.where(begun < 0, -1, begun + (1 if index < small else 0))
+                most[size:] = np.maximum(most[size:], taken)
+        if most[amount] >= 2:
+            yield amount
+
+
+def _apart(sides: _Sides, possible: Sequence[int]) -> tuple[Fraction, Fraction]:
+    """Return the least start and the least rest of any sums, or less."""
     starts_: list[Fraction] = []
     rests_: list[Fraction] = []
     for looked_at, amount in enumerate(possible):
@@ -122,7 +142,7 @@ def _apart(sides: _Sides, possible: Sequence[int]) -> int:
         rests_.append(rest)
         if done or looked_at >= _MOST_SUMS:
             break
-    return math.ceil(min(starts_, default=Fraction(0)) + min(rests_, default=Fraction(0)))
+    return min(starts_, default=Fraction(0)), min(rests_, default=Fraction(0))
 
 
 class _Sides:
@@ -185,10 +205,11 @@ class _Sides:
         ]
         return max([least, *moved])
 
-    def swapped(self, amount: int) -> Fraction:
+    def swapped(self, amount: int, start: Fraction, rest: Fraction) -> Fraction:
         """Return the least time if so many units leave before the pivot's last tick begins.
 
-        They return after its first tick has ended; each side is counted without the pivot.
+        They return after its first tick has ended; each side is counted without the pivot. `start`
+        and `rest` hold in any case.
         """
         leaving = [Fraction(amount * self.unit) / self._out]
         leaving += [
@@ -199,7 +220,11 @@ class _Sides:
             for ticks, table in self._after
         ]
         shared = 0 if self._problem.platform.link is Link.SIMPLEX else self.duration
-        return max(leaving) + max(returning) - shared
+        return max(
+            max(leaving) + max(returning) - shared,
+            start + max(returning),
+            max(leaving) - self.duration + rest,
+        )
 
 
 def _cheapest(whole: Sequence[Absence], unit: int, costs: Sequence[bool]) -> NDArray[np.int64]:
