@@ -99,7 +99,7 @@ def gantt_svg(certificate: Certificate, *, width: int = 1100, whole: bool = True
         largest_shown(problem, max(int(size) for _, size in curve)),
         _ROWS_TOP + _ROW * len(rows) + 14,
     )
-    root = picture(frame, f"{cut(problem.name, 100)}: {certificate.result.summary(problem.units)}")
+    root = picture(frame, f"{cut(problem.name, 48)}: {certificate.result.summary(problem.units)}")
     bars = list(bars_of(problem, schedule))
     most, pixels = _FILE if whole else _NOTEBOOK
     if len(bars) > most:
