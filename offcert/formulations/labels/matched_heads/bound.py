@@ -1,9 +1,10 @@
 """A lower bound from heads and tails that move the same tensors, and the orders that attain it.
 
-The search (``search``) asks whether a schedule may be shorter than a *target*. The nearer that is,
-the fewer labels it takes, so targets are tried that can be settled with few, and the labels they
-may take grow as they must. Tensors of few bytes, of which a network has some (a batch
-normalisation's, say), make for many labels and matter little: they are left out at first.
+The search (``search``) asks whether a schedule may be shorter than a *target*. The nearer a target
+is to the bound proved so far, the fewer labels that takes. So targets are brought so near that few
+labels settle them; when that is no longer possible, more labels are allowed. Tensors of few bytes,
+of which a network has some (a batch normalisation's, say), make for many labels and matter little:
+they are left out at first.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from offcert.formulations.labels.matched_heads.search import FINEST, SMALL, Matc
 # Labels that a level may take on one side, at first and at last.
 _FIRST_BUDGET = 400_000
 _LAST_BUDGET = 6_400_000
-# How much nearer a target is brought that cannot be settled, and how budgets and steps grow.
+# By which factor a target that cannot be settled is brought nearer; by which budgets and steps
+# grow.
 _NEARER = 16
 _STEP = 4
-# Nearer than this part of what is open at first, a target is no easier.
+# Targets nearer than this part of what was open at first are no easier.
 _NEAREST = 4096
 # Where the sums of sizes are too many, units are made so many times coarser at first.
 _COARSER = 32
@@ -139,7 +141,7 @@ class MatchedProgram:
         return self.best.bound
 
     def _settle(self) -> None:
-        """Move the target of one search on until it can prove nothing more."""
+        """Search with one target after the other, until this search can prove nothing more."""
         search, budget = self._search, _FIRST_BUDGET
         step = self.upper - self._bound
         nearest = max(1, step // _NEAREST)
@@ -159,7 +161,7 @@ class MatchedProgram:
                 self._note(search)
 
     def _coarser(self) -> bool:
-        """Plan a search with coarser units, and this one again after it, unless that has been."""
+        """Plan a search with coarser units, and this one again after it; only once."""
         least, finest = self._fineness
         if finest < FINEST or self._coarsened:
             return False

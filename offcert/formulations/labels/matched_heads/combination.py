@@ -63,7 +63,7 @@ class Way:
     def early(self) -> list[int]:
         """Return how many of each class leave before they are ready.
 
-        The first one of a class that is not counted was looked at in their place.
+        Only of a class that is not counted can they: its first tensor is looked at in their place.
         """
         used, early = ([0] * len(self.classes) for _ in range(2))
         for c, label in self.transfers:
@@ -90,7 +90,8 @@ class Way:
 def misused(ways: Sequence[Way], counted: Sequence[int]) -> dict[int, Fraction]:
     """Return the classes, not counted, that two ways misuse together, and how urgently.
 
-    Sums are made to fit with small tensors, so what counts is how often, by size.
+    Urgent is how often a class is misused, divided by its size: sums are made to fit with small
+    tensors.
     """
     used = [way.used() for way in ways]
     early = [way.early() for way in ways]
@@ -105,7 +106,7 @@ def misused(ways: Sequence[Way], counted: Sequence[int]) -> dict[int, Fraction]:
 
 
 def as_orders(ways: Sequence[Way], length: int) -> Orders:
-    """Return a head and a tail as orders; what moves on one side only, moves early or late."""
+    """Return a head and a tail as orders; what only one side moves returns first or leaves last."""
     offloads, prefetches = ways[0].gaps(), ways[1].gaps()[::-1]
     late = [gap for gap in prefetches if gap not in offloads]
     early = [gap for gap in offloads if gap not in prefetches]

@@ -1,13 +1,13 @@
 """The compiled search of one side at one level: all that may be part of a short schedule.
 
 A label is what a sequence of transfers leads to: the units ``w`` that have left, how many of each
-*counted* class (``code``), the time ``t`` at which the link is free and the idle time ``s``; what
-has run follows from ``w``. Every transfer adds to ``w``, so labels are worked off by it, and all of
-one amount are known before the first of them goes on.
+*counted* class (``code``), the time ``t`` at which the link is free and the idle time ``s``. Which
+operations have run follows from ``w``. Every transfer adds to ``w``, so labels are expanded in
+order of ``w``, and all labels of one amount are known before the first of them is expanded.
 
-`advance` goes from the beginning to the end; `retreat` back again, over the *keys* (``w`` and
-``code``) that were met, with what the other side takes for the same key. It leaves, for every key
-that some schedule within the limit may pass, pairs ``(link, idle)`` such that the schedule takes at
+`advance` goes from the beginning to the end. `retreat` goes back again, over the *keys* (``w`` and
+``code``) that were met, with what the other side takes for the same key. For every key that some
+schedule within the limit may pass it leaves pairs ``(link, idle)``, such that the schedule takes at
 least ``max(t + link, s + idle)`` for one of them. The next level, with more classes counted, only
 looks where these pairs allow it.
 """
@@ -23,8 +23,8 @@ from offcert.formulations.labels.atomic_heads.completion import put
 from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables, bound_on_end
 
 DONE, PAUSED, FULL = range(3)
-# Places of `Rows.counters`: the next amount, rows ever used, the first of those free again, labels
-# worked off, and operations run.
+# Places of `Rows.counters`: the next amount, rows used so far, the first of those free again,
+# labels expanded, and operations run.
 LEVEL, USED, SPARE, KEPT, RUN = range(5)
 # Places of `Keys.counters`: labels and complete labels not yet looked at, pairs, operations run.
 LEFT, FINAL, PAIRS, REACH = range(4)
@@ -51,7 +51,7 @@ class Rows(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """Labels that have been worked off, ordered by ``w``, ``code`` and ``t``."""
+    """Labels that have been expanded, ordered by ``w``, ``code`` and ``t``."""
 
     w: Ints
     code: Ints
@@ -188,7 +188,7 @@ def advance(
     labels: Labels,
     budget: int,
 ) -> int:
-    """Work labels off until there are none, `budget` of them, or no room.
+    """Expand labels until there are none, `budget` of them, or no room.
 
     Parameters
     ----------
@@ -198,8 +198,8 @@ def advance(
     radix : int64 array, shape (C,)
         Weight of each class in the code, 0 if it is not counted.
     keys, modulus
-        What the level before has left, and what a code is reduced by to find its key there; with
-        modulus 0 there was none, and ways to the end of the side decide.
+        The keys that the level before has left; a code modulo `modulus` is the code of its key
+        there. With modulus 0 there was no level before, and the ways to the end of the side decide.
     limit : int
         On the length of the schedule; with modulus 0 on the end of the side.
     """

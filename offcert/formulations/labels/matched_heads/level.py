@@ -41,7 +41,7 @@ class Level:
     radix : int64 array, shape (C,)
         Weight of each class in the code of a key, 0 if it is not counted.
     modulus : int
-        What the next level reduces its codes by to find a key of this level.
+        The remainder of a code of the next level modulo this is the code of its key here.
     labels : kernel.Labels
         Of all sequences that may be part of a schedule within the limit.
     chosen, ends : int64 array
@@ -98,7 +98,7 @@ class Level:
         best, shared = matching.partners(self.tables, self.radix, least, table, places, other)
         at = matching.places_of(table, self.labels, self.chosen)
         keys = shared[at]
-        # Where there is no partner, that is -1: of whichever key, nobody looks at it.
+        # Where there is no partner this is -1, and the key taken for it is never looked at.
         self.partners = Partners(best[at], table.w[keys], table.code[keys])
 
     def forget(self) -> None:

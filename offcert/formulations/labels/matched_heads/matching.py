@@ -1,7 +1,7 @@
 """Which complete labels of both sides may belong to one schedule.
 
-Both sides move what is absent during the pivot, and each some tensors of its own; so two keys match
-if taking tensors off both leaves the same key, with the units that the pivot needs.
+Both sides move what is out at the cut, and each some tensors of its own. So two keys match if
+taking tensors off both leaves the same key, with the units that the pivot needs.
 """
 
 from __future__ import annotations

@@ -1,21 +1,23 @@
 """Heads and tails that move the same tensors: a lower bound far above that of either apart.
 
-Cut a schedule where an operation, the *pivot*, starts. What has left by then is what returns after
-it, if nothing returns before and nothing leaves after, and head and tail (``atomic_heads``) are
-both as short as can be only if some set of tensors suits both. Here a sequence of transfers on one
-side is told from others by the bytes it moves and by how many of each *counted* class; both sides
-of a schedule agree in that. Counting everything would take too many labels, so levels follow each
-other, each with one more class counted, and each looks only where the one before has found that a
+Cut a schedule where an operation, the *pivot*, starts. If nothing returns before the cut and
+nothing leaves after it, both sides move the same tensors. Head and tail (``atomic_heads``) can both
+be as short as possible only if one set of tensors suits both. Here a sequence of transfers on one
+side is known by the bytes that it moves and by how many of each *counted* class; both sides of a
+schedule agree in that. Counting everything would take too many labels. So levels follow each other,
+each with one more class counted, and each looks only where the level before has found that a
 schedule within the limit may pass. Which class to count next is read off the best combination
-found: one of which the two sides move different numbers, or more than there are. If there is none,
-the combination is a schedule.
+found: one of which the two sides move different numbers, or more tensors than there are. If there
+is none, the combination is a schedule.
 
-*What moves on one side only.* A tensor may leave and return before the pivot, or leave and return
-after it, because its gap is over or not yet open or because that pays. It is not absent during the
-pivot, so without it the side still moves what the pivot needs. Hence two keys match if they become
-equal by taking tensors off either, as long as they have the units that the pivot needs. Tensors of
-few bytes could be taken off at will, so only those from a certain size on are looked at, the
-*movers*: others are taken for absent whenever they may be. A tensor of several gaps is no mover.
+*What moves on one side only.* A tensor may leave and return before the cut, or leave and return
+after it: because its gap is over, or not yet open, or because that pays. It is not out at the cut,
+so without it the side still moves what the pivot needs. Hence two keys match if they become equal
+by taking tensors off either, and still have the units that the pivot needs. Of tensors of few bytes
+any number could be taken off. So only tensors from a certain size on, the *movers*, are looked at,
+and all others taken for absent whenever they may be. A tensor of several gaps is no mover.
+
+docs/theory/matched.md has the argument, with an example on paper.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ from offcert.formulations.labels.matched_heads.level import Level, search_level
 FINEST = 1 << 21
 # Of a code that counts classes.
 _LARGEST_CODE = 2**62
-# Tensors below this part of what the pivot needs are small: there is little to gain by them, and
-# counted from the first level on they cannot be used to make sums fit.
+# Tensors below this part of what the pivot needs are small. There is little to gain by them; they
+# are counted from the first level on, so that none is used again and again to make sums fit.
 SMALL = 4096
 
 
@@ -64,7 +66,7 @@ class Proof:
     levels : tuple of tuple of int
         Sizes that each level counts.
     spare : int
-        Tensors that a side may move at most and the other not.
+        At most so many tensors are moved by one side and not by the other.
     labels : int
         Kept at all levels.
     """
@@ -106,8 +108,8 @@ class MatchedSearch:
     free_below : int
         Bytes from which on a tensor is a mover.
     finest : int
-        Into how many units the bytes that must leave are divided at most: with fewer, sizes are
-        rounded up to more, and there are fewer labels.
+        Into how many units the bytes that must leave are divided at most. Fewer units mean that
+        sizes are rounded up further, and fewer labels.
 
     Attributes
     ----------
@@ -116,8 +118,8 @@ class MatchedSearch:
     proof : Proof
         What shows it; with no levels if the ends do.
     orders : Orders or None
-        Of the best combination found last, a schedule of that length if `exact`; whether the
-        problem admits it is another question. Whoever takes them sets this to None.
+        Of the best combination found last. If `exact`, they promise a schedule of its length, which
+        the problem need not admit. Whoever takes them sets this to None.
     exact : bool
         Whether more levels prove nothing more.
     begun : bool
