@@ -50,6 +50,8 @@ napoleon_custom_sections = [("Attributes", "params_style")]
 
 default_role = "backquoted"
 nitpicky = True
+# A short name in a signature may be that of two classes, of which either will do.
+suppress_warnings = ["ref.python"]
 # Types of other packages are not documented here.
 nitpick_ignore_regex = [
     ("py:obj", r"(?!offcert\.).*"),
