@@ -1,20 +1,20 @@
 """The pivot dynamic program: exact for atomic transfers on nested single-gap traces, no solver.
 
 Why it is a lower bound. Take any schedule and a pivot, and cut it where the pivot starts. The
-operations before the cut and the transfers that end before it are one side; the pivot, what follows
+operations before the cut and the transfers that end before it are one side. The pivot, what follows
 and the transfers that start after it, in reversed time, are the other. By the symmetry argument
-(``model``) the schedule may be assumed canonical; then the search of either side (``kernel``)
-holds a label that is at least as good as that side of the schedule in everything that matters, and
-joining them (``join``) gives at most its length. If all labels whose side can end by
-``front_limit`` and ``back_limit`` have been searched, a schedule that is missed has a side that
-ends later, and the other side does not end before its own minimum; hence a proven bound after every
-round.
+(``model``) the schedule may be assumed canonical. Then the search of either side (``kernel``) holds
+a label that is at least as good as that side of the schedule in everything that matters, and
+joining the two (``join``) gives at most its length. After every round, all labels have been
+searched whose sides can end by ``front_limit`` and ``back_limit``. A schedule that was missed has a
+side that ends later, while its other side does not end before that side's least end: that makes a
+bound. docs/theory/pivot.md has the proof, with an example on paper.
 
 Why it is exact. A join is a schedule: transfers do not overlap, and memory is kept during and
 between operations. Only a class that is not tracked may leave again after it has returned. If it
-does in the best join, its length is still a bound; the class is tracked from then on and the search
-starts anew, which ends because there are finitely many classes and seldom needs any of them. Any
-pivot gives the optimum; they differ in effort.
+does in the best join, its length is still a bound. The class is tracked from then on, and the
+search starts anew; few problems need any tracked class, and there are finitely many. Any pivot
+gives the optimum; pivots differ in effort.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from offcert.formulations.labels.pivot.model import Nested, nested
 # Places of the default pivots, in sixteenths of the trace, and what a search may hold at first.
 PLACES = (4, 5, 3, 6, 2, 7, 8, 9, 10, 12, 14)
 FIRST_BUDGET = 1_000
-# A pivot about whose sides something is known may hold so many times as much.
+# A pivot about whose sides something is known may hold this many times as many labels.
 _FAVOUR = 8
-# From this budget on, every increase leaves two thirds of the pivots, and one that raises the bound
-# has more before the others have theirs.
+# From this budget on, every increase leaves two thirds of the pivots, and a pivot that raises the
+# bound gets more labels at once, before the others have their turn.
 THINNING_BUDGET = 64_000
 _KEPT = 2, 3
 
@@ -315,7 +315,7 @@ class PivotSearch:
         if self.best is not None and bound <= self.best.lower_bound:
             return
         front_limit = bound - 1 - cut.minimum[1]
-        # What a search of the front up to its limit establishes about its minimum.
+        # A search of the front up to its limit shows no larger minimum than this.
         front = min(cut.minimum[0], front_limit + 1)
         self.best = PivotOutcome(
             lower_bound=bound,

@@ -17,7 +17,7 @@ from offcert.formulations.labels.pivot.rebuild import schedule_from
 
 # Labels expanded between two looks at the clock.
 STRIDE = 20_000
-# The first round raises the target by this fraction of what is open, each later one by twice more.
+# The first round raises the target by this part of what is open, each later one by twice as much.
 FIRST_STEP = 64
 
 
@@ -56,9 +56,9 @@ class Cut:
         self._raise_minimum()
 
     def take(self, ends: SideEnds) -> None:
-        """Use what is known about the ends of the sides, unless less is known about one of them.
+        """Use what is known about the ends of the sides, unless that is less for one of them.
 
-        So what shows it is one pair of searches.
+        Then a proof holds one pair of searches, not a head of one and a tail of another.
         """
         if ends.head >= self.ends.head and ends.tail >= self.ends.tail:
             self.ends = ends

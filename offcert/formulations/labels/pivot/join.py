@@ -1,19 +1,20 @@
 """Joining the sides of the pivot dynamic program.
 
-A front label and a back label with the same tensors out make a schedule of length
-``V_front + V_back``, where ``V`` is the later of the side's last operation and last transfer. At
-most one transfer straddles the cut. From the front it is a return of ``v`` from ``b`` on, and the
-back side sees ``v`` on the device from the cut on; it must end before the link is needed and before
-its gap closes: what a transfer out of ``v`` as the back side's next step would have to respect. So
-the schedule takes at least ``b + w_v`` plus the start of that step. A straddling offload is the
-mirror image. No tracked class may return on both sides (``model``): a tensor would leave twice.
+A front label and a back label with the same tensors out make a schedule of length ``V_front +
+V_back``, where ``V`` is the end of the side's last operation or of its last transfer, whichever is
+later. At most one transfer straddles the cut. If it is a prefetch of ``v``, the front sees a return
+that starts at ``b``, and the back sees ``v`` on the device from the cut on. The prefetch must end
+before the back needs the link, and before the gap of ``v`` closes. A transfer out of ``v`` as the
+back side's next step would have to respect the same, so the schedule takes at least ``b + w_v``
+plus the start of that step. A straddling offload is the mirror image. No tracked class may return
+on both sides (``model``): a tensor would leave twice.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from offcert.core.compiled import plain
+from offcert.core.compiled import plain, plain_inner
 from offcert.formulations.labels.pivot.pool import (
     FINALS,
     NEVER,
@@ -26,13 +27,13 @@ from offcert.formulations.labels.pivot.pool import (
 )
 
 
-@plain
+@plain_inner
 def _end(side: SideArrays, pool: Pool, label: int) -> int:
     last = side.prefix.size - 1
     return max(pool.s[label] + side.prefix[last], pool.t[label])
 
 
-@plain
+@plain_inner
 def _compatible(mask: Ints, pool: Pool, label: int) -> bool:
     for i in range(mask.size):  # noqa: SIM110, compiled code has no generators
         if mask[i] & pool.mask[label, i]:

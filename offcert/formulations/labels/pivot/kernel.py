@@ -8,7 +8,7 @@ so both the estimate and the true end are then at most ``t``, and every use here
 with ``t`` or compares with something that is at least ``t``.
 
 *Out.* The next tensor of a class starts at the later of ``t`` and the end of ``available``. What
-this unblocks runs. If its deadline has been run already, the deadline is taken back.
+this unblocks runs. Operations from its deadline on, if they have run already, are taken back.
 
 *Back.* The last tensor ``v`` of a class takes memory from the start ``b`` of its transfer on. For
 each operation ``n`` that has been run, ends after ``b`` and needs ``v`` absent, either ``n`` and
@@ -24,8 +24,8 @@ memory earlier and take it later.
 *Dominance* at equal ``m``: ``t``, ``s`` and the mask no larger, ``k`` no smaller. Labels are
 expanded in order of ``t``, which every transfer increases.
 
-*Pruning.* ``fv`` bounds the end of the side: the idle time plus the head bound, and for every
-operation not yet run the time to move what is missing. ``ft`` bounds the whole schedule: what is
+*Pruning.* ``fv`` bounds the end of the side: by the idle time plus the head bound, and for every
+operation not yet run by the time to move what it lacks. ``ft`` bounds the whole schedule: what is
 out must come back over the same link, each tensor before the end of its gap. A label has a dozen
 successors, most of them hopeless; so what their bounds have in common is worked out once.
 """
@@ -98,10 +98,10 @@ def _change(side: SideArrays, m: Ints, j: int) -> int:
 def _look(side: SideArrays, pool: Pool) -> None:
     """Write down what labels that differ from this one in a single transfer need to know of it.
 
-    By operation, ``need`` is what is missing for it, and ``owed`` the time to move that plus the
-    time from the operation to the side's end. By tensor, ``way_sum`` is the time that those before
+    By operation: ``need`` are the bytes that it lacks, ``owed`` the time to move these and to get
+    from the operation to the side's end. By tensor: ``way_sum`` is the time that the tensors before
     it take to return, ``way_before`` and ``way_after`` when those before and after it have arrived
-    on the other side. ``excess`` is the time that those take that cannot be out at the cut.
+    on the other side. ``excess`` is the time in which those return that cannot be out at the cut.
     """
     m = pool.m
     absent = _weight(side.size, m, side.spans, 0)
@@ -137,8 +137,8 @@ def _settle(
 ) -> tuple[int, int, int, int]:
     """Run what can be run and return idle time, operations run, and both bounds.
 
-    ``pool.m`` has one tensor of class `c` more (`change` 1) or less (-1) than when it was looked.
-    If the first bound is beyond its limit, the second is not worked out.
+    ``pool.m`` has one tensor of class `c` more (`change` 1) or less (-1) than the label for which
+    `look` worked things out. If the first bound is beyond its limit, the second is not worked out.
     """
     last = side.prefix.size - 1
     m, prefix, need, owed = pool.m, side.prefix, pool.need, pool.owed
@@ -232,7 +232,7 @@ def _enter_return(
     mask: Ints,
     limits: Ints,
 ) -> None:
-    """Add the label after class `c` has returned from `begin` on, with `k` operations run.
+    """Add the label after a tensor of class `c` returns from `begin` on, with `k` operations run.
 
     `m`, `key` and `mask` describe the new label.
     """

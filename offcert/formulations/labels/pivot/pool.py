@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import inlined, plain
+from offcert.core.compiled import inlined, plain, plain_inner
 from offcert.formulations.common.stores import Ints, Ints32, place_of, pop, push
 
 # Places in `Pool.counters`.
@@ -20,9 +20,9 @@ NEVER = np.int64(2**62 - 1)
 class SideArrays(NamedTuple):
     """A side (``model.NestedSide``) as arrays; ``events``: what changes between two operations.
 
-    ``way_*`` lists the tensors that may be out at the cut, the last that the other side's link can
-    take first, with the time from which it can, and where each of them stands in it (``way_at``,
-    by class and rank; -1 if it may not be out); ``rate_*`` hold numerator and denominator of the
+    ``way_*`` lists the tensors that may be out at the cut, with the time from which on the other
+    side's link can take each, latest first; ``way_at`` tells by class and rank where a tensor
+    stands in that list (-1 if it may not be out). ``rate_*`` hold numerator and denominator of the
     link's rate in that direction, or of an upper bound on it.
     """
 
@@ -97,7 +97,7 @@ class Pool(NamedTuple):
     at_mask: Ints
 
 
-@plain
+@plain_inner
 def bucket(pool: Pool, key: Ints) -> int:
     """Return the first label with these counts, or -1; `pool.following` leads to the others."""
     return pool.table[place_of(pool.table, pool.key, key)]
@@ -114,7 +114,7 @@ def rebuild(old: Ints32, new: Pool) -> None:
 
 @inlined
 def _subset(pool: Pool, label: int, mask: Ints) -> bool:
-    """Whether every class that has returned in `label` has in `mask`."""
+    """Whether `mask` has every class that has returned in `label`."""
     for i in range(mask.size):  # noqa: SIM110, compiled code has no generators
         if pool.mask[label, i] & ~mask[i]:
             return False
@@ -199,7 +199,7 @@ def enter(
         pool.counters[DEFERRED] += 1
 
 
-@plain
+@plain_inner
 def decode(side: SideArrays, key: Ints, m: Ints) -> None:
     """Write the counts of a key to `m`."""
     for c in range(m.size):
