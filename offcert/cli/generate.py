@@ -12,12 +12,17 @@ from offcert.cli import adversarial, core
 from offcert.cli.arguments import integer
 from offcert.cli.output import STDOUT, add_target, print_problem, show
 from offcert.cli.parser import Commands, add_command, add_group
+from offcert.core.messages import cut
 
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
 
 
 _EXAMPLES = ("offcert generate cnn --stages 24 --memory 25% --seed 1 -o problem.json",)
+
+
+# Characters; longer ones are no ratios.
+_LONGEST_NUMBER = 40
 
 
 def add(commands: Commands) -> None:
@@ -77,9 +82,11 @@ def _integers(text: str) -> list[int]:
 
 def _rational(text: str) -> Fraction:
     try:
-        return Fraction(text)
+        if len(text) <= _LONGEST_NUMBER:
+            return Fraction(text)
     except (ValueError, ZeroDivisionError):
-        raise argparse.ArgumentTypeError(f'must look like "3/2" or "1.5", not {text}') from None
+        pass
+    raise argparse.ArgumentTypeError(f'must look like "3/2" or "1.5", not {cut(text)}')
 
 
 def _run(kind: str, options: argparse.Namespace) -> int:

@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
             word = unknown[0].partition("=")[0]
             what = "has no option" if word.startswith("-") else "takes no further argument"
             hint = meant(word, command._option_string_actions)
-            command.error(f"{command.prog.partition(' ')[2] or 'offcert'} {what} {word}{hint}")
+            command.error(f"{command.prog.partition(' ')[2] or 'offcert'} {what} {cut(word)}{hint}")
         return options
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

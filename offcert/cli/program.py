@@ -102,6 +102,7 @@ def _run(options: argparse.Namespace) -> int:
 def exit_code(act: Callable[[], int]) -> int:
     """Return what `act` returns, or, once its error has been said, what that means."""
     from offcert.core.errors import OffcertError
+    from offcert.core.messages import cut
 
     try:
         code = act()
@@ -116,7 +117,7 @@ def exit_code(act: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        what = "the output" if error.filename is None else error.filename
-        print(f"offcert: {what} cannot be written: {error.strerror or error}", file=sys.stderr)
+        what = "the output cannot be written" if error.filename is None else error.filename
+        print(f"offcert: {cut(str(what))}: {error.strerror or error}", file=sys.stderr)
         return EXIT_INPUT
     return code

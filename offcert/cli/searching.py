@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import count, gap, seconds, seed
 from offcert.cli.ending import ending_anyhow
-from offcert.cli.messages import LOG
 from offcert.cli.output import native_output_to_stderr, show
 from offcert.cli.progress import progress
 
@@ -144,7 +143,7 @@ def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int
         progress(options, partial(describe_progress, problem)) as tell,
     ):
         # However this process ends, the file holds the best that was known.
-        keep = None if options.output is None else _Keeper(options.output)
+        keep = None if options.output is None else lambda known: known.write(options.output)
         certificate = find(problem, **chosen, progress=tell, keep=keep)
     return conclude(certificate)
 
@@ -165,24 +164,6 @@ def _write(certificate: Certificate, path: str) -> None:
         except InputError:
             raise error from None
         raise InputError(f"{error}; the certificate is in {rescue} instead") from None
-
-
-class _Keeper:
-    """Writes what is known during a search; where that fails, the search goes on all the same."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._failed = False
-
-    def __call__(self, known: Certificate) -> None:
-        from offcert.core.errors import InputError
-
-        try:
-            known.write(self._path)
-        except InputError as error:
-            if not self._failed:
-                LOG.warning("%s; the search goes on, and tries again at its end", error)
-            self._failed = True
 
 
 def describe_progress(problem: Problem, news: SearchProgress) -> str:

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.cli import adversarial, core, profile, program, searching
+from offcert.cli import adversarial, core, main, profile, program, searching
 from offcert.core.problem import Transfers
 
 
@@ -99,3 +99,31 @@ def test_help_takes_less_than_a_third_of_a_second() -> None:
     assert "certify" in text
     spent = sum(getattr(after, name) - getattr(before, name) for name in ("ru_utime", "ru_stime"))
     assert Fraction(spent) < Fraction(1, 3)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["LONG"],
+        ["certify", "p.json", "--LONG"],
+        ["certify", "p.json", "--seed", "LONG"],
+        ["certify", "p.json", "--time-limit", "LONG"],
+        ["certify", "p.json", "--transfers", "LONG"],
+        ["verify", "c.json", "--max-size", "LONGB!"],
+        ["generate", "cnn", "--ratio", "LONG"],
+        ["generate", "cnn", "--stages", "LONG"],
+        ["library", "show", "LONG"],
+        ["solve", "p.json", "--method", "LONG"],
+    ],
+)
+def test_long_arguments_are_not_echoed_whole(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = [word.replace("LONG", "1" * 3000) for word in arguments]
+    try:
+        assert main(long) == 2
+    except SystemExit as end:
+        assert end.code == 2
+    errors = capsys.readouterr().err
+    assert len(errors) < 700
+    assert errors.count("\n") == 1
