@@ -1,9 +1,9 @@
 """Which region comes next: that whose schedules may be shortest, and now and then a ripe one.
 
-A region is ripe when it is a single set, of which it is known what it takes: following it to the
-ends of both sides may give a schedule as short. Going for the shortest alone would have all regions
-examined, against the length of the best schedule known, before any of them is followed; a better
-one, found soon, makes all that come after it quicker to refute.
+A region is ripe when it is a single set and a bound on its length is known: to follow it to the
+ends of both sides may give a schedule as short as that. If the shortest region always came next,
+all regions would be examined before any is followed. A better schedule, found soon, makes all
+regions after it quicker to refute.
 """
 
 from __future__ import annotations

@@ -20,13 +20,15 @@ from offcert.formulations.labels.outward.tree import Tree
 # Labels of a search for all schedules at first, and of one for those near the bound.
 _BUDGET = 250_000
 _BUDGET_NEARBY = 400_000
-# What part of the gap is looked at then: at first, when nothing came of that, when it did, at last.
+# Schedules within what part of the gap above the bound are looked for then: at first; the factors
+# by which the part gets smaller if nothing came of that, and larger if something did; and the
+# smallest.
 _FIRST_PART = 8
 _NEARER = 32
 _FARTHER = 4
 _LAST_PART = 256
-# A schedule found that is shorter by more than so many times what is open changes what is worth
-# dividing.
+# If the best schedule has become shorter by more than this many times what is open, what is worth
+# dividing has changed.
 _MUCH = 4
 # If no more than this part of a schedule's length is open, all schedules are looked for at once.
 _LITTLE = 100_000
@@ -76,9 +78,8 @@ class _Round:
 class OutwardProgram:
     """The search at the operation that needs most; it can be taken up again where it was left.
 
-    The fewer schedules are looked for, the fewer labels it takes. So when the search for all of
-    them has not come to an end soon, searches for those near the bound come in between: they find
-    one, or raise the bound.
+    To look for fewer schedules takes fewer labels. So if the search for all of them does not end
+    soon, searches for those near the bound come in between: they find one, or raise the bound.
 
     Parameters
     ----------
@@ -102,7 +103,7 @@ class OutwardProgram:
         self._problem = problem
         self._workers = workers
         self._deadline = Deadline(stop)
-        # As far as whole traces tell: what is free does not change which operation needs most.
+        # Which operation needs most, all tensors counted; small ones make no difference to that.
         needs = needs_of(problem, range(len(problem.trace.gaps)))
         self._pivot = max(range(len(needs)), key=needs.__getitem__)
         self._details = levels_of(problem, needs[self._pivot])
@@ -161,7 +162,7 @@ class OutwardProgram:
         return self._bound >= self._upper or self._whole.tree.finished(self._upper)
 
     def _go_through_rounds(self) -> None:
-        """Work until nothing came of a round for all schedules, nor of others in between."""
+        """Work through one round for all schedules and the rounds near the bound that follow it."""
         while not self._finished:
             begun, upper = self._round, self._upper
             try:
@@ -192,7 +193,7 @@ class OutwardProgram:
         bound = current.tree.bound(self._goal(current))
         if bound > self._bound:
             self._bound, self._best = bound, current.tree
-        # What the first round proves is no progress yet.
+        # Progress is counted from what the first round proves.
         self._began_at = self._began_at or self._bound
 
     def _next(self, last: _Round, upper: int) -> _Round:
@@ -215,9 +216,10 @@ class OutwardProgram:
         return _Round(self._planted(), self._bound + gap // self._part, _BUDGET_NEARBY)
 
     def _all_of_it(self) -> _Round:
-        """Return the round for all schedules, with a new tree if much longer ones were looked for.
+        """Return the round for all schedules, maybe with a new tree.
 
-        What was divided then has been divided too finely; unless most has been proved with that.
+        If the old tree was for much longer schedules, it is divided too finely. It is kept if most
+        of what is proved came of it.
         """
         self._whole.budget *= 2
         still_open = self._upper - self._bound

@@ -65,9 +65,10 @@ def bounds(
     k: int,
     left: int,
 ) -> tuple[int, int]:
-    """Return bounds on the end of the side: all that is known, and what the link says.
+    """Return two bounds on the end of the side: the best one, and that of the link alone.
 
-    Of class `c` one tensor more (`change` 1) or less (-1) is back than of the label looked from.
+    Of class `c` one tensor more (`change` 1) or less (-1) is back than with the label that was
+    looked at.
     """
     asked, rates, last = question.asked, side.rates, side.need.size
     total = side.prefix[last]
@@ -93,7 +94,7 @@ def bounds(
         returning = link - can_be(outlook.ticks[j], back, change, remaining, limits[j])
         longest = max(longest, returning + departing + total - side.prefix[j])
         stays_link = max(stays_link, returning + question.rest[j])
-    # Once something has left, operations may have run sooner than their idle time says.
+    # This holds only if nothing has left so far: otherwise operations may have run sooner.
     if left == 0 and not more_out(outlook, c, change):
         leaves = link + asked[TWICE]
         longest = max(longest, min(stays_link, leaves))

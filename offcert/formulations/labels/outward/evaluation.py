@@ -108,7 +108,7 @@ class _Asked:
 
 
 class Evaluator:
-    """Searches the sides of one pivot; its store is used again and again.
+    """Searches the sides of one pivot, all with the same store of labels.
 
     Parameters
     ----------
@@ -245,8 +245,8 @@ class Evaluator:
     ) -> Evaluation | None:
         """Bound a straddling transfer that may begin within an interval.
 
-        Each side is longer the later its link is free, but by no more ticks than that. So either
-        end of the interval says something about all of it.
+        A side whose link is free later is longer, but by no more ticks than that. So what is found
+        for both ends of the interval bounds all that lies between.
         """
         straddle = region.straddle
         assert straddle is not None

@@ -9,9 +9,11 @@ also *leave* and return again, on one side only; in the front, in true time, it 
 and is back before the pivot.
 
 For an operation of a side three things matter: the bytes that must be absent while it runs; which
-tensors can be absent then, because their gap is over it; and which may be out when it starts, as it
-neither uses them later on the way outward nor, in the front, writes them. The last two differ in
-the front, where a tensor may be on its way while operations still read it.
+tensors can be absent then, because their gap is over it; and which may be out when it starts. In
+the back those are the same tensors. In the front more may be out than can be absent: a tensor may
+be on its way to the host while operations still read it, but not before it is written.
+
+docs/theory/outward.md has the argument, with an example on paper.
 
 Tensors below a certain size, and such with several gaps, are *free*: absent whenever they may be,
 at no cost. All others are told apart by their size alone, in *classes*.
@@ -41,7 +43,7 @@ Ints = NDArray[np.int64]
 NOTHING = -(2**62)
 # Tensors of fewer bytes than this part of what the pivot needs are small.
 SMALL = 4096
-# Of a tick.
+# Into how many parts a tick is divided where a byte's time is rounded.
 PARTS = 2**20
 _LARGEST = 2**61
 

@@ -1,4 +1,4 @@
-"""What can be out and absent after one transfer more than a label has; worked out once a label."""
+"""What can be out and absent after one transfer more; worked out once for each label expanded."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from offcert.formulations.labels.outward.question import Question
 class Outlook(NamedTuple):
     """What a label's successors need to know of it: they differ in one tensor of one class.
 
-    ``now`` (C) are the tensors of each class that are back, less those that have left: of the label
-    when it is looked from, of a successor when something is asked; ``seen`` (C) are those that were
-    back when the rest was worked out. That is the label's: ``absent`` and ``out`` (K) are the bytes
-    that can be absent during an operation and out when it starts; ``overdue`` (K) the bytes that
-    are out and should be back by then; ``ticks`` (K) the time in which what may be out when an
-    operation starts returns; ``more`` (1) of how many classes more may be out than at the cut.
+    ``now`` (C) are the tensors of each class that are back, less those that have left: the label's
+    while `look` works things out, a successor's while something is asked about that. ``seen`` (C)
+    are those for which the rest was worked out, so the label's: ``absent`` and ``out`` (K), the
+    bytes that can be absent during an operation and out when it starts; ``overdue`` (K), the bytes
+    that are out and should be back by then; ``ticks`` (K), the time in which what may be out when
+    an operation starts returns; ``more`` (1), how many classes may have more out than at the cut.
     ``began`` and ``kept`` (K+1) are when its next transfer can begin, and how many operations have
     run by then and stay run.
     """
@@ -56,7 +56,7 @@ def look_at_cut(question: Question, outlook: Outlook) -> None:
 def look(side: OutwardSide, question: Question, outlook: Outlook) -> None:
     """Work out what follows from the tensors that are back.
 
-    Only what differs from the label looked at before is worked out again: often that is little.
+    Only what differs from the label before is worked out again, which often is little.
     """
     now, seen, high, low = outlook.now, outlook.seen, question.high, question.low
     outlook.more[0] = 0
@@ -76,15 +76,17 @@ def look(side: OutwardSide, question: Question, outlook: Outlook) -> None:
         seen[c] = now[c]
 
 
-# The rest is of a successor: of one class one tensor more (`change` 1) or less (-1) is back. It is
-# asked about an operation at a time, in numbers: handing on tuples of arrays would take longer.
+# The functions below are about a successor: of one class one tensor more (`change` 1) or less (-1)
+# is back. They take numbers, one operation at a time: to hand on tuples of arrays would take
+# longer.
 
 
 @inlined
 def can_be(known: int, weight: int, change: int, left: int, limit: int) -> int:
-    """Return what can be out or absent, of which something weighs `known` for the label.
+    """Return what can be out or absent, which is `known` for the label.
 
-    `left` are the tensors of the class that can be out; where it is asked, `limit` can be, at most.
+    `left` tensors of the class can be out, of which at most `limit` count at the operation asked
+    about.
     """
     return known - change * weight * (left < limit + (change < 0))
 
@@ -97,9 +99,9 @@ def fits(need: int, most: int, can: int) -> bool:
 
 @inlined
 def overdue(known: int, weight: int, change: int, surely: int, limit: int) -> int:
-    """Return the bytes that are out and should be back, of which there are `known` for the label.
+    """Return the bytes that are out and should be back, which are `known` for the label.
 
-    `surely` are the tensors of the class that are out; where it is asked, `limit` may be.
+    `surely` tensors of the class are out, of which `limit` may be at the operation asked about.
     """
     return known + weight * (max(surely, limit) - max(surely + change, limit))
 

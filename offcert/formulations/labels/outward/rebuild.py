@@ -38,8 +38,8 @@ class Half:
 def schedule_of(pivot: Pivot, region: Region, evaluation: Evaluation) -> Schedule | None:
     """Return the schedule in which both sides go as they were found to, or None.
 
-    Of each class the last out returns first. Whether the problem admits the schedule is another
-    question: tensors were told apart by their sizes, and the idle device was not looked at.
+    Of each class the last out returns first. The problem need not admit the schedule: tensors were
+    told apart by their sizes alone, and memory was not looked at while the device is idle.
 
     Parameters
     ----------

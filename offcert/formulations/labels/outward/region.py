@@ -83,10 +83,10 @@ def whole(pivot: Pivot) -> Region:
 
 
 def crossed(pivot: Pivot, region: Region, size_classes: range) -> list[Region]:
-    """Return a region, and the parts of it in which a tensor straddles the cut.
+    """Return a region, and those like it in which a tensor straddles the cut.
 
-    What straddles the cut is not out then, so one less of its class can be. Where none is left for
-    that, the part is empty.
+    What straddles the cut is not out, so one tensor less of its class can be; if none is left for
+    that, the region is empty.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ class Replay:
     Attributes
     ----------
     bytes_out : int
-        With fewer out at the cut, the operations would not run when they do.
+        If fewer bytes were out at the cut, the operations would not run when they do.
     used : list of int
         Of each class how many are back at most at one time.
     ends : list of int

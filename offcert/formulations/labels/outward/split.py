@@ -25,8 +25,8 @@ class SplitKind(StrEnum):
     BYTES = "bytes"  # at least so many bytes are out, or fewer
     TICKS = "ticks"  # what straddles the cut begins at least so many ticks before it, or fewer
     SETS = "sets"  # each set that is left
-    WINDOW = "window"  # nothing: more is followed outward
-    DETAIL = "detail"  # what straddles the cut; smaller tensors are counted as well
+    WINDOW = "window"  # nothing: the one part is followed further outward
+    DETAIL = "detail"  # which small tensor straddles the cut; small ones are counted from here on
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Split:
     kind : SplitKind
         What tells the parts apart.
     value : int
-        From which on, of a class, bytes or ticks.
+        The least number of tensors, bytes or ticks of the first part.
     size_class : int
         Whose, if it is a class.
     sets : tuple of tuple of int
@@ -89,7 +89,7 @@ class Division:
     lengths : tuple of int
         What they take at least.
     gain : int
-        1 if that is no more than was known.
+        The larger, the more the parts take; 1 if no more than was known of the whole.
     """
 
     split: Split

@@ -19,14 +19,14 @@ MOST_SETS = 1 << 15
 MOST_CHOICES = 1 << 14
 # Sets that are looked at one by one whether they are enough.
 MOST_TESTED = 1 << 9
-# More than this part of the pivot's need is not needed to spare.
+# What a set has to spare counts only up to this part of the pivot's need.
 _ENOUGH = 0.05
 
 
 def least_ticks(pivot: Pivot, region: Region) -> tuple[int, int] | None:
     """Return the least ticks in which any set of the region leaves, and returns; None: no set.
 
-    Tensors may be parted for this, so it is a bound: whatever takes least time a byte comes first.
+    It is a bound, as tensors may be divided for it: those that take least time a byte come first.
     """
     sizes = pivot.sizes
     certain = sum(size * count for size, count in zip(sizes, region.low, strict=True))
@@ -100,8 +100,8 @@ def departing(pivot: Pivot, side: int, ticks: int) -> int:
 def squeeze(pivot: Pivot, region: Region, limit: int) -> Region | None:
     """Return the part of a region that may hold schedules within the limit, or None.
 
-    What is out at the cut has to be enough for every operation, but for what leaves later on; that
-    takes time in which nothing of `O` can return.
+    What is out at the cut has to be enough for every operation, together with what leaves later on;
+    and that takes time in which nothing of `O` can return.
     """
     known = least_ticks(pivot, region)
     if known is None or sum(known) > limit:

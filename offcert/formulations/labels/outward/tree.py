@@ -35,21 +35,22 @@ from offcert.formulations.labels.outward.split import (
 from offcert.formulations.labels.outward.sums import to_spare
 from offcert.formulations.labels.outward.team import Team
 
-# What part of the bytes that the pivot needs is followed outward at first, and after that.
+# Sides are followed until this part of the bytes that the pivot needs is back: 20 is a twentieth.
 WINDOWS = 20, 5, 1
-# Sets are looked at one by one once there are no more than so many.
+# Sets are looked at one by one once there are no more than this many.
 _FEW_SETS = 100
-# They are so at once if there are no more than these.
+# They are, before their region is searched as a whole, if there are no more than this many.
 _AT_ONCE = 32
 # Regions that are looked at together.
 _TOGETHER = 8
 # Sets of a region that are followed to the ends of both sides.
 _ATTEMPTS = 3
-# Labels of one side that this may take while small tensors are free.
+# Labels of one side that following a set may take while small tensors are free.
 _ROOM = 1 << 13
-# Labels that this may take in all; beyond that, no more than half of all.
+# Labels that following sets may take in all; beyond that, no more than half of all labels.
 _FOLLOWED_ANYWAY = 100_000
-# So many of the quickest, and of the most spacious, are evaluated for that.
+# How many of the sets that move quickest, and of those with most bytes to spare, are evaluated
+# first.
 _LOOKED_AT = 8
 
 
@@ -62,7 +63,7 @@ class Node:
     detail : int
         Which tensors are counted.
     window : int
-        How far is followed outward.
+        How far it is followed outward.
     region : Region
         All of it.
     length : int
@@ -177,11 +178,12 @@ class Tree:
     def _looked_at(
         self, evaluators: Sequence[Evaluator], node: Node, upper: int
     ) -> Remains | list[Counts] | None:
-        """Return what is left of a region, or its sets if they are few; None if nothing is."""
+        """Return what is left of a region, or its sets if they are few; None if nothing is left."""
         evaluator = evaluators[node.detail]
         few = few_sets(evaluator.pivot, node.region, upper - 1, _AT_ONCE)
         if few is not None:
-            # One by one they take less than all of them together, which often tells nothing.
+            # To search them one by one takes less than to search the region, which often tells
+            # nothing.
             return few or None
         window = self._window(node.detail, node.window)
         room = self._room(node)
@@ -249,7 +251,7 @@ class Tree:
     def _division(
         self, node: Node, remains: Remains, counts: Counts | None, limit: int
     ) -> Division | None:
-        """Return a division that gains something, or, if nothing else can be done, any."""
+        """Return a division that gains something, or any if none does."""
         evaluator = self.evaluators[node.detail]
         asked = limit, self._window(node.detail, node.window)
         ways = enumerate(remains.evaluation.ways)
@@ -301,8 +303,8 @@ class Tree:
     def _promising(self, node: Node, remains: Remains, limit: int) -> list[Counts]:
         """Return sets that schedules may have out, the best first, and each only once.
 
-        Looked at are those that take least time, and those that leave most to spare. Where there
-        are too many to be listed, none is.
+        The sets that take least time, and those that leave most bytes to spare, are looked at. If
+        there are too many sets to be listed, none is.
         """
         evaluator = self.evaluators[node.detail]
         pivot, region, sets = evaluator.pivot, remains.region, remains.sets
@@ -333,7 +335,7 @@ class Tree:
     def _count_more(self, node: Node, remains: Remains) -> None:
         """Count smaller tensors as well.
 
-        As they make for many more labels, as little as possible is followed again.
+        As these make for many more labels, sides are followed as little as at first.
         """
         if node.detail + 1 == len(self.details):
             self._stuck.append(node)
