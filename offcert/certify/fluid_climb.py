@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from offcert.certify.search import Search
@@ -11,7 +11,7 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.fluid.dual import Multipliers
-from offcert.formulations.fluid.milp import fluid_bound
+from offcert.formulations.fluid.milp import FluidBound, fluid_bound
 from offcert.formulations.fluid.tree import Branch, Leaf, prove
 from offcert.formulations.fluid.tree import FluidProof as Tree
 from offcert.proofs import kinds
@@ -65,9 +65,7 @@ def climb_lp(search: Search, seconds: float) -> None:
         raise KeyboardInterrupt
 
 
-def climb_milp(
-    search: Search, seconds: float, attest: Callable[[int, Mapping[str, Any]], None]
-) -> None:
+def climb_milp(search: Search, seconds: float, attest: Callable[[FluidBound], None]) -> None:
     """Prove the linear program's bound, ask HiGHS what branching can add, and prove that too.
 
     Parameters
@@ -77,7 +75,7 @@ def climb_milp(
     seconds : float
         Time limit.
     attest : callable
-        Told of HiGHS's claim and its details if no proof reaches it.
+        Told of HiGHS's claim if no proof reaches it.
     """
     problem, began = search.problem, time.monotonic()
     whole = problem.transfers is Transfers.ATOMIC
@@ -94,22 +92,22 @@ def climb_milp(
     required = required_absent(problem, whole)
     asked = time.monotonic()
     try:
-        claim, details = fluid_bound(problem, time_limit=_SOLVER_SHARE * left, required=required)
+        claim = fluid_bound(problem, time_limit=_SOLVER_SHARE * left, required=required)
     except KeyboardInterrupt:
         search.add(as_bound(problem, method, root, whole))
         raise
     taken = time.monotonic() - asked
-    if "error" in details:
-        search.note_failure(details["error"])
-    proof = root
-    if claim > max(root.value, search.proved_bound):
-        target = claim if search.objective is None else min(claim, search.objective)
+    if claim.error is not None:
+        search.note_failure(claim.error)
+    proof, target = root, claim.value
+    if target > max(root.value, search.proved_bound):
+        target = target if search.objective is None else min(target, search.objective)
         left = min(seconds - (time.monotonic() - began), max(_TREE_SECONDS, _TREE_TIMES * taken))
         proof = prove(problem, whole=whole, target=target, time_limit=left)
-    if proof.value >= claim or proof.value > search.proved_bound:
+    if proof.value >= claim.value or proof.value > search.proved_bound:
         search.add(as_bound(problem, method, proof, whole))
-    if proof.value < claim:
-        attest(claim, details)
+    if proof.value < claim.value:
+        attest(claim)
     if proof.interrupted:
         raise KeyboardInterrupt
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +111,7 @@ def climb_fluid(search: Search, effort: Effort) -> None:
     climb_milp(
         search,
         effort.seconds,
-        lambda value, details: search.add(claimed("fluid-milp", value, "HiGHS", details)),
+        lambda claim: search.add(claimed("fluid-milp", claim.value, "HiGHS", claim.details)),
     )
 
 
@@ -135,7 +134,7 @@ def climb_fluid_exact(search: Search, effort: Effort) -> None:
     if outcome.schedule is not None:
         search.offer_fluid(outcome.schedule)
     search.add(claimed("fluid-exact", outcome.bound, "HiGHS", outcome.details))
-    _pass_on(search, "fluid-exact", outcome.details)
+    _pass_on(search, "fluid-exact", outcome.error)
 
 
 def descend_fluid_ordered(search: Search, effort: Effort) -> None:
@@ -144,13 +143,13 @@ def descend_fluid_ordered(search: Search, effort: Effort) -> None:
     with held_interrupts():
         from offcert.formulations.fluid.exact import solve_fluid
     outcome = solve_fluid(search.problem, ordered=True, time_limit=effort.seconds)
-    if outcome.details.get("infeasible"):
+    if outcome.infeasible:
         raise NoPlanError("the solver found no schedule with all offloads before all prefetches")
     search.note(ordered_lower_bound=outcome.bound)
     if outcome.schedule is not None:
         search.note(ordered_objective=outcome.schedule.makespan)
         search.offer_fluid(outcome.schedule)
-    _pass_on(search, "fluid-ordered", outcome.details)
+    _pass_on(search, "fluid-ordered", outcome.error)
 
 
 def climb_stage(search: Search, effort: Effort) -> None:
@@ -207,19 +206,18 @@ def _known(search: Search, effort: Effort) -> dict[str, Any]:
 def _take(search: Search, name: str, outcome: ModelOutcome) -> None:
     if outcome.schedule is not None:
         search.offer(outcome.schedule)
-    value = outcome.details.get("model_bound")
-    if value is not None:
-        solver = str(outcome.details.get("solver"))
-        search.add(claimed(name, int(value), solver, outcome.details))
-    _pass_on(search, name, outcome.details)
-
-
-def _pass_on(search: Search, name: str, details: Mapping[str, Any]) -> None:
-    """Say aloud what a model met with, and end the search if that was an interrupt."""
-    if "error" in details:
-        search.note_failure(str(details["error"]), name)
-    if details.get("interrupted"):
+    claim = outcome.claim
+    if claim is not None:
+        search.add(claimed(name, claim.value, claim.solver, outcome.details))
+    _pass_on(search, name, outcome.error)
+    if outcome.interrupted:
         raise KeyboardInterrupt
+
+
+def _pass_on(search: Search, name: str, error: str | None) -> None:
+    """Say aloud what went wrong in a solver, if anything did."""
+    if error is not None:
+        search.note_failure(error, name)
 
 
 def descend_dives(search: Search, effort: Effort) -> None:
@@ -239,11 +237,7 @@ def descend_dives(search: Search, effort: Effort) -> None:
         seed=effort.seed,
         on_solution=search.offer,
     )
-    if outcome.schedule is not None:
-        search.offer(outcome.schedule)
-    if outcome.lower_bound > search.problem.trace.compute_time:
-        search.add(claimed("interval-cpsat", outcome.lower_bound, "CP-SAT", outcome.details))
-    _pass_on(search, "interval-cpsat", outcome.details)
+    _take(search, "interval-cpsat", outcome)
 
 
 def climb_interval(search: Search, effort: Effort) -> None:
@@ -261,10 +255,4 @@ def climb_interval(search: Search, effort: Effort) -> None:
         upper_bound=search.objective,
         on_solution=search.offer,
     )
-    if outcome.schedule is not None:
-        search.offer(outcome.schedule)
-    value = outcome.details.get("solver_bound", 0)
-    # On long traces the time ends before the model says anything that the definition does not.
-    if value >= search.problem.trace.compute_time:
-        search.add(claimed("interval-cpsat", value, "CP-SAT", outcome.details))
-    _pass_on(search, "interval-cpsat", outcome.details)
+    _take(search, "interval-cpsat", outcome)

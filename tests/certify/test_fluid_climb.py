@@ -14,7 +14,7 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Evidence
 from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import required_absent
-from offcert.formulations.fluid.milp import fluid_bound
+from offcert.formulations.fluid.milp import FluidBound, fluid_bound
 from offcert.formulations.fluid.tree import prove
 from offcert.heuristics.sequential import sequential
 from offcert.verify.document import verify
@@ -42,7 +42,7 @@ def test_methods_give_proved_bounds_that_verify(kind: Transfers) -> None:
             assert values["fluid-lp"] == linear.result.bounds[-1].value
         else:
             required = required_absent(problem, kind is Transfers.ATOMIC)
-            assert values["fluid-milp"] == fluid_bound(problem, required=required)[0]
+            assert values["fluid-milp"] == fluid_bound(problem, required=required).value
 
 
 def test_where_a_tree_takes_too_long_the_solvers_word_remains(
@@ -54,7 +54,7 @@ def test_where_a_tree_takes_too_long_the_solvers_word_remains(
     certificate = solve(problem, "fluid-milp")
     claims = [bound for bound in certificate.result.bounds if bound.method == "fluid-milp"]
     assert claims[-1].evidence is Evidence.ATTESTED
-    assert claims[-1].value == fluid_bound(problem)[0] == prove(problem).value
+    assert claims[-1].value == fluid_bound(problem).value == prove(problem).value
     assert verify(certificate.to_json()).faults == []
 
 
@@ -80,7 +80,8 @@ def test_an_interrupt_leaves_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_no_more_is_asked_than_the_target_gap_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, asked = middling(55), []
-    monkeypatch.setattr(fluid_climb, "fluid_bound", lambda *_, **__: asked.append(1) or (0, {}))
+    nothing = FluidBound(0, True, None, 0.0, {})
+    monkeypatch.setattr(fluid_climb, "fluid_bound", lambda *_, **__: asked.append(1) or nothing)
     root = prove(problem, branching=False).value
     for gap, questions in ((0.5, 0), (0.0, 1)):
         asked.clear()

@@ -75,8 +75,8 @@ def test_ladder_on_random_problems(batch: int) -> None:
             rounded = prop3_bound(problem, subset_sum=True).value
             assert prop3_bound(problem).value <= rounded <= whole, problem.name
             above += rounded > parts
-        assert fluid_bound(problem, relax=True)[0] <= parts, problem.name
-        assert fluid_bound(problem)[0] <= whole, problem.name
+        assert fluid_bound(problem, relax=True).value <= parts, problem.name
+        assert fluid_bound(problem).value <= whole, problem.name
         strict += (parts < whole) + (whole < atomic)
     assert strict > 10
     assert above > 0
@@ -208,9 +208,12 @@ def test_where_no_ordered_schedule_exists_the_outcome_says_so() -> None:
     problem = Problem("no order", network, Platform(8, Fraction(1)), WHOLE)
     assert optimum(problem, WHOLE) == 5 + 16
     outcome = solve_fluid(problem, ordered=True)
+    assert outcome.infeasible
     assert outcome.details["infeasible"] is True
     assert outcome.schedule is None
-    assert "infeasible" not in solve_fluid(problem).details
+    free = solve_fluid(problem)
+    assert not free.infeasible
+    assert "infeasible" not in free.details
 
 
 def test_bounds_for_atomic_transfers_hold_and_make_no_schedule() -> None:

@@ -44,14 +44,14 @@ def test_proofs_reach_what_the_solver_claims_and_stay_below_the_optimum(batch: i
         assert best is not None
         whole = bool(seed // 5 % 2)
         required = required_absent(problem, whole)
-        claim, details = fluid_bound(problem, required=required)
+        claim = fluid_bound(problem, required=required)
         linear = prove(problem, whole=whole, branching=False)
         tree = prove(problem, whole=whole)
-        assert details["optimal"]
+        assert claim.optimal
         assert linear.complete
         assert tree.complete
-        assert linear.value == fluid_bound(problem, required=required, relax=True)[0]
-        assert tree.value == claim
+        assert linear.value == fluid_bound(problem, required=required, relax=True).value
+        assert tree.value == claim.value
         assert linear.value <= tree.value <= best, problem.name
         branched += tree.value > linear.value
     assert branched >= 2
@@ -142,7 +142,7 @@ def test_the_bound_lies_between_two_other_linear_programs() -> None:
         required = required_absent(problem)
         answer = solve_linear(separable(problem, required))
         proved = prove(problem, branching=False).value
-        assert fluid_bound(problem, relax=True)[0] <= proved
+        assert fluid_bound(problem, relax=True).value <= proved
         assert proved - 1 < problem.trace.compute_time + answer.bound + 1e-4
         equal += proved > problem.trace.compute_time + answer.bound - 1e-4
     assert equal >= 20
@@ -202,7 +202,7 @@ def test_an_interrupt_leaves_a_tree(calls: int, monkeypatch: pytest.MonkeyPatch)
 def test_middling_trees_end_and_agree_with_the_solver() -> None:
     for seed in (3, 24, 26, 28, 49, 53):
         problem = middling(seed)
-        claim, _ = fluid_bound(problem)
+        claim = fluid_bound(problem).value
         proof = prove(problem, target=claim)
         assert proof.complete
         assert proof.value == claim > prove(problem, branching=False).value

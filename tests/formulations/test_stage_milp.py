@@ -57,7 +57,7 @@ def test_ladder_on_random_problems() -> None:
         assert best is not None
         bound = solve(problem).lower_bound
         required = required_absent(problem, subset_sum=True)
-        fluid, _ = fluid_bound(problem, required=required)
+        fluid = fluid_bound(problem, required=required).value
         assert fractional_bound(problem, subset_sum=True).value <= bound, problem.name
         assert fluid <= bound <= solve(problem, exact=True).lower_bound <= best, problem.name
         above += bound > max(fluid, fractional_bound(problem, subset_sum=True).value)

@@ -114,7 +114,7 @@ def test_pausing_transfers_does_not_help() -> None:
         values.append(2 - sum(values) % 2)
         problem = two_partition(values, "interruptible")
         assert problem.transfers is Transfers.INTERRUPTIBLE
-        bound, _ = fluid_bound(problem, time_limit=20)
+        bound = fluid_bound(problem, time_limit=20).value
         goal = makespan_in_question(problem)
         positive = naive_answer(values)
         answers.add(positive)

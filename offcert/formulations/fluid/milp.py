@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,7 @@ from offcert.core.plan import Kind
 from offcert.core.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import infeasibility, required_absent
 from offcert.formulations.common.highs import FAILED, run_highs
+from offcert.formulations.common.outcome import details
 
 # HiGHS meets rows and integrality to 1e-6. No unit of time or data is worth more than two of idle
 # time, so a bound this fraction of the total work lower is safe; the tests try to refute it.
@@ -281,13 +282,46 @@ def _scale(problem: Problem, required: Sequence[int]) -> _Scaled:
     )
 
 
+@dataclass(frozen=True)
+class FluidBound:
+    """What HiGHS claims.
+
+    Attributes
+    ----------
+    value : int
+        Ticks; no schedule is shorter. HiGHS's bound, less `RELATIVE_MARGIN` times all work, rounded
+        up; at least the compute time.
+    optimal : bool
+        Whether the optimum of the program was reached.
+    error : str or None
+        What went wrong.
+    seconds : float
+        How long it took.
+    statistics : mapping
+        JSON values that are good to know: solver and version, its own words, margin in ticks, size
+        of the program.
+    """
+
+    value: int
+    optimal: bool
+    error: str | None
+    seconds: float
+    statistics: Mapping[str, Any]
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What a certificate says of the solver's work."""
+        said = details(self.statistics, self.error, False, self.seconds)
+        return said | {"optimal": self.optimal}
+
+
 def fluid_bound(
     problem: Problem,
     *,
     time_limit: float = 60.0,
     relax: bool = False,
     required: Sequence[int] | None = None,
-) -> tuple[int, dict[str, Any]]:
+) -> FluidBound:
     """Return a lower bound on the makespan, in ticks.
 
     Parameters
@@ -306,11 +340,8 @@ def fluid_bound(
 
     Returns
     -------
-    bound : int
-        HiGHS's bound, less `RELATIVE_MARGIN` times all work, rounded up; at least the compute time.
-    details : dict
-        JSON values: solver and version, status, margin in ticks, size of the program, seconds, and
-        whether the optimum was reached.
+    FluidBound
+        Valid whatever ended the solver.
 
     Raises
     ------
@@ -331,17 +362,19 @@ def fluid_bound(
     proved = answer.fun if relax and answer.status == 0 else getattr(answer, "mip_dual_bound", None)
     if proved is not None and math.isfinite(proved):
         idle = max(0.0, proved * fluid.scaled.unit - margin)
-    details = {
+    statistics = {
         "solver": f"HiGHS in SciPy {scipy.__version__}",
         "status": str(answer.message),
-        "optimal": answer.status == 0,
         "relax": relax,
         "margin": margin,
         "rows": len(fluid.rows.low),
         "columns": fluid.columns,
         "nonzeros": len(fluid.rows.values),
-        "seconds": round(time.monotonic() - began, 3),
     }
-    if answer.status == FAILED:
-        details["error"] = str(answer.message)
-    return trace.compute_time + math.ceil(idle), details
+    return FluidBound(
+        value=trace.compute_time + math.ceil(idle),
+        optimal=answer.status == 0,
+        error=str(answer.message) if answer.status == FAILED else None,
+        seconds=round(time.monotonic() - began, 3),
+        statistics=statistics,
+    )

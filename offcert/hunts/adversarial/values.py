@@ -7,8 +7,7 @@ established is no value, so an unfinished solver never makes a method look bad.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from offcert.certify.effort import Effort
 from offcert.certify.methods import METHODS
@@ -63,14 +62,9 @@ def _cpsat_optimum(problem: Problem, ordered: bool) -> int | None:
     from offcert.formulations.models.interval_cpsat import solve
 
     outcome = solve(problem, ordered=ordered, workers=1, time_limit=_SECONDS)
-    _pass_interrupt(outcome.details)
-    return outcome.objective if outcome.objective == outcome.lower_bound else None
-
-
-def _pass_interrupt(details: Mapping[str, Any]) -> None:
-    """Raise what a model took for the end of its time."""
-    if details.get("interrupted"):
+    if outcome.interrupted:
         raise KeyboardInterrupt
+    return outcome.objective if outcome.objective == outcome.lower_bound else None
 
 
 def _fluid_optimum(problem: Problem, ordered: bool) -> int | None:
@@ -171,7 +165,7 @@ def _fluid_milp(problem: Problem) -> int:
     from offcert.formulations.fluid.milp import fluid_bound
 
     required = required_absent(problem, problem.transfers is Transfers.ATOMIC)
-    return fluid_bound(problem, time_limit=_SECONDS, required=required)[0]
+    return fluid_bound(problem, time_limit=_SECONDS, required=required).value
 
 
 def _stage_milp(problem: Problem) -> int | None:
@@ -179,9 +173,9 @@ def _stage_milp(problem: Problem) -> int | None:
 
     upper = quick_upper(problem)
     outcome = solve(problem, upper_bound=upper, time_limit=_SECONDS)
-    _pass_interrupt(outcome.details)
-    value = outcome.details.get("model_bound")
-    return None if value is None else min(upper, int(value))
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return None if outcome.claim is None else min(upper, outcome.claim.value)
 
 
 def _pivot(problem: Problem) -> int:
