@@ -55,8 +55,11 @@ def _run(options: argparse.Namespace) -> int:
     )
     if code is not None:
         return code
-    limits = f"{options.time_limit:g} seconds and {options.memory_limit} bytes of memory"
-    return _beyond(options, f"{limits} were not enough")
+    from offcert.core.problem import Units
+    from offcert.core.units import format_size
+
+    memory = format_size(int(options.memory_limit), Units("ns", "B"))
+    return _beyond(options, f"{options.time_limit:g} s and {memory} of memory are not enough")
 
 
 def _load() -> None:
@@ -76,7 +79,7 @@ def _verify(options: argparse.Namespace) -> int:
     try:
         verification = verify_file(options.certificate, limits)
     except (BeyondLimitsError, MemoryError) as error:
-        return _beyond(options, str(error) or "it takes more memory than is allowed")
+        return _beyond(options, str(error) or "it takes more memory than there is")
     show(options, verification_summary(verification), describe_verification(verification))
     if verification.outcome is Outcome.BEYOND_LIMITS:
         return EXIT_NOT_VERIFIED

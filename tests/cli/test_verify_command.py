@@ -1,15 +1,27 @@
 """`offcert verify`: its three outcomes, and what a person and a program read."""
 
+import base64
 import json
+import subprocess
+import sys
+import zlib
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from offcert.cli import main
+from offcert.core.chain import Chain
 from offcert.core.files import write_problem
-from offcert.core.problem import Units
+from offcert.core.platform import Platform
+from offcert.core.problem import Problem, Units
+from offcert.core.result import Bound, Result, SolveStatus
+from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.instances.library import load
+from offcert.proofs.certificate import Certificate
+from offcert.proofs.claims import proved
+from offcert.proofs.kinds import FluidProof, Pivot
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +90,59 @@ def test_a_fault_outweighs_what_the_limits_leave_open(
     path.write_text(json.dumps(document))
     assert main(["verify", str(path), "--memory-limit", "1kB"]) == 1
     assert capsys.readouterr().out.startswith("INVALID\n")
+
+
+def forged(folder: Path, bound: Bound, problem: Problem) -> str:
+    """A document that is intact, but for what one bound claims."""
+    path = folder / "forged.json"
+    result = Result(SolveStatus.UNKNOWN, None, (bound,))
+    Certificate(problem, result, "forged").write(path)
+    return str(path)
+
+
+def uniform(stages: int) -> Problem:
+    none, sizes = [0] * stages, [7] * (stages + 1)
+    chain = Chain([10] * stages, [20] * stages, sizes, sizes, none, none)
+    problem = Problem("uniform", chain, Platform(10**9, Fraction(1, 4)))
+    return problem.with_memory(problem.memory_at(Fraction(1, 10)))
+
+
+def in_a_process(path: str, *limits: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "offcert", "verify", path, *limits]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_search_without_end_is_ended(tmp_path: Path) -> None:
+    """It never looks at the clock: a few numbers ask for all that a side of 60 stages can do."""
+    problem = uniform(60)
+    value = 3 * fractional_bound(problem).value // 2
+    proof = Pivot(pivot=60, front_limit=value, back_limit=value, once=())
+    done = in_a_process(
+        forged(tmp_path, proved("pivot", value, proof), problem), "--time-limit", "1"
+    )
+    assert done.returncode == 3, done.stderr
+    assert "1 s and 8.00 GiB of memory are not enough" in done.stdout
+    assert not done.stderr
+
+
+def test_what_unpacks_without_end_is_not_unpacked(tmp_path: Path) -> None:
+    text = "[" + "{}," * 20_000_000 + "{}]"
+    packed = base64.b64encode(zlib.compress(text.encode())).decode()
+    problem = uniform(3)
+    value = problem.trace.compute_time
+    bound = proved("fluid-lp", value, FluidProof(whole=False, proof=packed))
+    done = in_a_process(forged(tmp_path, bound, problem))
+    assert done.returncode == 3, done.stderr
+    assert "proof unpacks to more than" in done.stdout
+
+
+def test_memory_that_is_used_up_is_no_traceback(tmp_path: Path) -> None:
+    text = "[" + "{}," * 8_000_000 + "{}]"
+    packed = base64.b64encode(zlib.compress(text.encode())).decode()
+    problem = uniform(3)
+    value = problem.trace.compute_time
+    bound = proved("fluid-lp", value, FluidProof(whole=False, proof=packed))
+    done = in_a_process(forged(tmp_path, bound, problem), "--memory-limit", "100MiB")
+    assert done.returncode == 3, done.stderr
+    assert done.stdout.startswith("NOT VERIFIED within the limits")
+    assert not done.stderr
