@@ -1,26 +1,45 @@
-"""Compiling kernels, and keeping them until a source that they were compiled from changes.
+"""Compiling kernels, and keeping them on disk until something that they were compiled from changes.
 
-Numba's cache on disk looks at one file only, the one a function stands in. A kernel that calls a
-function of another module, or reads a constant of it, would go on with the old one after that
-module has changed: a search or a checker that runs what its source no longer says.
+A kernel is *entered* from Python or is *inner*: only other kernels call it. Entered ones are kept
+on disk, with all that they call (`offcert.core.kernel_cache`). Inner ones are compiled for their
+callers alone, without machine code of their own and without what Python would need to call them
+(`offcert.core.inner`): that halves the time of compiling. Called from Python, as tests do, an inner
+kernel is compiled once more, as an entered one.
+
+Numba compiles a kernel for every combination of argument types, and a literal, an ``int32`` and an
+``int64`` are three types. Between kernels all integers are ``int64`` here, and literals are what
+they are literals of, so that a kernel is compiled once.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import os
-import re
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import numba
+from numba.core import types
+from numba.core.dispatcher import Dispatcher
 
-_SETTINGS: Any = numba.config
-_IMPORT = re.compile(r"^from ([\w.]+) import (\([^)]*\)|.*)$|^import ([\w.]+)", re.MULTILINE)
+from offcert.core.inner import InnerCompiler
+from offcert.core.kernel_cache import KernelCache
+
+# Its types say less than what is asked of it here.
+_njit: Any = numba.njit
+_types: Any = types
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+# What Numba makes of a kernel besides, for callers in C: nobody needs it.
+_FOR_PYTHON = {"no_cfunc_wrapper": True}
+_FOR_KERNELS = {
+    "no_cfunc_wrapper": True,
+    "no_cpython_wrapper": True,
+    "pipeline_class": InnerCompiler,
+}
+
+# Every kernel that has been defined, by module and name; `compile_all` leaves none out.
+ENTERED: dict[str, Any] = {}
+INNER: dict[str, Any] = {}
 
 
 @overload
@@ -28,7 +47,7 @@ def compiled(function: Kernel, /, **options: Any) -> Kernel: ...
 @overload
 def compiled(**options: Any) -> Callable[[Kernel], Kernel]: ...
 def compiled(function: Any = None, /, **options: Any) -> Any:
-    """``numba.njit`` with a cache on disk that knows every module of the package imported.
+    """``numba.njit`` for what Python calls, kept on disk.
 
     Parameters
     ----------
@@ -39,74 +58,79 @@ def compiled(function: Any = None, /, **options: Any) -> Any:
     """
     if function is None:
         return functools.partial(compiled, **options)
-    before = _SETTINGS.CACHE_DIR
-    package, file = _package_of(function)
-    _SETTINGS.CACHE_DIR = str(Path(before or _cache_of(package)) / _digest_at_import(package, file))
-    try:
-        return numba.njit(cache=True, nogil=True, **options)(function)
-    finally:
-        _SETTINGS.CACHE_DIR = before
+    kernel = _with_wide_arguments(_njit(nogil=True, **_FOR_PYTHON, **options)(function))
+    if _is_kernel(kernel):
+        kernel._cache = KernelCache(kernel)
+        ENTERED[_name(function)] = kernel
+    return kernel
 
 
-def digest(package: Path, file: Path) -> str:
-    """Of a module and of every module of its package that it imports, whichever way round."""
-    sources: dict[Path, bytes] = {}
-    waiting = [file]
-    while waiting:
-        path = waiting.pop()
-        if path not in sources:
-            sources[path] = path.read_bytes()
-            waiting += _imports(package, path)
-    summed = hashlib.sha256()
-    for path in sorted(sources):
-        summed.update(f"{path.relative_to(package)} {len(sources[path])}\n".encode())
-        summed.update(sources[path])
-    return summed.hexdigest()[:16]
+@overload
+def inner(function: Kernel, /, **options: Any) -> Kernel: ...
+@overload
+def inner(**options: Any) -> Callable[[Kernel], Kernel]: ...
+def inner(function: Any = None, /, **options: Any) -> Any:
+    """``numba.njit`` for what only other kernels call; parameters as for `compiled`."""
+    if function is None:
+        return functools.partial(inner, **options)
+    kernel = _with_wide_arguments(_njit(nogil=True, **_FOR_KERNELS, **options)(function))
+    if _is_kernel(kernel):
+        # There is no machine code for Python to call, so Numba must not come to know of any.
+        kernel.add_overload = functools.partial(_note, kernel)
+        kernel._compile_for_args = functools.partial(_from_python, kernel, function, options)
+        INNER[_name(function)] = kernel
+    return kernel
 
 
-@functools.cache
-def _imports(package: Path, file: Path) -> tuple[Path, ...]:
-    found = []
-    for module, names, plain in _IMPORT.findall(file.read_text()):
-        module = module or plain
-        below = [f"{module}.{name}" for name in re.findall(r"\w+", names)]
-        found += [path for name in (module, *below) for path in _files_of(package, name)]
-    return tuple(found)
+def _note(kernel: Any, result: Any) -> None:
+    kernel.overloads[tuple(result.signature.args)] = result
 
 
-# A module has many kernels; as it has been imported, it stays as it is.
-_digest_at_import = functools.cache(digest)
+def _from_python(kernel: Any, function: Any, options: dict[str, Any], *arguments: Any) -> Any:
+    """Return machine code for these arguments; the next call finds it without asking."""
+    if not hasattr(kernel, "entered"):
+        kernel.entered = _njit(nogil=True, **_FOR_PYTHON, **options)(function)
+        kernel.entered._cache = KernelCache(kernel.entered)
+    given = tuple(kernel.entered.typeof_pyval(argument) for argument in arguments)
+    kernel.entered.compile(given)
+    code = kernel.entered.overloads[given].entry_point
+    kernel._insert([kind._code for kind in given], code, False)
+    return code
 
 
-def _files_of(package: Path, module: str) -> list[Path]:
-    top, *parts = module.split(".")
-    if top != package.name:
-        return []
-    place = package.joinpath(*parts)
-    return [path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()]
+def _with_wide_arguments(kernel: Any) -> Any:
+    """Let other kernels call it with arguments of as few types as possible."""
+    if not _is_kernel(kernel):
+        return kernel
+    resolve = kernel.get_call_template
+    kernel.get_call_template = lambda given, named: resolve(
+        tuple(_wide(kind) for kind in given), {name: _wide(kind) for name, kind in named.items()}
+    )
+    return kernel
 
 
-def _package_of(function: Callable[..., Any]) -> tuple[Path, Path]:
-    file = Path(function.__code__.co_filename).resolve()
-    return file.parents[max(function.__module__.count(".") - 1, 0)], file
+def _is_kernel(kernel: Any) -> bool:
+    """Return whether Numba has not been told to leave everything to Python."""
+    return isinstance(kernel, Dispatcher)
 
 
-@functools.cache
-def _cache_of(package: Path) -> Path:
-    """Beside the sources, as Numba does it, or in the user's own where they cannot be written."""
-    beside = package / "__pycache__" / "kernels"
-    try:
-        beside.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=beside).close()
-    except OSError:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return Path(home) / package.name / "kernels"
-    return beside
+def _wide(kind: Any) -> Any:
+    kind = _types.unliteral(kind)
+    if isinstance(kind, _types.Integer) and kind.signed:
+        return _types.int64
+    return kind
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 # Kernels are handed tuples of dozens of arrays. Counting references to each of them at every call
 # would take most of the time; those that allocate nothing are compiled without.
 plain = compiled(_nrt=False)
+plain_inner = inner(_nrt=False)
 # Copying them at every call takes most of what is left: what a search calls for every label
 # becomes part of it.
-inlined = compiled(_nrt=False, forceinline=True)
+inlined = inner(_nrt=False, forceinline=True)
+# The same for the few that Python calls, too.
+inlined_and_entered = compiled(_nrt=False, forceinline=True)

@@ -15,7 +15,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import inlined
+from offcert.core.compiled import inlined, inlined_and_entered
 from offcert.core.errors import PlanError
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.problem import Problem
@@ -199,7 +199,7 @@ def _live_before(trace: Trace) -> list[int]:
     return list(accumulate(change[:-1]))
 
 
-@inlined
+@inlined_and_entered
 def run_claims(
     tables: tuple[IntArray, ...],
     duplex: bool,

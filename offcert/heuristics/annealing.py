@@ -13,7 +13,7 @@ from offcert.core.compiled import compiled
 from offcert.core.errors import PlanError
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.simulate import BoolArray, IntArray, Simulator, moves_to_arrays, run_claims
-from offcert.heuristics.annealing_moves import neighbour
+from offcert.heuristics.annealing_moves import copy_moves, neighbour
 
 
 class Annealer:
@@ -169,9 +169,7 @@ def _anneal(
     cooling = (cold / hot) ** (1.0 / max(1, steps))
     for _ in range(steps):
         temperature *= cooling
-        new_prefetch[:count] = prefetch[:count]
-        new_gap[:count] = gap[:count]
-        new_before[:count] = before[:count]
+        copy_moves((new_prefetch, new_gap, new_before), (prefetch, gap, before), count)
         new_count = neighbour(new_prefetch, new_gap, new_before, count, facts, limits)
         if new_count < 0:
             continue
@@ -191,13 +189,9 @@ def _anneal(
             continue
         if new_value > value and np.random.random() >= np.exp((value - new_value) / temperature):
             continue
-        prefetch[:new_count] = new_prefetch[:new_count]
-        gap[:new_count] = new_gap[:new_count]
-        before[:new_count] = new_before[:new_count]
+        copy_moves((prefetch, gap, before), (new_prefetch, new_gap, new_before), new_count)
         count, value = new_count, new_value
         if value < best_value:
             best_value, best_count = value, count
-            best[0][:count] = prefetch[:count]
-            best[1][:count] = gap[:count]
-            best[2][:count] = before[:count]
+            copy_moves(best, (prefetch, gap, before), count)
     return count, value, best_count, best_value

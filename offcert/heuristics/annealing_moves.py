@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from offcert.core.compiled import compiled, inlined
+from offcert.core.compiled import inlined, inner
 from offcert.core.simulate import BoolArray, IntArray
 
 Facts = tuple[IntArray, IntArray, IntArray, IntArray]
@@ -45,6 +45,20 @@ def neighbour(
         if not limits[row, gap[index]] <= before[index] <= limits[row + 1, gap[index]]:
             return -1
     return count
+
+
+@inlined
+def copy_moves(
+    to: tuple[BoolArray, IntArray, IntArray], of: tuple[BoolArray, IntArray, IntArray], count: int
+) -> None:
+    """Make the first moves of a sequence those of another.
+
+    Item by item: for slices Numba would compile a second's worth of checks and their messages.
+    """
+    for index in range(count):
+        to[0][index] = of[0][index]
+        to[1][index] = of[1][index]
+        to[2][index] = of[2][index]
 
 
 @inlined
@@ -297,7 +311,7 @@ def _remove_both(
     return count - 2
 
 
-@compiled
+@inner
 def _place(
     prefetch: BoolArray,
     gap: IntArray,

@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import inlined
+from offcert.core.compiled import inlined, inlined_and_entered
 from offcert.core.errors import MethodError
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
@@ -226,7 +226,7 @@ def _run_back(keys: Integers, gaps: Integers, order: Integers, scratch: Integers
     return link if key == 0 else INFEASIBLE
 
 
-@inlined
+@inlined_and_entered
 def split_makespan(keys: Integers, compute: int, scratch: Integers, key: int) -> int:
     """Return the least makespan on a duplex link if keys from `key` on start after the offloads.
 
@@ -258,7 +258,7 @@ def _duplex_term(
     return max(best, own)
 
 
-@inlined
+@inlined_and_entered
 def evaluate_ordered(
     keys: Integers,
     gaps: Integers,

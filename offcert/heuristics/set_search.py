@@ -184,6 +184,13 @@ def _select(order: Integers, places: Integers, counts: Integers, chosen: Integer
     return count
 
 
+@inlined
+def _copy(to: Integers, of: Integers) -> None:
+    # Numba would compile a second's worth of checks for an assignment to a slice.
+    for index in range(len(of)):
+        to[index] = of[index]
+
+
 @compiled
 def _anneal(
     keys: Integers,
@@ -211,7 +218,7 @@ def _anneal(
     cooling = (cold / hot) ** (1.0 / steps)
     for _ in range(steps):
         temperature *= cooling
-        new[:] = counts
+        _copy(new, counts)
         for _ in range(np.random.randint(1, 5)):
             c = np.random.randint(len(sizes))
             change = np.random.randint(1, 3 if sizes[c] > 2 else 2)
@@ -225,9 +232,9 @@ def _anneal(
             continue
         if found > value and np.random.random() >= np.exp((value - found) / temperature):
             continue
-        counts[:] = new
+        _copy(counts, new)
         value = found
         if value < best_value:
             best_value = value
-            best[:] = counts
+            _copy(best, counts)
     return value, best_value

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import plain
+from offcert.core.compiled import plain_inner
 
 Ints = NDArray[np.int64]
 Ints32 = NDArray[np.int32]
@@ -18,7 +18,7 @@ Ints32 = NDArray[np.int32]
 NONE = -1
 
 
-@plain
+@plain_inner
 def place_of(table: Ints32, keys: NDArray[np.integer], key: Ints) -> int:
     """Return the place of a key in a table, free (`NONE`) or of the first label that has it.
 
@@ -45,14 +45,14 @@ def place_of(table: Ints32, keys: NDArray[np.integer], key: Ints) -> int:
         place = (place + 1) & np.int64(mask)
 
 
-@plain
+@plain_inner
 def _before(least: Ints, most: Ints, one: int, two: int) -> bool:
     if least[one] != least[two]:
         return bool(least[one] < least[two])
     return bool(most[one] > most[two])
 
 
-@plain
+@plain_inner
 def push(heap: Ints32, size: int, label: int, least: Ints, most: Ints) -> None:
     """Put a label on a heap of `size` labels: the least `least` first, then the most `most`."""
     place = size
@@ -65,7 +65,7 @@ def push(heap: Ints32, size: int, label: int, least: Ints, most: Ints) -> None:
     heap[place] = label
 
 
-@plain
+@plain_inner
 def pop(heap: Ints32, size: int, least: Ints, most: Ints) -> int:
     """Take the first label off a heap of `size` labels."""
     top, moved = heap[0], heap[size - 1]

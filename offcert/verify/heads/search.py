@@ -16,7 +16,7 @@ from collections import namedtuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled, inlined
+from offcert.core.compiled import compiled, inlined, inner
 from offcert.verify.common.growing import grown
 
 IntArray = NDArray[np.int64]
@@ -140,7 +140,7 @@ def with_pair(pairs: IntArray, count: int, free: int, wait: int) -> int:
     return kept + 1
 
 
-@compiled
+@inner
 def prospects(tables: Tables, levels: int) -> tuple[IntArray, IntArray]:
     """Return how long the rest of the side takes from each amount, as if no size ever ran out.
 
@@ -194,7 +194,7 @@ def in_time(begin: int, end: int, pairs: IntArray, child: tuple[int, int, int], 
     return False
 
 
-@compiled
+@inner
 def members(labels: IntArray, first: int) -> IntArray:
     """Return the labels of the list that begins with `first`."""
     count, label = 0, first
@@ -208,7 +208,7 @@ def members(labels: IntArray, first: int) -> IntArray:
     return listed
 
 
-@compiled
+@inner
 def undominated(labels: IntArray, listed: IntArray) -> IntArray:
     """Return the labels that no other with the same code is as good as."""
     for column in (WAITED, FREE, CODE):

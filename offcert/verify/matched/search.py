@@ -16,7 +16,7 @@ from collections import namedtuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled, inlined
+from offcert.core.compiled import compiled, inlined, inner
 from offcert.verify.common.growing import grown
 from offcert.verify.heads.search import (
     CODE,
@@ -281,7 +281,7 @@ def kept(tables: Tables, found: Keyed, other: IntArray, limit: int) -> Keyed:
     return _compressed(found, spans, pairs, alive, stored)
 
 
-@compiled
+@inner
 def _compressed(found: Keyed, spans: IntArray, pairs: IntArray, alive: int, stored: int) -> Keyed:
     """Return the `alive` keys that have any of the `stored` pairs, in the order of `found`."""
     amounts = len(found.bounds) - 1

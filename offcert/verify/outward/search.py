@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from offcert.core.compiled import compiled, inlined
-from offcert.verify.common.growing import grown
+from offcert.verify.common.growing import grown, put
 from offcert.verify.outward.view import (
     CAN,
     MAY,
@@ -27,6 +27,7 @@ from offcert.verify.outward.view import (
     View,
     both_ways,
     can_be_absent,
+    dot,
     exchange,
     lost,
     missing,
@@ -74,7 +75,7 @@ def search(
     rest = rests(tables, high)
     back = np.zeros(classes, dtype=np.int64)
     known, returning = base.copy(), base_returning.copy()
-    one_set = bool((low == high).all())
+    one_set = _are_equal(low, high)
     view = View(tables, low, high, asked, one_set, rest, back, known, returning)
     labels = np.zeros((256, NEXT + 1), dtype=np.int64)
     backs = np.zeros((256, classes), dtype=np.int64)
@@ -90,9 +91,9 @@ def search(
     c, change = max(0, asked.leaving), -1 if asked.leaving >= 0 else 0
     label[WAITED], label[RUN] = _advance(view, c, change, label[MOVED], 0, 0, 0)
     label[FREE] = asked.begin
-    proposals[0] = label
+    put(proposals[0], label)
     proposed = 1
-    codes = (np.int64(0), np.int64(0))
+    codes = (0, 0)
     step = 0
     while True:
         # 1. Keep what is proposed, unless it is covered or too long.
@@ -109,8 +110,8 @@ def search(
             if stored == len(labels):
                 labels, backs = grown(labels), grown(backs)
             proposal[ALIVE], proposal[NEXT] = 1, head
-            labels[stored] = proposal
-            backs[stored] = back
+            put(labels[stored], proposal)
+            put(backs[stored], back)
             backs[stored, c] += change
             first[code] = stored
             heappush(heap, (proposal[LENGTH], -proposal[MERIT], stored))
@@ -129,8 +130,8 @@ def search(
         label[ALIVE] = 0
         while len(heap) > 0 and label[ALIVE] == 0:
             chosen = heappop(heap)[2]
-            label[:] = labels[chosen]
-            back[:] = backs[chosen]
+            put(label, labels[chosen])
+            put(back, backs[chosen])
         if label[ALIVE] == 0:
             return REFUTED, 0, 0, stored
         done = label[MOVED] >= asked.enough and (label[RUN] == count or not asked.to_end)
@@ -140,15 +141,23 @@ def search(
                 if labels[waiting, ALIVE] == 1:
                     link = min(link, labels[waiting, LINK])
             return FOUND if done else FULL, label[LENGTH], link, stored
-        codes = (back * tables.radix[0]).sum(), (back * tables.radix[1]).sum()
-        view.known[:] = base
-        view.returning[:] = base_returning
+        codes = dot(back, tables.radix[0]), dot(back, tables.radix[1])
+        put(view.known.ravel(), base.ravel())
+        put(view.returning, base_returning)
         for d in range(classes):
             if back[d] != 0:
                 exchange(view, d, back[d])
         c, change = 0, 1
         proposed = _return(view, label, c, proposals)
         step = 1
+
+
+@inlined
+def _are_equal(low: IntArray, high: IntArray) -> bool:
+    for c in range(len(low)):  # noqa: SIM110, compiled code has no generators
+        if low[c] != high[c]:
+            return False
+    return True
 
 
 @inlined

@@ -7,7 +7,7 @@ from collections import namedtuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled, inlined
+from offcert.core.compiled import inlined, inner
 
 IntArray = NDArray[np.int64]
 
@@ -51,7 +51,7 @@ CAN, MAY, OVERDUE = range(3)
 _LARGE = 2**60
 
 
-@compiled
+@inner
 def sums(tables: Tables, low: IntArray, high: IntArray) -> tuple[IntArray, IntArray]:
     """Return what `View.known` and `View.returning` are while nothing is back."""
     classes, count = tables.out.shape
@@ -128,7 +128,16 @@ def both_ways(tables: Tables, amount: int) -> int:
     return ticks_of_bytes(amount, tables.away_rate) + ticks_of_bytes(amount, tables.back_rate)
 
 
-@compiled
+@inlined
+def dot(one: IntArray, two: IntArray) -> int:
+    """Return the sum of the products."""
+    total = 0
+    for c in range(len(one)):
+        total += one[c] * two[c]
+    return total
+
+
+@inner
 def rests(tables: Tables, high: IntArray) -> IntArray:
     """Return the least ticks from the start of each operation to the end, if nothing leaves.
 
@@ -138,10 +147,11 @@ def rests(tables: Tables, high: IntArray) -> IntArray:
     """
     count = len(tables.need)
     scale, a_byte = tables.back_rate
-    total, volume = tables.clock[count], (tables.sizes * high).sum()
+    total, volume = tables.clock[count], dot(tables.sizes, high)
     rest = np.zeros(count, dtype=np.int64)
     if (total + 1) >= _LARGE // scale or volume >= _LARGE // max(a_byte, 1):
-        rest[:] = total - tables.clock[:count]
+        for k in range(count):
+            rest[k] = total - tables.clock[k]
         return rest
     since = 0
     used = np.zeros(len(high), dtype=np.int64)

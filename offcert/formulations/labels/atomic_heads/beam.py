@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offcert.core.compiled import compiled, inlined
+from offcert.core.compiled import compiled, inlined_and_entered
 from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables, bound_on_end
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 
@@ -47,7 +47,7 @@ class Users(NamedTuple):
     rank: Ints
 
 
-@inlined
+@inlined_and_entered
 def _run(side: Tables, users: Users, left: Ints, c: int, w: int, k: int) -> int:
     """Return how many operations can run after one more of class `c` has left.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled, inlined
+from offcert.core.compiled import compiled, inlined, inner
 
 Ints = NDArray[np.int64]
 
@@ -88,7 +88,7 @@ def put(link: Ints, idle: Ints, count: int, x: int, y: int) -> int:
     return place + 1 + kept
 
 
-@compiled
+@inner
 def _roomier(values: Ints) -> Ints:
     larger = np.zeros(2 * values.size, np.int64)
     for index in range(values.size):

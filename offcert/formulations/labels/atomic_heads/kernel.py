@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import inlined, plain
+from offcert.core.compiled import inlined, inlined_and_entered, plain
 from offcert.formulations.common.stores import Ints, Ints32, pop, push
 
 COMPLETE, EXHAUSTED, PAUSED, FULL = range(4)
@@ -141,7 +141,7 @@ def _ticks(rate: Ints, amount: int) -> int:
     return -(-amount * rate[1] // rate[0])
 
 
-@inlined
+@inlined_and_entered
 def bound_on_end(side: Tables, w: int, t: int, s: int, k: int) -> int:
     """Return a bound on the end of a side of which `w` units have left and `k` operations run."""
     level = min(-(-w // side.grain), side.first.size - 1)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offcert.core.compiled import compiled, inlined
+from offcert.core.compiled import compiled, inlined, inner
 from offcert.formulations.labels.atomic_heads.completion import put
 from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables, bound_on_end
 
@@ -88,7 +88,7 @@ def slot(table_w: Ints, table_code: Ints, w: int, code: int) -> int:
     return int(place)
 
 
-@compiled
+@inner
 def _ordered(rows: Rows, first: int) -> Ints:
     """Return the rows of a list by code, time and idle time."""
     count, row = 0, first

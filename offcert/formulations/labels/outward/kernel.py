@@ -38,7 +38,7 @@ Ties go to what is urgent, so that a search whose bound is tight runs straight o
 
 from __future__ import annotations
 
-from offcert.core.compiled import inlined, plain
+from offcert.core.compiled import inlined, inlined_and_entered, plain, plain_inner
 from offcert.formulations.common.stores import place_of
 from offcert.formulations.labels.outward.ends import bounds
 from offcert.formulations.labels.outward.labels import (
@@ -76,7 +76,7 @@ from offcert.formulations.labels.outward.question import (
 FOUND, REFUTED, FULL = range(3)
 
 
-@inlined
+@inlined_and_entered
 def run(
     side: OutwardSide,
     question: Question,
@@ -188,7 +188,7 @@ def _store(
     return int(label)
 
 
-@plain
+@plain_inner
 def _start(side: OutwardSide, question: Question, outlook: Outlook, labels: Labels) -> None:
     """Enter the label of nothing returned.
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import plain
+from offcert.core.compiled import plain, plain_inner
 from offcert.formulations.common.stores import NONE, Ints, Ints32, pop, push
 
 # Places of `Labels.counters`: labels stored, and on the heap.
@@ -84,14 +84,14 @@ def forget(labels: Labels) -> None:
     labels.counters[STORED], labels.counters[WAITING] = 0, 0
 
 
-@plain
+@plain_inner
 def wait(labels: Labels, label: int) -> None:
     """Put a label on the heap: the shorter first, then what got further."""
     push(labels.heap, labels.counters[WAITING], label, labels.length, labels.progress)
     labels.counters[WAITING] += 1
 
 
-@plain
+@plain_inner
 def take(labels: Labels) -> int:
     """Take the first label off the heap."""
     label = pop(labels.heap, labels.counters[WAITING], labels.length, labels.progress)

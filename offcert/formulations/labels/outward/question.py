@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from offcert.core.compiled import plain
+from offcert.core.compiled import plain, plain_inner
 from offcert.formulations.labels.outward.model import NOTHING, Ints, OutwardSide
 
 # Places of `Question.asked`.
@@ -66,7 +66,7 @@ def prepare(side: OutwardSide, question: Question) -> None:
     _fill_rest(side, question)
 
 
-@plain
+@plain_inner
 def _fill_rest(side: OutwardSide, question: Question) -> None:
     """Find the least time from the start of each operation to the end of the side.
 
@@ -91,7 +91,7 @@ def _fill_rest(side: OutwardSide, question: Question) -> None:
         question.rest[k] = -(-since // scale)
 
 
-@plain
+@plain_inner
 def _time_to_move(side: OutwardSide, question: Question, k: int, scale: int, a_byte: int) -> int:
     """Return when, from the far end, a link can have moved what operation `k` needs."""
     used, missing, free = question.used, side.need[k], 0
