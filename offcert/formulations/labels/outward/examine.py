@@ -41,7 +41,7 @@ class Remains:
 
 
 def few_sets(pivot: Pivot, region: Region, limit: int, most: int) -> list[Counts] | None:
-    """Return all sets of a region that bytes and link time admit; None if it is one, or has many.
+    """Return all sets of a region that bytes and link time admit; None if it is one, or too many.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def few_sets(pivot: Pivot, region: Region, limit: int, most: int) -> list[Counts
     limit : int
         Ticks.
     most : int
-        The most sets that are not many.
+        More sets than this are too many.
     """
     if region.is_one():
         return None

@@ -7,7 +7,7 @@ and the transfers that start after it, in reversed time, are the other. By the s
 a label that is at least as good as that side of the schedule in everything that matters, and
 joining the two (``join``) gives at most its length. After every round, all labels have been
 searched whose sides can end by ``front_limit`` and ``back_limit``. A schedule that was missed has a
-side that ends later, while its other side does not end before that side's least end: that makes a
+side that ends later, while its other side does not end before its own least end: that makes a
 bound. docs/theory/pivot.md has the proof, with an example on paper.
 
 Why it is exact. A join is a schedule: transfers do not overlap, and memory is kept during and

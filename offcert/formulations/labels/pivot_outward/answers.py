@@ -23,8 +23,8 @@ from offcert.formulations.labels.pivot_outward.arrivals import Demands
 # Labels stored between two looks at the clock.
 _STRIDE = 50_000
 
-# What `_next_open` says of the demand at which it stops: it is met, or there was no room to tell.
-# Or it stops for a moment, before one.
+# Why `_next_open` stops at a demand: it can be met; there was no room to tell; or it is time to
+# look at the clock, before the demand is asked about.
 _MET, _NOT_TOLD, _PAUSED = range(3)
 
 
@@ -40,9 +40,10 @@ def _next_open(
     stride: int,
     answer: Ints,
 ) -> int:
-    """Go on from the demand `first` to one that is not refuted; return it, or how many there are.
+    """Return the next demand from `first` on that is not refuted, or how many demands there are.
 
-    ``answer`` then tells about it, what the other side takes at least, and labels stored meanwhile.
+    ``answer`` then holds why it stops there, what the other side takes at least, and the labels
+    stored meanwhile.
     """
     answer[2] = 0
     for row in range(first, demands.which.size):
@@ -106,8 +107,8 @@ class Other:
     ) -> list[tuple[int, int]]:
         """Return demands that schedules of `target` ticks may meet, with the least they may take.
 
-        From the `most`-th on only those are listed that may take less than all before: the last
-        then is the least of all.
+        From the `most`-th on, only demands that may take less than all before them are listed: then
+        the last one is the least of all.
 
         Parameters
         ----------
@@ -138,7 +139,7 @@ class Other:
     def half(
         self, demands: Demands, row: int, limit: int, pause: Callable[[], None]
     ) -> Half | None:
-        """Return how the side may go that meets a demand, but for small tensors; None if it cannot.
+        """Return how the side may meet a demand, small tensors apart; None if it cannot.
 
         Parameters
         ----------
@@ -156,7 +157,7 @@ class Other:
             before = begin if self.index == FRONT else int(self._side.away[leaving]) - begin
             region = replace(region, straddle=Straddle(self.index, leaving, before, before))
         left = limit - int(demands.end[row])
-        # Seldom needed, and it pauses as this round does.
+        # One is seldom needed, and each round has its own way to pause.
         evaluator = Evaluator(self.pivot, pause)
         way = evaluator.one_side(self.index, region, left, begin, CAPACITY)
         if way is None or not way.complete:

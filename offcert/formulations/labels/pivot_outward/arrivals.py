@@ -96,12 +96,12 @@ def _decoded(side: SideArrays, keys: Ints) -> Ints:
 class Demands(NamedTuple):
     """What is asked of the other side: whether it can end in the time that is left.
 
-    ``sets`` (S, C) are tensors out at the cut, by class of the outward search. A demand (N) is
-    about one of them (``which``); a class of which one more tensor is on its way to be out there
-    (``leaving``, or `NONE`); the ``end`` of the searched side; and when the link is free after it
-    (``begin``). It is that of a label, or of a return across the cut if it is ``crossing``;
-    ``arrival`` is its place among them. ``origin`` tells of each set of arrivals which of these it
-    is.
+    ``sets`` (S, C) are the tensors out at the cut, by class of the outward search. A demand (N) has
+    one of these sets (``which``); the class of a tensor that is on its way to be out on the other
+    side (``leaving``, or `NONE`); the ``end`` of the searched side; and how long after that the
+    link is busy (``begin``). It comes from a label or, if it is ``crossing``, from a return across
+    the cut; ``arrival`` is the place of that among labels or returns. ``origin`` tells for each set
+    of the arrivals which of ``sets`` it is.
     """
 
     sets: Ints
@@ -117,7 +117,7 @@ class Demands(NamedTuple):
 def demands_of(
     side: SideArrays, arrivals: Arrivals, place: Ints, classes: int, only: NDArray[np.bool_]
 ) -> Demands:
-    """Return what the arrivals ask of the other side; of those that ask for more, only the least.
+    """Return what the arrivals ask of the other side, without demands that follow from another.
 
     A tensor that the other side returns across the cut leaves the searched side as its next
     transfer out, once it is there and the link is free.
@@ -180,7 +180,7 @@ def _of_labels(
 
 
 def _least(group: Ints, end: Ints, begin: Ints) -> Ints:
-    """Return the rows of which no other in the group has neither a later end nor a later begin."""
+    """Return the rows for which no other of the group is as early in both end and begin."""
     order = np.lexsort((begin, end, group))
     kept = np.zeros(len(order), np.bool_)
     _mark_least(group[order], begin[order], kept)

@@ -1,21 +1,23 @@
 """Pivots that compete, each with one side searched and the other asked outward.
 
-Why it is a lower bound. Take any schedule; it may be assumed canonical (``pivot.model``). Cut where
-the pivot starts, one of its sides is represented by a label of the search that is at least as good:
-the same tensors are out at the cut, the side ends no later, and the link is free no later. The
-other side is a side of a schedule with these tensors out, so it takes at least what the outward
-search says of that set. A transfer that straddles the cut either is under way when the searched
-side ends, so that the link is free that much later on the other, or begins as its next one would,
-for a tensor that is to be out on the other. Ending later than it can does not help a side: the
-other is shorter by no more ticks than its link is free sooner.
+Why it is a lower bound. Take any schedule; it may be assumed canonical (``pivot.model``). Cut it
+where the pivot starts. Of the side that is searched there is a label that is at least as good: the
+same tensors are out at the cut, the side ends no later, and the link is free no later. The other
+side has the same tensors out, so it takes at least what the outward search says of that set. A
+transfer that straddles the cut is one of two. Its tensor returns to the searched side; then what is
+left of it when that side ends keeps the other side's link busy. Or its tensor is to be out on the
+other side; then it begins as the searched side's next transfer would. It does not help if the
+searched side ends later than it can: the other side loses as many ticks, and its link is free no
+more ticks sooner.
 
-If all labels whose side can end by a limit have been searched and all they ask of the other side is
-refuted, a schedule that is missed has a side that ends later, and the other does not end before its
-minimum.
+Suppose that all labels have been searched whose side can end by a limit, and that all they ask of
+the other side is refuted. Then a schedule that was missed has a searched side that ends later than
+the limit, while its other side does not end before its own least end.
+docs/theory/pivot-outward.md has the proof, with an example on paper.
 
-Why it pays. The pivot program searches both sides, and one of them often is forty times the other.
-But the sets with which the smaller one ends in time are few, and with the set known the outward
-search refutes most of them at a glance.
+Why it pays. The pivot program searches both sides, and one of them often takes forty times the
+labels of the other. But the sets with which the smaller side ends in time are few, and once a set
+is known the outward search refutes most of them at a glance.
 """
 
 from __future__ import annotations
@@ -94,7 +96,7 @@ class PivotOutwardProgram:
         Threads. What is found does not depend on them.
     most_open : float
         If heads and tails leave more than this part of the upper bound open, nothing is searched:
-        where they say little, the ends of both sides are worth a search.
+        then it pays to search both sides, as the pivot program does.
 
     Raises
     ------
@@ -144,7 +146,7 @@ class PivotOutwardProgram:
         time_limit : float
             Seconds.
         offer : callable
-            Given what may be a schedule, but for small transfers; returns the makespan of the best
+            Given what may be a schedule, small transfers apart; returns the makespan of the best
             one known then.
         known : sequence of SideEnds
             Of the sides of some of the pivots.

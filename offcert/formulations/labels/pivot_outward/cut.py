@@ -26,7 +26,7 @@ from offcert.formulations.labels.pivot_outward.arrivals import (
 )
 from offcert.formulations.labels.pivot_outward.rebuild import schedule_from, searched_half
 
-# The first round raises the target by this part of what is open, each later one by twice more.
+# The first round raises the target by this part of what is open, each later one by twice as much.
 _FIRST_STEP = 64
 # Labels stored on each side before both are looked at.
 _TURN = 20_000
@@ -71,7 +71,7 @@ class OneSidedCut:
         self._data = data
         self._cut = Cut(data, pivot)
         self._workers = workers
-        # What else a cut may know to begin with is no part of the proof.
+        # A cut may know more to begin with, but that is no part of the proof.
         self.proven = sum(self.minimum)
         self.side = 0
         self.stuck = False
@@ -99,7 +99,7 @@ class OneSidedCut:
         return self._cut.labels + sum(other.labels for other in self._others.values())
 
     def take(self, ends: SideEnds) -> None:
-        """Use what is known about the ends of the sides, unless less is known about one of them."""
+        """Use what is known about the ends of the sides, unless that is less for one of them."""
         self._cut.take(ends)
         self.proven = max(self.proven, sum(self.minimum))
 

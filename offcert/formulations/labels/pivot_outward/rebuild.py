@@ -24,7 +24,7 @@ def searched_half(
     demands: Demands,
     row: int,
 ) -> Half:
-    """Return how the searched side goes that makes a demand.
+    """Return how the searched side goes in the arrival that makes a demand.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def _crossing(data: Nested, side: NestedSide, legs: list[Leg], c: int, begin: in
 
 
 def schedule_from(pivot: Pivot, front: Half | None, back: Half | None) -> Schedule | None:
-    """Return the schedule that two sides make, without tensors that leave and never return."""
+    """Return the schedule that two sides make; tensors that would leave for good stay."""
     schedule = joined(pivot, front, back)
     if schedule is None or front is None or back is None:
         return None
