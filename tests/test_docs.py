@@ -4,6 +4,7 @@ import json
 import os
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -20,7 +21,9 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 import offcert
 from offcert.campaign.storage import read_rows
+from offcert.cli.program import parser as commands
 from offcert.core.documents import read_json
+from offcert.core.errors import InputError
 from offcert.core.files import problem_from_json
 from offcert.instances.library import Library
 from offcert.proofs.registry import CLAIMS, PROOFS
@@ -122,6 +125,42 @@ def test_every_page_is_in_the_table_of_contents() -> None:
                 listed |= set(page.parent.glob(f"{name}.md"))
     pages = {page for page in DOCS.rglob("*.md") if page != DOCS / "index.md"}
     assert pages <= listed, sorted(str(page) for page in pages - listed)
+
+
+def shell_commands() -> list[tuple[str, str]]:
+    """Return what the pages tell readers to type, with the page; the tutorials are executed."""
+    found = []
+    for page in (*sorted(DOCS.glob("*.md")), ROOT / "CONTRIBUTING.md"):
+        parsed = MARKDOWN.parse(page.read_text(encoding="utf-8"))
+        text = "".join(t.content for t in parsed if t.type == "fence" and t.info == "sh")
+        lines = text.replace("\\\n", " ").splitlines()
+        found += [(page.name, line) for line in lines if line.strip()]
+    return found
+
+
+@pytest.mark.parametrize(("page", "command"), shell_commands())
+def test_commands_on_the_pages_are_those_that_there_are(page: str, command: str) -> None:
+    program, first, *rest = shlex.split(command)
+    if program == "offcert":
+        # Raises if there is no such command or option.
+        commands().parse_args([first, *rest])
+    elif program == "python":
+        assert first.startswith("benchmarks/")
+        source = (ROOT / first).read_text()
+        for option in rest:
+            assert not option.startswith("--") or f'"{option}"' in source, option
+    else:
+        assert program == "make"
+        assert re.search(f"^{first}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def test_a_command_that_is_not_there_is_found() -> None:
+    assert len(shell_commands()) > 12
+    for command in ("offcert certify problem.json --no-such-option", "offcert no-such-command x"):
+        with pytest.raises((InputError, SystemExit)):
+            test_commands_on_the_pages_are_those_that_there_are("page", command)
+    with pytest.raises(AssertionError):
+        test_commands_on_the_pages_are_those_that_there_are("page", "make no-such-target")
 
 
 def test_the_reference_has_every_room_and_says_what_it_uses() -> None:

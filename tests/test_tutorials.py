@@ -1,7 +1,7 @@
-"""Every command and every line of Python in the tutorials is executed, in order, as a reader would.
+"""Every command and every line of Python on the first page and in the tutorials is executed.
 
-A ``console`` block holds commands after ``$ `` and lines that they print; ``…`` on a line of its
-own stands for any others. A block that cannot be executed says why in a comment right before it,
+In order, as a reader would. A ``console`` block holds commands after ``$ `` and lines that they
+print among others. A block that cannot be executed says why in a comment right before it,
 ``<!-- not executed: reason -->``.
 """
 
@@ -21,8 +21,8 @@ import pytest
 
 from offcert.cli import main
 
-TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
-PAGES = sorted(TUTORIALS.glob("*.md"))
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
 BLOCK = re.compile(
     r"^(?:<!-- not executed: (?P<reason>[^>]*?) -->\n\n?)?```(?P<kind>\w+)\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
@@ -50,7 +50,7 @@ def commands(text: str) -> Iterator[tuple[str, list[str]]]:
     """Yield each command of a console block, and the lines that it is said to print."""
     for part in re.split(r"^\$ ", text.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
         command, *printed = part.rstrip("\n").split("\n")
-        yield command, [line for line in printed if line.strip() and line.strip() != "…"]
+        yield command, [line for line in printed if line.strip()]
 
 
 def run_command(command: str) -> str:
@@ -63,7 +63,7 @@ def run_command(command: str) -> str:
         assert code == 0, f"{command}: exit code {code}\n{printed.getvalue()}"
         return printed.getvalue()
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = os.environ | {"PATH": path, "PYTHONPATH": str(TUTORIALS.parents[1])}
+    environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(
         command, shell=True, capture_output=True, text=True, env=environment, check=False
     )
@@ -95,7 +95,7 @@ def run_page(text: str, name: str) -> None:
                 pytest.fail(f"{name}, line {line}: {type(error).__name__}: {error}")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
 def test_blocks_are_executed_or_say_why_not(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     found = list(blocks(text))
@@ -108,7 +108,7 @@ def test_blocks_are_executed_or_say_why_not(page: Path) -> None:
 
 # One page shows what a step does that does not follow its plan.
 @pytest.mark.filterwarnings("ignore:there is no plan for this step")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
 def test_what_a_tutorial_says_happens(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
