@@ -88,10 +88,11 @@ class _Handler:
         if not issubclass(told.exc_type, KeyboardInterrupt):
             sys.__unraisablehook__(told)
             return
-        import _thread
         import threading
 
-        timer = threading.Timer(_AGAIN, _thread.interrupt_main)
+        # To the thread itself, so that it does not go on waiting for whatever it waits for.
+        whom = threading.main_thread().ident
+        timer = threading.Timer(_AGAIN, signal.pthread_kill, (whom, signal.SIGINT))
         timer.daemon = True
         timer.start()
 
