@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
-from offcert.core.platform import Platform
+from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
 
@@ -24,11 +25,14 @@ def _tiny() -> Problem:
 
 @cache
 def warm_plans() -> None:
-    """Compile what says how long a plan takes, and an ordered one."""
+    """Compile what says how long a plan takes, and an ordered one, on either link."""
     from offcert.core.simulate import simulate
     from offcert.heuristics.least_cover import least_cover_plan
 
-    simulate(_tiny(), least_cover_plan(_tiny()))
+    tiny = _tiny()
+    duplex = replace(tiny, platform=replace(tiny.platform, link=Link.DUPLEX))
+    for problem in (tiny, duplex):
+        simulate(problem, least_cover_plan(problem))
 
 
 @cache
@@ -97,11 +101,16 @@ def warm_outward() -> None:
 
 @cache
 def warm_pivot() -> None:
-    """Compile the pivot dynamic program."""
+    """Compile the pivot dynamic program, and what makes room for more labels."""
+    from offcert.formulations.labels.pivot.arrays import grown
     from offcert.formulations.labels.pivot.bound import pivot_bound
+    from offcert.formulations.labels.pivot.cut import Cut
+    from offcert.formulations.labels.pivot.model import nested
 
     warm_heads()
-    pivot_bound(_tiny(), upper_bound=10, time_limit=_NO_LIMIT, max_labels=100)
+    tiny = _tiny()
+    pivot_bound(tiny, upper_bound=10, time_limit=_NO_LIMIT, max_labels=100)
+    grown(Cut(nested(tiny), 1).pools[0])
 
 
 @cache
@@ -111,4 +120,5 @@ def warm_pivot_outward() -> None:
 
     warm_pivot()
     warm_outward()
-    PivotOutwardProgram(_tiny(), max_labels=1000).improve(10, _NO_LIMIT, lambda schedule: 10)
+    # With few labels it would not even begin.
+    PivotOutwardProgram(_tiny(), max_labels=10**6).improve(10, _NO_LIMIT, lambda schedule: 10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any
 
@@ -13,8 +13,12 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 from offcert.certify import warm
+from offcert.certify.ladder import certify
+from offcert.certify.methods import solve
 from offcert.certify.warm import warm_heads
+from offcert.core.errors import MethodError
 from offcert.verify.heads import check as heads_check
+from tests.random_instances import mixed_problem
 
 WARMING = [name for name in vars(warm) if name.startswith("warm_")]
 # Each searches more than one kernel deep; the last is what verification searches with.
@@ -23,7 +27,8 @@ AMONG = {
     "warm_heads": "offcert.verify.heads.search",
     "warm_matched": "offcert.formulations.labels.matched_heads.matching",
     "warm_outward": "offcert.verify.outward.search",
-    "warm_pivot": "offcert.formulations.labels.pivot.join",
+    "warm_pivot": "offcert.formulations.labels.pivot.pool.rebuild",
+    "warm_pivot_outward": "offcert.formulations.labels.pivot_outward.answers",
 }
 
 
@@ -84,3 +89,27 @@ def test_however_long_compiling_takes_everything_is_compiled(
     monkeypatch.undo()
     assert slow == usual
     assert any(kernel.startswith(AMONG.get(name, "offcert.")) for kernel in slow)
+
+
+def test_no_kernel_is_left_for_the_search_to_compile() -> None:
+    """What the ladder and its methods call on all kinds of small problems has been called."""
+    problems = [problem for problem in map(mixed_problem, range(30)) if problem.trace.gaps]
+    methods = ("atomic-heads", "matched-heads", "outward", "pivot", "pivot-outward", "local-search")
+
+    def search() -> None:
+        for problem in problems:
+            certify(problem, time_limit=0.5, workers=1)
+        for problem in problems[:5]:
+            for method in methods:
+                with suppress(MethodError):
+                    solve(problem, method, time_limit=0.2)
+
+    # Whatever it calls must be compiled before it is exchanged.
+    search()
+    with noted_kernels() as warmed:
+        for name in WARMING:
+            getattr(warm, name).__wrapped__()
+    with noted_kernels() as called:
+        search()
+    assert len(called) > 20
+    assert called <= warmed
