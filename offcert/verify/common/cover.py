@@ -83,7 +83,7 @@ class Covers:
         slack = len(sizes) * (unit - 1) if coarse else 0
         least = max(0, -(-(need - slack) // unit))
         units = sizes // unit
-        # Anything from there up to the need itself would cost no more than the need.
+        # Coarse sums from there up to the need count as the need, so one of these is enough.
         if not _reached(units, least, max(least, need // unit)):
             least = self._least_sum(units, least)
         return max(need, least * unit)
@@ -113,7 +113,7 @@ class Covers:
 
 def _sums(counted: Counter[int]) -> int:
     """Return which sums subsets have, up to half of the total and the largest size: bit k for k."""
-    # Without its last member, whatever is just enough would not be: more is never asked for.
+    # A least sum that is enough would not be without its last member: no larger sum is asked for.
     width = counted.total() and sum(counted.elements()) // 2 + max(counted) + 1
     window = (1 << width) - 1
     sums, reach = 1, 0
@@ -184,7 +184,7 @@ def _filled(units: Sizes, least: int, most: int) -> bool:
     if len(units) <= _FEWEST:
         return False
     distinct, first = np.unique(units, return_index=True)
-    # Enough of them for sums without holes, and so far up that the others come near.
+    # So many that their sums leave no holes, and reach as far as what the others leave.
     count = max(_FEWEST, int(np.searchsorted(np.cumsum(distinct), _FAR)))
     few = np.sort(first[: min(count, _MOST)])
     half = int(units[few].sum()) // 2

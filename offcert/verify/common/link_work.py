@@ -6,8 +6,8 @@ from __future__ import annotations
 class LinkWork:
     """Tensors in the order in which they become ready, of which some count; for many questions.
 
-    A tree over that order. Each node knows the bytes under it, and the latest end of the work under
-    it if the link begins with it at 0, less the time that this work takes: then a node is joined
+    A tree over that order. Each node knows the bytes under it, and when the link, which works on
+    them in this order, ends at the earliest, less the time that the work takes. So a node is joined
     to the one on its right without looking into either.
 
     Parameters
@@ -25,7 +25,7 @@ class LinkWork:
         self._latest = [0] * (2 * self._leaves)
 
     def put(self, place: int, ready: int, size: int) -> None:
-        """Let the tensor at a place count, with its time and bytes; with 0 bytes it does not."""
+        """Let the tensor at a place count, with its time and bytes; none counts with 0 bytes."""
         amounts, latest, per_byte = self._bytes, self._latest, self._per_byte
         node = self._leaves + place
         amounts[node], latest[node] = size, ready

@@ -1,16 +1,18 @@
 """Verification of bounds that go through the exact sums of what is absent during an operation.
 
-For every sum that whole tensors make up at the pivot it is asked how much of it, at least, has to
-move between an operation before and the pivot, or between the pivot and an operation after it: the
-cheapest way to make the sum, where tensors that are written, or needed, in between cost their
-bytes, and others nothing. One array a side and operation, and each tensor is taken or not.
+Take a sum that whole tensors can make up at the pivot. How much of it has to move, at least,
+between an operation before the pivot and the pivot, or between the pivot and an operation after it?
+That is the cheapest way to make the sum, if tensors that are written, or needed, in between cost
+their bytes, and others nothing. It is worked out for every sum, with one array for each operation
+of either side.
 
-What is absent in the first tick of the pivot and in its last need not be the same, where one tensor
-leaves and another returns in between. That case is gone through on its own. Take all tensors that
-are absent in one of the two. Without the one that leaves, or without the one that returns, still as
-much is absent as has to be; so two of them weigh no more than the excess. Each of all has left
-before the last tick begins, and returns after the first one has ended. With a simplex link the time
-between two operations holds both, one after the other; with a duplex link they share the pivot.
+What is absent in the first tick of the pivot and in its last need not be the same: one tensor may
+leave and another return in between. That case is looked at on its own. Take all tensors that are
+absent in at least one of the two ticks. Without the one that leaves, or without the one that
+returns, at least what has to be is still absent; so these two weigh no more than the excess. All of
+the tensors have left before the last tick begins, and return after the first one has ended. With a
+simplex link the time between two operations holds both, one after the other; with a duplex link
+they share the pivot.
 """
 
 from __future__ import annotations

@@ -8,26 +8,26 @@ could, and their idle time. The end of an operation that has run is its idle tim
 durations; if the device has waited since, that is too late, but then it has waited for a transfer,
 so both the true end and this one are at most ``free``, and every use takes a maximum with ``free``.
 
-*An operation runs* when enough can be absent while it does, as far as bytes and classes tell, and
-nothing need be out that must be back by then: of each class the surely absent, of all classes the
+*An operation runs* when enough can be absent while it runs, as far as bytes and classes tell, and
+when nothing that must be back by then is surely out: by class, as far as ``low`` tells, and by
 bytes.
 
-*A return* takes its memory when it begins. Operations that have run and need that memory must have
-ended by then; or they have not run yet, and neither has what comes after them, and wait for a
-departure to make up for it. Either is followed up. If `O` is one set, neither is needed, nor
-followed up: departures come first. For take the transfers between a return and the next operation
-that starts, if that lacks what has returned. All departures among them may as well come before the
-returns, as nothing else waits for these: memory is free earlier, it is taken later, the operation
-starts when it did, and the last transfer ends when it did. (With limits on `O` that is as true, but
-the bound would not always rise as they get tighter: the more can run at once, the more a return has
-to wait for. A verifier makes them tighter than the search did.)
+*A return* takes its memory when it begins. Operations that have run and need that memory have ended
+by then. Or they have not run yet, nor has what comes after them, and they wait for a departure.
+Both ways are followed. If `O` is one set, the second is not needed: departures come first. For take
+the transfers between a return and the start of the next operation, and suppose that this operation
+lacks what has returned. All departures among them may as well come before the returns, as nothing
+else waits for these: memory is free earlier and taken later, the operation starts when it did, and
+the last transfer ends when it did. (With limits on `O` that is as true. But then the bound would
+not always rise as limits get tighter: the more operations can run at once, the more a return has to
+wait for. A verifier makes limits tighter than the search did.)
 
 *A departure* frees memory when it ends. What must not run while its tensor is out, has not run yet.
 
-*Bounds.* The device has to run what is left. The link has to return what is out; and if an
-operation waits, all that must be back before one of the later ones, and those then have to run. An
-operation that needs more absent than can be, waits for departures, which take time and have to
-return. With at most so many bytes of `O` out, no tensors that are smaller than these are needed.
+*Bounds.* The device has to run what is left. The link has to return what is out. For each operation
+to come, the link has to return all that must be back before it, and then it and what follows have
+to run. An operation that needs more absent than can be waits for departures, which take time and
+have to return.
 
 *Dominance.* Of labels with the same tensors back, one that is free no later, with no more idle time
 and no fewer operations run, makes the other superfluous.
@@ -90,7 +90,7 @@ def run(
 ) -> tuple[int, int]:
     """Run what can be run from operation `k` on; return the idle time and how many have run.
 
-    Of class `c` one tensor more (`change` 1) or less (-1) is back than of the label looked from.
+    Of class `c` one tensor more (`change` 1) or less (-1) is back than with the label looked at.
     """
     waited, size, now = True, side.size[c], outlook.now[c]
     left, surely = question.high[c] - now, question.low[c] - now
@@ -239,7 +239,7 @@ def _return(
         can = can_be(outlook.absent[operation], size, 1, left, limits[operation])
         need, most = side.need[operation], asked[MOST] - moved
         if not fits(need, most, can):
-            # What is missing has to leave, and to come back.
+            # What the operation lacks has to leave, and to come back.
             both = (need - min(most, can)) * side.both_ways[0] // PARTS
             if asked[ONE_SET] == 0 and both <= latest - begin:
                 outlook.began[ways], outlook.kept[ways] = begin, operation

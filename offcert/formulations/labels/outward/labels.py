@@ -86,7 +86,7 @@ def forget(labels: Labels) -> None:
 
 @plain_inner
 def wait(labels: Labels, label: int) -> None:
-    """Put a label on the heap: the shorter first, then what got further."""
+    """Put a label on the heap: the shorter comes first, of equal ones that which got further."""
     push(labels.heap, labels.counters[WAITING], label, labels.length, labels.progress)
     labels.counters[WAITING] += 1
 

@@ -16,17 +16,18 @@ SCALED = 2**60
 class Question(NamedTuple):
     """What is asked about a side, and what follows from it while nothing has returned.
 
-    ``low`` and ``high`` (C) are the least and most tensors of each class in `O`. ``asked`` are its
-    least and most bytes, when the link is free at first, the class that is leaving then (or
-    `NONE`), the least ticks in which all of it returns, the latest end that is of interest, how
-    many bytes are far enough, the least link time of a departure and a return, how many labels may
-    be stored, whether all operations have to have run, and (filled in) whether `O` is one set.
+    ``low`` and ``high`` (C) are the least and most tensors of each class in `O`. ``asked`` are: the
+    least and most bytes of `O`; when the link is free at first; the class that is leaving then (or
+    `NONE`); the least ticks in which all of `O` returns; the latest end that is of interest; after
+    how many bytes returned the search ends; the least link time of a departure and a return; how
+    many labels may be stored; whether all operations must have run; and (filled in) whether `O` is
+    one set.
 
     ``absent`` (K) are the bytes that can be absent during an operation, ``out`` (K) those that may
     be out when it starts, ``overdue`` (K) those that are and must not be; ``ticks`` (K) the time in
-    which what may be out when it starts returns; ``spare`` (K+1) the least that any
-    operation from one on has more than it needs; ``rest`` (K) the least time from the start of an
-    operation to the end of the side, if nothing leaves.
+    which what may be out when it starts returns; ``spare`` (K+1) the least excess over its need
+    that any operation from one on has; ``rest`` (K) the least time from the start of an operation
+    to the end of the side, if nothing leaves.
     """
 
     low: Ints
