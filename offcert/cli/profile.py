@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from offcert.cli.arguments import seed
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
+from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
@@ -143,7 +144,7 @@ def _run(options: argparse.Namespace) -> int:
 
     require_torch("offcert profile")
     # What a network prints is not what this command says.
-    with redirect_stdout(sys.stderr):
+    with progress(options, str, f"profiling {options.model}"), redirect_stdout(sys.stderr):
         problem = _profile(options)
     if options.memory is not None:
         problem = problem.with_memory(parse_memory(options.memory, problem))

@@ -28,7 +28,7 @@ _PLACE = "{:7.1f} s  {}"
 
 @contextmanager
 def progress(
-    options: argparse.Namespace, describe: Callable[[News], str], begin: str = "loading"
+    options: argparse.Namespace, describe: Callable[[News], str], begin: str = ""
 ) -> Iterator[Callable[[News], None] | None]:
     """Yield what is to be called with news, or None where nobody would see them.
 
@@ -39,12 +39,14 @@ def progress(
     describe : callable
         Returns a piece of news in one line, without the time.
     begin : str
-        What the line says before there are any news.
+        What is said before there are any news.
     """
     if not options.quiet and sys.stderr.isatty():
-        with _live(_Line(describe, begin)) as tell:
+        with _live(_Line(describe, begin or "loading")) as tell:
             yield tell
     elif LOG.isEnabledFor(logging.INFO):
+        if begin:
+            LOG.info(begin)
         began = time.monotonic()
         yield lambda news: LOG.info(_PLACE.format(time.monotonic() - began, describe(news)))
     else:

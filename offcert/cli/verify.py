@@ -8,6 +8,7 @@ from offcert.cli.arguments import seconds, size
 from offcert.cli.confined import confined
 from offcert.cli.output import show
 from offcert.cli.parser import EXIT_INVALID, EXIT_NOT_VERIFIED, Commands, add_command
+from offcert.cli.progress import progress
 
 _EXAMPLES = (
     "offcert verify certificate.json",
@@ -77,7 +78,8 @@ def _verify(options: argparse.Namespace) -> int:
 
     limits = Limits(options.time_limit, options.memory_limit, options.max_size)
     try:
-        verification = verify_file(options.certificate, limits)
+        with progress(options, str, f"verifying {options.certificate}"):
+            verification = verify_file(options.certificate, limits)
     except (BeyondLimitsError, MemoryError) as error:
         return _beyond(options, str(error) or "it takes more memory than there is")
     show(options, verification_summary(verification), describe_verification(verification))

@@ -38,8 +38,10 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_times_are_read_with_their_units(
     certificate: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["verify", certificate]) == 0
-    text = capsys.readouterr().out
+    assert main(["verify", certificate, "-v"]) == 0
+    told = capsys.readouterr()
+    assert told.err == f"offcert: verifying {certificate}\n"
+    text = told.out
     value = json.loads(Path(certificate).read_text())["objective"]
     assert text.splitlines()[:2] == [
         "VALID: OPTIMAL",
