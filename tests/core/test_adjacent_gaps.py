@@ -5,15 +5,16 @@ between any two makes one of each such pair, and changes nothing else.
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import pytest
 from oracle import brute_force
 
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
+from offcert.core.problem import Problem, Transfers
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.formulations.fluid.exact import solve_fluid
 
 
 @dataclass(frozen=True)
@@ -169,3 +170,15 @@ def test_simplex_link_where_it_never_pays(seed: int) -> None:
     for memory in {trace.least_memory, (trace.least_memory + trace.peak_memory) // 2}:
         limited = given.with_memory(memory)
         assert brute_force(limited) == brute_force(stretched(limited))
+
+
+@pytest.mark.parametrize("given", [SMALL, LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("transfers", [Transfers.INTERRUPTIBLE, Transfers.FRACTIONAL])
+def test_transfers_that_may_pause_gain_nothing_there(given: Problem, transfers: Transfers) -> None:
+    plain, longer = (
+        solve_fluid(replace(problem, transfers=transfers)) for problem in (given, stretched(given))
+    )
+    for outcome in (plain, longer):
+        assert outcome.schedule is not None
+        assert outcome.schedule.makespan == outcome.bound
+    assert plain.bound == longer.bound
