@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from offcert.cli import main
-from offcert.core.chain import Chain
 from offcert.core.files import write_problem
-from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Units
 from offcert.core.result import Bound, Result, SolveStatus
 from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.instances.library import load
+from offcert.instances.uniform import UniformChains
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import FluidProof, Pivot
@@ -103,9 +102,7 @@ def forged(folder: Path, bound: Bound, problem: Problem) -> str:
 
 
 def uniform(stages: int) -> Problem:
-    none, sizes = [0] * stages, [7] * (stages + 1)
-    chain = Chain([10] * stages, [20] * stages, sizes, sizes, none, none)
-    problem = Problem("uniform", chain, Platform(10**9, Fraction(1, 4)))
+    problem = UniformChains(stages=stages).draw(1)
     return problem.with_memory(problem.memory_at(Fraction(1, 10)))
 
 
@@ -115,15 +112,15 @@ def in_a_process(path: str, *limits: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_search_without_end_is_ended(tmp_path: Path) -> None:
-    """It never looks at the clock: a few numbers ask for all that a side of 60 stages can do."""
+    """It never looks at the clock: three numbers ask for all that 60 stages can do."""
     problem = uniform(60)
     value = 3 * fractional_bound(problem).value // 2
     proof = Pivot(pivot=60, front_limit=value, back_limit=value, once=())
     done = in_a_process(
-        forged(tmp_path, proved("pivot", value, proof), problem), "--time-limit", "1"
+        forged(tmp_path, proved("pivot", value, proof), problem), "--time-limit", "3"
     )
     assert done.returncode == 3, done.stderr
-    assert "1 s and 8.00 GiB of memory are not enough" in done.stdout
+    assert "3 s and 8.00 GiB of memory are not enough" in done.stdout
     assert not done.stderr
 
 
