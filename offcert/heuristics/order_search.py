@@ -18,7 +18,7 @@ from offcert.core.errors import MethodError
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
-from offcert.heuristics.cooling import coolings, length_of_round
+from offcert.heuristics.cooling import Cooling, OrderedAnnealer, coolings
 from offcert.heuristics.exchanges import exchanges
 from offcert.heuristics.order_moves import Classes, State, anneal
 from offcert.heuristics.ordered import OrderedArrays, ordered_orders, ordered_schedule
@@ -26,15 +26,13 @@ from offcert.heuristics.ordered_kernel import INFEASIBLE
 from offcert.heuristics.returning import lacking, later_gaps, needed_again
 from offcert.heuristics.set_search import classes_of_equal_size
 
-_ROUNDS, _STEPS = 50, 20_000
-_HOT = (0.0003, 0.001, 0.0001, 0.003)
-_FACTOR = 1e-3
+_COOLING = Cooling(rounds=50, steps=20_000, hot=(0.0003, 0.001, 0.0001, 0.003), factor=1e-3)
 
 Orders = tuple[Sequence[int], Sequence[int]]
 
 
-class OrderAnnealer:
-    """Improves a set and its orders in batches, so that the caller can look at the clock.
+class OrderAnnealer(OrderedAnnealer):
+    """Improves a set and its orders.
 
     Parameters
     ----------
@@ -58,8 +56,8 @@ class OrderAnnealer:
     """
 
     def __init__(self, problem: Problem, seed: int, start: Orders | None = None) -> None:
+        super().__init__(seed)
         self._problem = problem
-        self._random = np.random.default_rng(seed)
         members = classes_of_equal_size(problem)
         everything = [gap for gaps in members for gap in gaps]
         later = later_gaps(problem.trace, everything)
@@ -113,16 +111,12 @@ class OrderAnnealer:
         self._best = self._state.copy()
         self.makespan = self._value = self._arrays.makespan(*start)
 
-    def restart(self) -> None:
-        """Continue from the best set and orders."""
+    def _return_to_best(self) -> None:
         self._state = self._best.copy()
-        self._value = self.makespan
 
-    def run(self, steps: int, hot: float, cold: float) -> bool:
-        """Make `steps` steps, cooling from `hot` to `cold` ticks; return whether that helped."""
+    def _anneal(self, steps: int, hot: float, cold: float, seed: int) -> tuple[int, int]:
         arrays = self._arrays
-        before = self.makespan
-        self._value, self.makespan = anneal(
+        return anneal(
             arrays.keys,
             arrays.gaps,
             arrays.settings,
@@ -132,10 +126,9 @@ class OrderAnnealer:
             self._best,
             self.makespan,
             arrays.scratch(),
-            (steps, int(self._random.integers(2**31))),
+            (steps, seed),
             (hot, cold, self._rate),
         )
-        return self.makespan < before
 
     def schedule(self) -> Schedule:
         """Return the schedule of the best set and orders."""
@@ -188,9 +181,8 @@ def order_search(
     on_improvement(annealer.schedule())
     coolings(
         annealer,
-        rounds=(_ROUNDS, length_of_round(problem, _STEPS)),
-        hot=_HOT,
-        factor=_FACTOR,
+        problem,
+        _COOLING,
         deadline=deadline,
         target=target,
         patience=patience,

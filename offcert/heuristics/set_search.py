@@ -1,8 +1,8 @@
 """Annealing over how many tensors of each size are evicted, in ordered schedules.
 
 Networks repeat sizes, and among tensors of equal size whose gaps are nested the outermost are the
-best to evict (``formulations.pivot.model`` proves it). So a set is a vector of counts, one per
-size, and a step that changes a few of them by one or two reaches sums of sizes that no single
+best to evict (``formulations.labels.pivot.model`` proves it). So a set is a vector of counts, one
+per size. A step changes a few counts by one or two, which reaches sums of sizes that no single
 exchange of tensors does. Each set is valued by the ordered schedule in natural orders (§4.1 of the
 offloading paper); annealing over claim sequences (``annealing``) then finds better orders.
 """
@@ -20,20 +20,18 @@ from offcert.core.compiled import compiled, inlined
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
-from offcert.heuristics.cooling import coolings, length_of_round
+from offcert.heuristics.cooling import Cooling, OrderedAnnealer, coolings
 from offcert.heuristics.ordered import OrderedArrays, ordered_orders, ordered_schedule
 from offcert.heuristics.ordered_kernel import INFEASIBLE, evaluate_ordered
 from offcert.heuristics.returning import lacking, later_gaps, needed_again
 
 Integers = NDArray[np.int64]
 
-_ROUNDS, _STEPS = 10, 10_000
-_HOT = (0.01, 0.01, 0.001)
-_FACTOR = 1e-4
+_COOLING = Cooling(rounds=10, steps=10_000, hot=(0.01, 0.01, 0.001), factor=1e-4)
 
 
-class SetAnnealer:
-    """Improves a set of evicted gaps in batches, so that the caller can look at the clock.
+class SetAnnealer(OrderedAnnealer):
+    """Improves a set of evicted gaps.
 
     Parameters
     ----------
@@ -55,8 +53,8 @@ class SetAnnealer:
     """
 
     def __init__(self, problem: Problem, seed: int) -> None:
+        super().__init__(seed)
         self._problem = problem
-        self._random = np.random.default_rng(seed)
         classes = classes_of_equal_size(problem)
         self._sizes = np.array([len(members) for members in classes], dtype=np.int64)
         place = {gap: (c, r) for c, gaps in enumerate(classes) for r, gap in enumerate(gaps)}
@@ -75,16 +73,12 @@ class SetAnnealer:
         if not place or self.makespan == INFEASIBLE:
             raise MethodError("there is no ordered schedule that evicts everything to start from")
 
-    def restart(self) -> None:
-        """Continue from the best set."""
+    def _return_to_best(self) -> None:
         self._counts[:] = self.best
-        self._value = self.makespan
 
-    def run(self, steps: int, hot: float, cold: float) -> bool:
-        """Make `steps` steps, cooling from `hot` to `cold` ticks; return whether that helped."""
+    def _anneal(self, steps: int, hot: float, cold: float, seed: int) -> tuple[int, int]:
         arrays = self._arrays
-        before = self.makespan
-        self._value, self.makespan = _anneal(
+        return _anneal(
             arrays.keys,
             arrays.gaps,
             arrays.settings,
@@ -100,9 +94,8 @@ class SetAnnealer:
             steps,
             hot,
             cold,
-            int(self._random.integers(2**31)),
+            seed,
         )
-        return self.makespan < before
 
     def schedule(self) -> Schedule:
         """Return the schedule of the best set."""
@@ -150,9 +143,8 @@ def set_search(
         return
     coolings(
         SetAnnealer(problem, seed),
-        rounds=(_ROUNDS, length_of_round(problem, _STEPS)),
-        hot=_HOT,
-        factor=_FACTOR,
+        problem,
+        _COOLING,
         deadline=deadline,
         target=target,
         patience=patience,

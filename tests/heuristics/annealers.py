@@ -5,11 +5,11 @@ from collections.abc import Callable
 from offcert.core.check import check
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem
-from offcert.heuristics.cooling import Annealer
+from offcert.heuristics.cooling import OrderedAnnealer
 from tests.random_instances import mixed_problem
 
 
-def valid_runs(make: Callable[[Problem, int], Annealer], count: int) -> int:
+def valid_runs(make: Callable[[Problem, int], OrderedAnnealer], count: int) -> int:
     """Anneal on random problems and check what comes out; return how many there were to start."""
     ran = 0
     for seed in range(count):
