@@ -294,7 +294,11 @@ def _resolves(name: str) -> bool:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built with the options of `make docs`."""
     folder = tmp_path_factory.mktemp("site")
-    options = ("-b", "html", "-q", "-W", "--keep-going", "-d", str(folder / "cache"))
+    makefile = (ROOT / "Makefile").read_text()
+    recipe = re.search("-m sphinx (.*) -j auto -d .* docs out/docs", makefile)
+    assert recipe is not None
+    options = [*recipe[1].split(), "-d", str(folder / "cache")]
+    assert {"-W", "--keep-going"} <= set(options)
     run = subprocess.run(
         [sys.executable, "-m", "sphinx", *options, str(DOCS), str(folder / "html")],
         capture_output=True,
