@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
@@ -23,16 +22,29 @@ def _tiny() -> Problem:
     return Problem("tiny", trace, Platform(1, Fraction(1)))
 
 
+def _small() -> Problem:
+    """Return a problem of which a second level of tensors is searched."""
+    trace = Trace(
+        [Operation(name, 1) for name in "abcdef"],
+        [Tensor("v", 2, (0, 5)), Tensor("w", 3, (1, 4)), Tensor("x", 2, (2,), evictable=False)],
+    )
+    return Problem("small", trace, Platform(4, Fraction(1)))
+
+
 @cache
 def warm_plans() -> None:
     """Compile what says how long a plan takes, and an ordered one, on either link."""
     from offcert.core.simulate import simulate
     from offcert.heuristics.least_cover import least_cover_plan
+    from offcert.heuristics.ordered import ordered_plan
 
-    tiny = _tiny()
-    duplex = replace(tiny, platform=replace(tiny.platform, link=Link.DUPLEX))
-    for problem in (tiny, duplex):
-        simulate(problem, least_cover_plan(problem))
+    simulate(_tiny(), least_cover_plan(_tiny()))
+    # One tensor returns while the other leaves.
+    trace = Trace(
+        [Operation(name, 1) for name in "abcd"], [Tensor("v", 1, (0, 2)), Tensor("w", 1, (0, 3))]
+    )
+    duplex = Problem("duplex", trace, Platform(2, Fraction(1), Link.DUPLEX))
+    simulate(duplex, ordered_plan(duplex, range(2)))
 
 
 @cache
@@ -63,11 +75,14 @@ def warm_order_search() -> None:
 def warm_heads() -> None:
     """Compile the search for heads and tails, and what says whether it can be verified."""
     from offcert.formulations.labels.atomic_heads.bound import heads_bound
+    from offcert.formulations.labels.atomic_heads.kernel import grown, new_labels
     from offcert.verify.heads.check import within_reach
 
     outcome = heads_bound(_tiny(), upper_bound=10, time_limit=_NO_LIMIT)
     ends = (outcome.pivot, outcome.head, outcome.tail)
     within_reach(_tiny(), *ends, counted=outcome.counted, units=outcome.units)
+    # Only many labels need more room.
+    grown(new_labels(4))
 
 
 @cache
@@ -76,12 +91,7 @@ def warm_matched() -> None:
     from offcert.formulations.labels.matched_heads.bound import MatchedProgram
 
     warm_heads()
-    # Once more than the program takes anyway, so that a second level is searched, too.
-    trace = Trace(
-        [Operation(name, 1) for name in "abcdef"],
-        [Tensor("v", 2, (0, 5)), Tensor("w", 3, (1, 4)), Tensor("x", 2, (2,), evictable=False)],
-    )
-    MatchedProgram(Problem("small", trace, Platform(4, Fraction(1)))).improve(30, _NO_LIMIT)
+    MatchedProgram(_small()).improve(30, _NO_LIMIT)
 
 
 @cache
@@ -122,3 +132,19 @@ def warm_pivot_outward() -> None:
     warm_outward()
     # With few labels it would not even begin.
     PivotOutwardProgram(_tiny(), max_labels=10**6).improve(10, _NO_LIMIT, lambda schedule: 10)
+
+
+@cache
+def warm_verification() -> None:
+    """Compile what `verify` searches with, whatever it answers here."""
+    from offcert.verify.heads.check import ends_fault
+    from offcert.verify.matched.check import matched_fault
+    from offcert.verify.pivot.check import pivot_fault
+
+    warm_outward()
+    small = _small()
+    ends_fault(small, 2, (7, 8), ((2,), (2,)), (1, 1))
+    # As if head and tail took no time, so that there is something to search.
+    level = {"unit": 1, "free_below": 0, "levels": [(2, 3)]}
+    matched_fault(small, 2, (0, 0), ((), ()), (1, 1), 16, **level)
+    pivot_fault(small, 2, (15, 15), 15)

@@ -93,13 +93,13 @@ def test_however_long_compiling_takes_everything_is_compiled(
 
 def test_no_kernel_is_left_for_the_search_to_compile() -> None:
     """What the ladder and its methods call on all kinds of small problems has been called."""
-    problems = [problem for problem in map(mixed_problem, range(30)) if problem.trace.gaps]
+    # On the last the order of both directions of a duplex link has to be looked at apart.
+    problems = [mixed_problem(seed, 12, 6) for seed in (1, 7, 11, 20, 23, 26, 35, 57)]
     methods = ("atomic-heads", "matched-heads", "outward", "pivot", "pivot-outward", "local-search")
 
     def search() -> None:
         for problem in problems:
-            certify(problem, time_limit=0.5, workers=1)
-        for problem in problems[:5]:
+            certify(problem, time_limit=1.0, workers=1)
             for method in methods:
                 with suppress(MethodError):
                     solve(problem, method, time_limit=0.2)
