@@ -68,6 +68,9 @@ def _be_the_child(prepare: Callable[[], object], work: Callable[[], int], memory
     """Do the work, say what its errors mean, and end the process whatever happens."""
     from offcert.cli.program import exit_code
 
+    # Ctrl-C reaches both processes; the other one says so, and ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
     def prepared() -> int:
         prepare()
         _limit_memory(memory)

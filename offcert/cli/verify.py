@@ -6,9 +6,9 @@ import argparse
 
 from offcert.cli.arguments import seconds, size
 from offcert.cli.confined import confined
+from offcert.cli.messages import LOG
 from offcert.cli.output import show
 from offcert.cli.parser import EXIT_INVALID, EXIT_NOT_VERIFIED, Commands, add_command
-from offcert.cli.progress import progress
 
 _EXAMPLES = (
     "offcert verify certificate.json",
@@ -51,6 +51,7 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    LOG.info("verifying %s", options.certificate)
     code = confined(
         _load, lambda: _verify(options), options.time_limit, float(options.memory_limit)
     )
@@ -78,8 +79,7 @@ def _verify(options: argparse.Namespace) -> int:
 
     limits = Limits(options.time_limit, options.memory_limit, options.max_size)
     try:
-        with progress(options, str, f"verifying {options.certificate}"):
-            verification = verify_file(options.certificate, limits)
+        verification = verify_file(options.certificate, limits)
     except (BeyondLimitsError, MemoryError) as error:
         return _beyond(options, str(error) or "it takes more memory than there is")
     show(options, verification_summary(verification), describe_verification(verification))

@@ -2,8 +2,11 @@
 
 import base64
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 import zlib
 from dataclasses import replace
 from fractions import Fraction
@@ -145,3 +148,29 @@ def test_memory_that_is_used_up_is_no_traceback(tmp_path: Path) -> None:
     assert done.returncode == 3, done.stderr
     assert done.stdout.startswith("NOT VERIFIED within the limits")
     assert not done.stderr
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.3, 1.0])
+def test_ctrl_c_reaches_both_processes_and_one_of_them_says_so(
+    moment: float, tmp_path: Path
+) -> None:
+    problem = uniform(60)
+    value = 3 * fractional_bound(problem).value // 2
+    proof = Pivot(pivot=60, front_limit=value, back_limit=value, once=())
+    path = forged(tmp_path, proved("pivot", value, proof), problem)
+    verifying = subprocess.Popen(
+        [sys.executable, "-m", "offcert", "verify", path, "-v"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert verifying.stderr is not None
+    assert verifying.stderr.readline() == f"offcert: verifying {path}\n"
+    time.sleep(moment)
+    os.killpg(verifying.pid, signal.SIGINT)
+    out, err = verifying.communicate(timeout=60)
+    assert (verifying.returncode, out, err) == (130, "", "offcert: interrupted\n")
+    with pytest.raises(ProcessLookupError):
+        os.killpg(verifying.pid, 0)
