@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from offcert.core.plan import Kind
@@ -43,6 +44,50 @@ from offcert.formulations.combinatorial.relaxations import heads_and_tails, requ
 
 # Ticks, one entry an operation.
 Ticks = Sequence[int | Fraction]
+
+
+@dataclass(frozen=True, slots=True)
+class UsefulGap:
+    """A gap that may be worth evicting.
+
+    Attributes
+    ----------
+    number : int
+        Index into ``trace.gaps``.
+    tensor, writer, before, after : int
+        Of the tensor and the gap, as in the trace.
+    size : int
+        Bytes, perhaps rounded up.
+    """
+
+    number: int
+    tensor: int
+    writer: int
+    before: int
+    after: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """What of a problem on a grid does not depend on the model.
+
+    Attributes
+    ----------
+    grid : int
+        Ticks a cell.
+    over : tuple of tuple of int
+        For each operation, which of the gaps worth evicting span it.
+    required : tuple of int
+        For each operation, bytes that must be absent while it runs, rounded up to a reachable sum.
+    distances : tuple of (int, int, int)
+        As `distances` returns them.
+    """
+
+    grid: int
+    over: tuple[tuple[int, ...], ...]
+    required: tuple[int, ...]
+    distances: tuple[tuple[int, int, int], ...]
 
 
 def transfer_times(problem: Problem) -> list[int]:

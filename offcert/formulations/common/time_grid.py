@@ -20,6 +20,8 @@ from offcert.core.schedule import Schedule, Transfer
 from offcert.core.trace import Trace, require_integer
 from offcert.formulations.combinatorial.relaxations import least_subset_sum, required_absent
 from offcert.formulations.common.grid import (
+    Grid,
+    UsefulGap,
     distances,
     idle_demand,
     spanning,
@@ -47,13 +49,11 @@ class StartWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class GridGap:
-    """A gap that may be worth evicting.
+class GridGap(UsefulGap):
+    """A gap that may be worth evicting, and when it may be.
 
     Attributes
     ----------
-    number, tensor, writer, before, after, size
-        Of the tensor and the gap, as in the trace.
     prefetch : StartWindow
         Its prefetch.
     alone : bool
@@ -63,49 +63,32 @@ class GridGap:
         Whether its tensor has no other gap here.
     """
 
-    number: int
-    tensor: int
-    writer: int
-    before: int
-    after: int
-    size: int
     prefetch: StartWindow
     alone: bool
     single: bool
 
 
 @dataclass(frozen=True, slots=True)
-class TimeGrid:
+class TimeGrid(Grid):
     """A problem on a grid; times in cells.
 
     Attributes
     ----------
-    grid : int
-        Ticks a cell.
     operations : tuple of StartWindow
         In their order.
     offloads : dict of int to StartWindow
         By tensor.
     gaps : tuple of GridGap
         Those worth evicting.
-    over : tuple of tuple of int
-        For each operation, indices into `gaps` of those that span it.
-    required, idle_required : tuple of int
-        Bytes that must be absent while each operation runs, and in the idle time before it;
-        rounded up to reachable sums.
-    distances : tuple of (int, int, int)
-        ``(a, b, cells)``: operation b starts at least so long after a. Recovers part of what
-        rounding every duration down loses.
+    idle_required : tuple of int
+        Bytes that must be absent in the idle time before each operation, rounded up to reachable
+        sums.
     """
 
-    grid: int
     operations: tuple[StartWindow, ...]
     offloads: dict[int, StartWindow]
     gaps: tuple[GridGap, ...]
-    over: tuple[tuple[int, ...], ...]
-    required: tuple[int, ...]
     idle_required: tuple[int, ...]
-    distances: tuple[tuple[int, int, int], ...]
 
     @property
     def cells(self) -> int:

@@ -16,7 +16,9 @@ from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.formulations.combinatorial.relaxations import least_subset_sum, required_absent
 from offcert.formulations.common.grid import (
+    Grid,
     Ticks,
+    UsefulGap,
     distances,
     idle_demand,
     spanning,
@@ -32,15 +34,11 @@ LARGEST_HORIZON = 2**50
 
 
 @dataclass(frozen=True, slots=True)
-class UsefulGap:
+class IntervalGap(UsefulGap):
     """A gap that spans an operation at which memory can bind; all times in grid cells.
 
     Attributes
     ----------
-    number : int
-        Index into ``trace.gaps``.
-    tensor, writer, before, after, size
-        Of the tensor and the gap; sizes in bytes, perhaps rounded up.
     first, last : int
         The first and the last operation in the gap at which memory can bind.
     offload_time, prefetch_time : int
@@ -49,12 +47,6 @@ class UsefulGap:
         What it takes of the cumulative's capacity.
     """
 
-    number: int
-    tensor: int
-    writer: int
-    before: int
-    after: int
-    size: int
     first: int
     last: int
     offload_time: int
@@ -63,26 +55,17 @@ class UsefulGap:
 
 
 @dataclass(frozen=True, slots=True)
-class IntervalData:
+class IntervalData(Grid):
     """A problem on a grid.
 
     Attributes
     ----------
-    grid : int
-        Ticks a cell.
     exact : bool
         Whether a solution is a schedule as it stands (one tick a cell, sizes not rounded).
     durations, earliest, latest : tuple of int, one entry an operation
         Cells; earliest and latest start.
-    distances : tuple of (int, int, int)
-        ``(a, b, cells)``: operation b starts at least so long after a. Recovers what rounding
-        every duration down loses.
-    required : tuple of int
-        For each operation, bytes that must be absent when it starts, rounded up to a reachable sum.
-    gaps : tuple of UsefulGap
+    gaps : tuple of IntervalGap
         Those worth evicting.
-    over : tuple of tuple of int
-        For each operation, indices into `gaps` of those that span it.
     room, idle_room : tuple of (int or None)
         For each operation, what its evictable tensors may take of the capacity while it runs and
         in the idle time before it; None where memory cannot bind.
@@ -90,15 +73,11 @@ class IntervalData:
         Of the cumulative.
     """
 
-    grid: int
     exact: bool
     durations: tuple[int, ...]
     earliest: tuple[int, ...]
     latest: tuple[int, ...]
-    distances: tuple[tuple[int, int, int], ...]
-    required: tuple[int, ...]
-    gaps: tuple[UsefulGap, ...]
-    over: tuple[tuple[int, ...], ...]
+    gaps: tuple[IntervalGap, ...]
     room: tuple[int | None, ...]
     idle_room: tuple[int | None, ...]
     capacity: int
@@ -211,7 +190,7 @@ def prepare(
 
 def _useful_gaps(
     problem: Problem, needed: Sequence[int], grid: int
-) -> tuple[tuple[UsefulGap, ...], int]:
+) -> tuple[tuple[IntervalGap, ...], int]:
     """Return the gaps worth evicting, and the unit of their heights."""
     trace, ticks = problem.trace, problem.platform.transfer_time
     found = list(useful_gaps(trace, needed))
@@ -221,7 +200,7 @@ def _useful_gaps(
         unit = -(-sum(sizes) // LARGEST_HEIGHT)
     heights = [-(-size // unit) for size in sizes]
     gaps = tuple(
-        UsefulGap(
+        IntervalGap(
             number=number,
             tensor=gap.tensor,
             writer=trace.tensors[gap.tensor].uses[0],
@@ -240,7 +219,7 @@ def _useful_gaps(
 
 
 def _rooms(
-    problem: Problem, gaps: Sequence[UsefulGap], over: Sequence[Sequence[int]], unit: int
+    problem: Problem, gaps: Sequence[IntervalGap], over: Sequence[Sequence[int]], unit: int
 ) -> tuple[tuple[int | None, ...], tuple[int | None, ...], int]:
     """Return what evictable tensors may take during and before each operation, and the capacity."""
     trace, memory = problem.trace, problem.platform.memory

@@ -19,7 +19,7 @@ from offcert.core.schedule import Schedule, Transfer
 from offcert.formulations.models.interval_data import (
     Instant,
     IntervalData,
-    UsefulGap,
+    IntervalGap,
     instants,
     symmetric_pairs,
 )
@@ -90,14 +90,14 @@ class IntervalModel:
             return 0
         return self.data.earliest[operation] + self.data.durations[operation]
 
-    def _presence_ends(self, gap: UsefulGap) -> tuple[Linear, int]:
+    def _presence_ends(self, gap: IntervalGap) -> tuple[Linear, int]:
         """Return when absence stops to matter in a gap, and its latest value."""
         data = self.data
         if data.idle_room[gap.last + 1] is not None:
             return self.start[gap.last + 1], data.latest[gap.last + 1]
         return self.end(gap.last), data.latest[gap.last] + data.durations[gap.last]
 
-    def _presence_starts(self, gap: UsefulGap) -> tuple[Linear, int]:
+    def _presence_starts(self, gap: IntervalGap) -> tuple[Linear, int]:
         """Return when presence begins to matter in a gap, and its earliest value."""
         if self.data.idle_room[gap.first] is not None:
             return self.end(gap.first - 1), self._earliest_end(gap.first - 1)
@@ -134,7 +134,7 @@ class IntervalModel:
         for index, gap in enumerate(data.gaps):
             self._add_eviction(index, gap)
 
-    def _add_eviction(self, index: int, gap: UsefulGap) -> None:
+    def _add_eviction(self, index: int, gap: IntervalGap) -> None:
         model, out = self.model, self.evicted[index]
         starts, earliest = self._presence_starts(gap)
         ends, latest = self._presence_ends(gap)
@@ -387,7 +387,7 @@ def _transfers_of(data: IntervalData, schedule: Schedule) -> tuple[dict[int, int
     return offloads, prefetches
 
 
-def _presence(data: IntervalData, starts: list[int], gap: UsefulGap) -> tuple[int, int]:
+def _presence(data: IntervalData, starts: list[int], gap: IntervalGap) -> tuple[int, int]:
     """Return when presence begins and when absence stops to matter in a gap, given the starts."""
     opens, closes = starts[gap.first], starts[gap.last] + data.durations[gap.last]
     if data.idle_room[gap.first] is not None:
