@@ -232,6 +232,32 @@ def keys(value: object, free: tuple[str, ...]) -> set[str]:
     return set(value).union(*inside)
 
 
+READERS = {
+    "problem": ("core/files.py",),
+    "certificate": ("proofs/certificate.py", "proofs/schedule_json.py"),
+    "library": ("instances/library.py", "instances/records.py"),
+}
+READING = re.compile(r'\.(?:get|optional|integers?|integer_lists|each)\(\s*"(\w+)"')
+
+
+@pytest.mark.parametrize("page", READERS)
+def test_every_field_that_a_reader_asks_for_is_explained(page: str) -> None:
+    sources = "".join((ROOT / "offcert" / name).read_text() for name in READERS[page])
+    asked = set(READING.findall(sources))
+    assert len(asked) > 10
+    assert asked <= fields(page)
+
+
+def test_another_version_is_refused_as_the_page_says() -> None:
+    page = " ".join((FORMATS / "index.md").read_text().split())
+    (sentence,) = re.findall(r"by its number: `(.*?)`", page)
+    document = json.loads(json_blocks("problem")[0])
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        problem_from_json(document | {"version": 2})
+    with pytest.raises(InputError, match=r'"memroy" is not known'):
+        problem_from_json(document | {"memroy": 20})
+
+
 def test_the_problems_on_the_page_are_read_and_their_fields_explained() -> None:
     documents = [json.loads(block) for block in json_blocks("problem")]
     assert len(documents) == 2
