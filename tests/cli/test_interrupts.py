@@ -107,3 +107,28 @@ def test_what_others_make_of_an_interrupt_changes_nothing(
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+
+
+CONFINED = """
+import os, sys, time
+from offcert.cli import main, program
+from offcert.cli.confined import confined
+
+def work():
+    print(os.getpid(), flush=True)
+    time.sleep(0.5)
+    print("done")
+    return 0
+
+program.run = lambda: confined(lambda: None, work, 60, 1e12)
+sys.exit(main())
+"""
+
+
+def test_a_process_that_works_for_another_leaves_interrupts_to_it() -> None:
+    """A terminal interrupts both; two would say so, and the other one ends this one anyway."""
+    process = subprocess.Popen([sys.executable, "-c", CONFINED], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    os.kill(int(process.stdout.readline()), signal.SIGINT)
+    assert process.communicate(timeout=50)[0] == b"done\n"
+    assert process.returncode == 0

@@ -150,7 +150,7 @@ def test_memory_that_is_used_up_is_no_traceback(tmp_path: Path) -> None:
     assert not done.stderr
 
 
-@pytest.mark.parametrize("moment", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("moment", [0.0, 0.5])
 def test_ctrl_c_reaches_both_processes_and_one_of_them_says_so(
     moment: float, tmp_path: Path
 ) -> None:
