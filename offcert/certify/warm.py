@@ -145,6 +145,6 @@ def warm_verification() -> None:
     small = _small()
     ends_fault(small, 2, (7, 8), ((2,), (2,)), (1, 1))
     # As if head and tail took no time, so that there is something to search.
-    level = {"unit": 1, "free_below": 0, "levels": [(2, 3)]}
-    matched_fault(small, 2, (0, 0), ((), ()), (1, 1), 16, **level)
+    claim = (0, 0), ((), ()), (1, 1), 16
+    matched_fault(small, 2, *claim, unit=1, free_below=0, levels=[(2, 3)])
     pivot_fault(small, 2, (15, 15), 15)
