@@ -42,7 +42,7 @@ def climb_combinatorial(search: Search, effort: Effort, late_too: bool = False) 
     search.begin("combinatorial bounds")
     if is_long(search.problem):
         _climb_large(search)
-        _climb_returns(search)
+        climb_returns(search)
         return
     for rounding in (False, True):
         # What is cheap is said however little time there is.
@@ -68,7 +68,7 @@ def _climb_large(search: Search) -> None:
                 search.add(bound)
 
 
-def _climb_returns(search: Search) -> None:
+def climb_returns(search: Search) -> None:
     """Add the same bound with the time of forced returns cut out, where there are any."""
     try:
         rest, ticks = without_forced_returns(search.problem)

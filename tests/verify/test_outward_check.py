@@ -225,7 +225,7 @@ def test_a_certificate_with_such_a_bound_is_verified() -> None:
         ("details.pivot", {"pivot": -1}),
         ("details.pivot", {"pivot": 99}),
         ("details.pivot", {"pivot": "3"}),
-        ("during operation 0", {"pivot": 0}),
+        ("details.pivot must be an operation during which", {"pivot": 0}),
         ("details.free_below", {"free_below": []}),
         ("details.free_below", {"free_below": [1, 30]}),
         ("details.free_below[0]", {"free_below": [0]}),

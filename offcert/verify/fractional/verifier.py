@@ -52,12 +52,7 @@ def large_tensors(
     problem: Problem, value: int, proof: LargeTensors, allowance: Allowance
 ) -> str | None:
     """Return None if this is the fractional optimum with large tensors whole, or what is wrong."""
-    if least_memory(problem)[0] > problem.platform.memory:
-        return NO_SCHEDULE
-    amounts = rounded_up(problem, proof.smallest)
-    if amounts is None:
-        return f"tensors of at least {proof.smallest} bytes have too many sums to be told apart"
-    return _difference(value, fluid_time(problem, amounts))
+    return _with_large(problem, value, proof.smallest)
 
 
 def large_tensors_returns(
@@ -65,9 +60,17 @@ def large_tensors_returns(
 ) -> str | None:
     """Return None if this is the same on what is left without forced returns, or what is wrong."""
     rest, ticks = with_returned_apart(problem)
-    if ticks > value:
-        return f"forced returns take {ticks} ticks, more than the bound"
-    return large_tensors(rest, value - ticks, proof, allowance)
+    return _with_large(rest, value, proof.smallest, ticks)
+
+
+def _with_large(problem: Problem, value: int, smallest: int, beside: int = 0) -> str | None:
+    """Compare a value with the fractional optimum with large tensors whole, and some ticks more."""
+    if least_memory(problem)[0] > problem.platform.memory:
+        return NO_SCHEDULE
+    amounts = rounded_up(problem, smallest)
+    if amounts is None:
+        return f"details.smallest {smallest} leaves too many sums of tensors to be told apart"
+    return _difference(value, beside + fluid_time(problem, amounts))
 
 
 def recompute(method: str, problem: Problem) -> int:

@@ -143,7 +143,10 @@ def outward_fault(
         if claimed >= _LARGEST:
             raise TooLargeError
         if min(cut.need for cut in cuts) <= 0:
-            return f"no tensor that is counted has to be absent during operation {pivot}"
+            return (
+                "details.pivot must be an operation during which some tensor of at least "
+                f"{min(free_below)} bytes has to be absent, not {pivot}"
+            )
         budget = Budget(max_labels, max_seconds)
         Walk(cuts, windows, claimed - 1, budget).follow(splits, workers or cores())
     except TooLargeError:

@@ -54,12 +54,12 @@ def sums_fault(problem: Problem, pivot: int, smallest: int, value: int) -> str |
     whole = [each for each in over if each.size >= smallest]
     amounts = large_tensors(problem, smallest)
     if amounts is None or not whole:
-        return "there are no tensors, or too many, whose sums could be told apart"
+        return f"details.smallest {smallest} leaves no tensors, or too many, to be told apart"
     unit = math.gcd(*(each.size for each in whole))
     sand = sum(each.size for each in over) - sum(each.size for each in whole)
     least = -(-max(0, needs(problem)[pivot] - sand) // unit)
     if (sum(each.size for each in whole) // unit + 1) * len(whole) ** 2 > _MOST_WORK:
-        return "there are too many sums"
+        return f"details.smallest {smallest} leaves too many sums to be told apart"
     sides = _Sides(problem, pivot, amounts, whole, unit)
     possible = sides.possible[least:].nonzero()[0] + least
     fault = _same_fault(sides, possible.tolist(), value)
@@ -77,11 +77,12 @@ def _same_fault(sides: _Sides, possible: Sequence[int], value: int) -> str | Non
             # With more bytes absent neither is less.
             return None
         if looked_at >= _MOST_SUMS:
-            return f"more than {_MOST_SUMS} sums would have to be looked at"
+            return f"at details.pivot, more than {_MOST_SUMS} sums would have to be looked at"
         longest = math.ceil(sides.start(amount, start) + sides.rest(amount, rest))
         if longest < value:
             absent = amount * sides.unit
-            return f"with {absent} bytes absent it shows {longest} only, not {value}"
+            shown = f"it shows {longest} only, not {value}"
+            return f"at details.pivot, with {absent} bytes absent, {shown}"
     return None
 
 
@@ -101,14 +102,12 @@ def _swapped_fault(
         if math.ceil(sum(sides.fractional(amount)) - 2 * sides.duration) >= value:
             return None
         if looked_at >= _MOST_SUMS:
-            return f"more than {_MOST_SUMS} sums would have to be looked at"
+            return f"at details.pivot, more than {_MOST_SUMS} sums would have to be looked at"
         longest = math.ceil(sides.swapped(amount, start, rest))
         if longest < value:
             absent = amount * sides.unit
-            return (
-                f"with {absent} bytes absent in the pivot's first tick or in its last it shows "
-                f"{longest} only, not {value}"
-            )
+            shown = f"it shows {longest} only, not {value}"
+            return f"at details.pivot, with {absent} bytes absent at its start or end, {shown}"
     return None
 
 
