@@ -48,6 +48,16 @@ def warm_plans() -> None:
 
 
 @cache
+def warm_dynprog() -> None:
+    """Compile the dynamic program of the offloading paper."""
+    from offcert.heuristics.dynprog import dynprog
+    from offcert.instances.cnn import cnn_chain
+
+    chain = cnn_chain(8, 0)
+    dynprog(chain.with_memory((chain.trace.least_memory + chain.trace.peak_memory) // 2))
+
+
+@cache
 def warm_local_search() -> None:
     """Compile the simulator and annealing over claim sequences."""
     from offcert.heuristics.local_search import local_search
@@ -144,7 +154,7 @@ def warm_verification() -> None:
     warm_outward()
     small = _small()
     ends_fault(small, 2, (7, 8), ((2,), (2,)), (1, 1))
-    # As if head and tail took no time, so that there is something to search.
-    claim = (0, 0), ((), ()), (1, 1), 16
-    matched_fault(small, 2, *claim, unit=1, free_below=0, levels=[(2, 3)])
+    # As if head and tail took no time, so that there is something to search, on two levels.
+    claim = (0, 0), ((), ()), (1, 1), 15
+    matched_fault(small, 2, *claim, unit=1, free_below=0, levels=[(), (2, 3)], spare=1)
     pivot_fault(small, 2, (15, 15), 15)
