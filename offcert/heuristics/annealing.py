@@ -17,7 +17,7 @@ from offcert.heuristics.annealing_moves import copy_moves, neighbour
 
 
 class Annealer:
-    """Improves a plan in batches, so that the caller can look at the clock in between.
+    """Improves a plan in batches; the caller can look at the clock in between.
 
     Parameters
     ----------

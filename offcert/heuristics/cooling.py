@@ -12,7 +12,7 @@ import numpy as np
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 
-# Operations and gaps of a trace up to which a round has its full length.
+# Up to this many operations and gaps a round has its full length.
 _SHORT = 1000
 
 
@@ -69,7 +69,7 @@ class Cooling:
     Attributes
     ----------
     rounds : int
-        After each of which the clock is looked at.
+        How many; the clock is looked at after each.
     steps : int
         Of a round, on short traces.
     hot : tuple of float
@@ -119,7 +119,7 @@ def coolings(
     target : int
         Stop when the makespan, in ticks, is at most this.
     patience : int
-        Stop after so many coolings in a row that brought nothing.
+        Stop after this many coolings in a row without a better schedule.
     on_improvement : callable
         Called with every better schedule that a round ends with.
     """

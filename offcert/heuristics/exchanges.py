@@ -22,9 +22,9 @@ FEW, MANY = 2, 3
 # Combinations of tensors that are formed, and exchanges that are kept, at most.
 _MOST_COMBINATIONS = 20_000
 _MOST_EXCHANGES = 100_000
-# Of the largest size: a larger difference is no exchange of equals.
+# Sums that differ by more than the largest size over this are not exchanged.
 _COARSEST = 8
-# Of the largest size: smaller tensors make no difference to a sum.
+# Tensors smaller than the largest size over this are left out: they hardly change a sum.
 _FINEST = 2_000
 
 
@@ -35,7 +35,7 @@ class Exchanges:
     Attributes
     ----------
     classes, changes : int64 array, shape (N, FEW + MANY)
-        Which counts change, and by how much; the negative changes are an exchange too.
+        Which counts change, and by how much. With all signs turned round it is an exchange too.
     differences : int64 array, shape (N,)
         Bytes by which the sum changes, without sign, increasing.
     """
@@ -76,7 +76,10 @@ def exchanges(sizes: Sequence[int], amounts: Sequence[int]) -> Exchanges:
 def _combinations(
     usable: Sequence[int], sizes: Sequence[int], amounts: Sequence[int], most: int
 ) -> list[tuple[int, tuple[int, ...]]]:
-    """Return up to `most` tensors as sorted sums and classes; fewer tensors if there are many."""
+    """Return the combinations of up to `most` tensors, as sorted pairs of a sum and classes.
+
+    Where there are too many, only those of fewer tensors.
+    """
     found: list[tuple[int, tuple[int, ...]]] = []
     numbers = _numbers([amounts[c] for c in usable], most)
     for count in range(most + 1):
@@ -91,7 +94,7 @@ def _combinations(
 
 
 def _numbers(amounts: Sequence[int], most: int) -> list[int]:
-    """Return how many combinations of 0, 1, … tensors there are if so many of each class are."""
+    """Return how many combinations of 0, 1, …, `most` tensors the amounts of each class allow."""
     numbers = [1] + [0] * most
     for amount in amounts:
         numbers = [sum(numbers[max(0, k - amount) : k + 1]) for k in range(most + 1)]

@@ -13,20 +13,21 @@ from offcert.heuristics.ordered_kernel import SIZE, evaluate_ordered
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
-# How often what is tried; what remains of 1 changes an order.
+# Shares of the steps that try each kind of move; the others change an order.
 _COUNTS, _EXCHANGE, _SWAP = 0.15, 0.3, 0.1
-# The same of whether a tensor leaves again, where some may.
+# Share of the steps that change whether a tensor leaves again, where some may.
 _AGAIN = 0.1
-# Of the largest size: exchanges of sums closer than that are always tried.
+# Exchanges whose sums differ by less than the largest size over this are always tried.
 _CLOSE = 400
 
 
 class Classes(NamedTuple):
     """Gaps by class of equal sizes, outermost first, and exchanges between the classes.
 
-    ``members[first[c]:first[c + 1]]`` are those of class ``c``; ``again`` are the gaps in which a
-    tensor that has left may leave again, which needs the gap that is ``followed``, itself for all
-    others; the rest is `Exchanges`.
+    ``members[first[c]:first[c + 1]]`` are those of class ``c``. ``again`` are the gaps in which a
+    tensor that has left may leave again. ``followed`` names, for each gap, the gap whose eviction
+    it needs: an earlier one of its tensor for those, itself for all others. The rest is
+    `Exchanges`.
     """
 
     members: Integers

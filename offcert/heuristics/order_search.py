@@ -77,7 +77,7 @@ class OrderAnnealer(OrderedAnnealer):
             np.array(sorted(later), dtype=np.int64),
             self._followed(later),
         )
-        # What a tick moves over the link: differences in bytes and in ticks are compared.
+        # Bytes that a tick moves: differences in bytes are compared with differences in ticks.
         platform = problem.platform
         self._rate = float(min(platform.rate(kind) for kind in Kind))
         self.makespan = INFEASIBLE
@@ -89,14 +89,14 @@ class OrderAnnealer(OrderedAnnealer):
             raise MethodError("there is no ordered schedule to start from")
 
     def _followed(self, later: dict[int, int]) -> np.ndarray:
-        """Return, for each gap, the one without which it is not evicted: itself, or an earlier."""
+        """Return, for each gap, the gap whose eviction it needs: itself, or an earlier one."""
         followed = np.arange(len(self._problem.trace.gaps), dtype=np.int64)
         for gap, first in later.items():
             followed[gap] = first
         return followed
 
     def _is_possible(self, start: Orders) -> bool:
-        """Return whether a start evicts only what is considered, and no later gap alone."""
+        """Return whether a start evicts nothing but what is considered, and no later gap alone."""
         chosen = set(start[0])
         followed = self._classes.followed
         return chosen == set(start[1]) <= self._everything and all(
@@ -165,7 +165,7 @@ def order_search(
     start : Schedule, optional
         Whose set and orders to start from, if they make an ordered schedule.
     patience : int
-        Stop after so many coolings in a row that brought nothing.
+        Stop after this many coolings in a row without a better schedule.
     on_improvement : callable
         Called with the first schedule and every better one that a round ends with.
 
@@ -201,7 +201,7 @@ def _orders(schedule: Schedule) -> Orders:
 
 
 def _among(natural: Sequence[int], own: Sequence[int]) -> np.ndarray:
-    """Return the natural order with the gaps of `own` in their order, in the places they have."""
+    """Return the natural order, with the gaps of `own` put into their own order."""
     chosen, following = set(own), iter(own)
     order = [next(following) if gap in chosen else gap for gap in natural]
     return np.array(order, dtype=np.int64)

@@ -129,7 +129,7 @@ def set_search(
     target : int
         Stop when the makespan, in ticks, is at most this.
     patience : int
-        Stop after so many coolings in a row that brought nothing.
+        Stop after this many coolings in a row without a better schedule.
     on_improvement : callable
         Called with the schedule of every better set that a round ends with.
 

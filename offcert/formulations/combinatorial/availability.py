@@ -1,4 +1,4 @@
-"""When a link has moved so many bytes of data that becomes available over time."""
+"""When a link has moved an amount of data, if data becomes available over time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _NEVER = -1
 
 
 class Availability:
-    """Data that a link may move, of which some is added and taken away again.
+    """Data that a link may move; items are added and taken away.
 
     A link that moves what is there in the order in which it became available, bit by bit, is idle
     last just before some item appears, and from then on works without a pause. So `amount` bytes
@@ -56,7 +56,7 @@ class Availability:
             node >>= 1
 
     def time_to_move(self, amount: int) -> int:
-        """Return when `amount` bytes have been moved, at least 1 and at most all there are."""
+        """Return when `amount` bytes have been moved: at least 1, at most all that are there."""
         sums, latests, unit = self._bytes, self._latest, self._unit
         node, before, latest = 1, 0, 0
         while node < self._width:

@@ -1,4 +1,4 @@
-"""Tensors that must be away during one operation and back for the next: time that is nobody's.
+"""Tensors that must be away during one operation and back for the next: forced waiting time.
 
 Where memory is short, a tensor that an operation does not use has to be absent while it runs even
 if all else that may be absent is. If the next operation uses it, its prefetch lies between the two:
@@ -8,7 +8,7 @@ which the tensor ends with its use before, and another one takes its memory from
 that problem's bounds, with the time of these prefetches added, are bounds.
 
 A tensor that may leave once more afterwards would need no offload for that, so it is not split. Nor
-is one that may leave only then: with its prefetch, its offload would be forgotten.
+is one that may leave only in that gap: cutting out its prefetch would leave out its offload too.
 """
 
 from __future__ import annotations

@@ -28,10 +28,10 @@ _MOST_TRIED = 3
 
 
 def sizes_worth_counting(problem: Problem) -> list[int]:
-    """Return the least sizes that large tensors may have, for a bound each; promising ones first.
+    """Return thresholds from which on a tensor counts as large, promising ones first.
 
-    The less of it is sand, the better is a bound; but a few small tensors of odd sizes make the
-    tables long.
+    The fewer tensors count as sand, the better the bound; but a few small tensors of odd sizes make
+    the tables long.
     """
     sizes = sorted(problem.trace.gap_sizes, reverse=True)
     work = len(problem.trace) * max(1, len(set(sizes)))
@@ -39,7 +39,7 @@ def sizes_worth_counting(problem: Problem) -> list[int]:
     units = accumulate(sizes, math.gcd)
     found: dict[int, int] = {}
     for size, unit, total in zip(sizes, units, accumulate(sizes), strict=True):
-        # Of all sizes with one unit the least says most.
+        # Among sizes with the same unit, the least gives the best bound.
         if total <= most * unit:
             found[unit] = size
     return list(found.values())[::-1][:_MOST_TRIED]

@@ -1,4 +1,4 @@
-"""What becomes of solvers when nobody waits for them any more: processes end, threads are left."""
+"""What happens to solvers that nobody waits for: processes are killed, threads are left running."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 def stopping_children() -> Iterator[None]:
     """Kill what this thread started inside the block if an exception (an interrupt) leaves it.
 
-    PuLP does not, and a solver without anybody who waits for it computes until its time limit.
+    PuLP does not, so the solver would go on until its time limit.
     Where the system does not list children (elsewhere than on Linux) nothing is killed.
     """
     before = _children()

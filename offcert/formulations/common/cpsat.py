@@ -1,4 +1,4 @@
-"""CP-SAT, in a thread that nobody has to wait for.
+"""CP-SAT, in a thread of its own that can be abandoned.
 
 The caller's thread stays free: an interrupt reaches it at once, it may ask for an early end, and if
 the solver takes no notice of its time limit, the thread is left to itself and nobody listens to it

@@ -1,4 +1,4 @@
-"""Problems on a grid of time cells: what every model on one needs, and why its bounds are sound.
+"""Problems on a grid of time cells: the data that models share, and why their bounds are sound.
 
 Why a coarse grid is sound
 --------------------------
@@ -70,7 +70,7 @@ class UsefulGap:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """What of a problem on a grid does not depend on the model.
+    """The part of a problem on a grid that is the same for every model.
 
     Attributes
     ----------

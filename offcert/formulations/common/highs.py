@@ -24,7 +24,7 @@ from scipy.optimize import OptimizeResult
 
 # SciPy's number for whatever is no optimum, limit or proof.
 FAILED = 4
-# HiGHS may overrun its time limit by this factor and so many seconds before it is stopped.
+# HiGHS is stopped when it has taken its time limit times this factor, plus these seconds.
 _OVERRUN_FACTOR, _OVERRUN_SECONDS = 1.5, 3.0
 # Seconds until the process must have loaded what it needs; it is not HiGHS that takes them.
 _START_SECONDS = 30.0
@@ -55,7 +55,7 @@ class _Worker:
 
     @property
     def ours(self) -> bool:
-        """Whether this process started it, and not one of which this one is a copy."""
+        """Whether this very process started it, not the one it was forked from."""
         return self._owner == os.getpid()
 
     @property
@@ -120,7 +120,7 @@ def run_highs(program: str, time_limit: float, **arguments: Any) -> Any:
         try:
             return _ask(_worker, program, time_limit, arguments)
         except BaseException:
-            # An interrupt above all: what HiGHS does now is for nobody.
+            # Mostly an interrupt: nobody waits for what HiGHS is doing any more.
             _worker.stop()
             raise
 

@@ -171,8 +171,8 @@ def run_model(
 ) -> LinearAnswer:
     """Solve a program in what is left of `time_limit` seconds, and record what was said.
 
-    That there is no solution means that there is no schedule within the upper bound; what the
-    answer's bound and values mean, the caller knows.
+    If there is no solution, there is no schedule within the upper bound. What the answer's bound
+    and values stand for is up to the caller.
     """
     answer = solve_linear(model, solver, time_limit=time_limit - run.elapsed, threads=threads)
     run.statistics.update(answer.statistics)

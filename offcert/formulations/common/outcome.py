@@ -87,7 +87,7 @@ class ModelOutcome:
 def details(
     statistics: Mapping[str, Any], error: str | None, interrupted: bool, seconds: float
 ) -> dict[str, Any]:
-    """Return an outcome's statistics, and what else there is to say about it, as JSON values."""
+    """Return statistics together with error, interrupt and seconds, as JSON values."""
     found = dict(statistics)
     if error is not None:
         found["error"] = error

@@ -187,14 +187,14 @@ def choose_grid(problem: Problem, upper: int, variables: int) -> int:
 
 
 def grid_of(run: ModelRun, grid: int | None, usual: int, most: int) -> TimeGrid | None:
-    """Return the problem of a run on a grid; None if that leaves no schedule, of which it is told.
+    """Return the problem of a run on a grid, or None if no schedule fits; the run then knows that.
 
     Parameters
     ----------
     run : ModelRun
         Of a feasible problem.
     grid : int or None
-        Ticks a cell; by default so many that at most about `usual` variables are needed.
+        Ticks a cell; by default as few as keep the number of variables at about `usual`.
     usual, most : int
         Pairs of an item and a cell.
 
@@ -237,7 +237,7 @@ def _transfers(
     earliest: Sequence[int],
     latest: Sequence[int],
 ) -> tuple[dict[int, StartWindow], tuple[GridGap, ...]]:
-    """Return offloads by tensor and gaps, leaving out those for which there is no time.
+    """Return the offloads, by tensor, and the gaps for which there is time.
 
     A release after the last operation at which memory can bind frees nothing that is needed, and
     neither does a prefetch before the first one, unless the idle time on that side can bind too:

@@ -1,12 +1,12 @@
 """Multipliers of the fluid relaxation and the exact lower bound that any of them gives.
 
-The rows of the fluid program (`fluid_milp`) that tie amounts to what is chosen are available, due,
-opened, end and start, one of each for every operation. Weigh them, add them to the idle time, and
-minimise what is left: it falls apart into one problem for each idle time, one for each operation
-and one for each tensor, all of which are solved by looking. This is the Lagrangian relaxation of
-those rows; with the multipliers of the linear program it is at least as good as that, and since
-each tensor's problem is solved over whole evictions, the rows that make ``z`` follow from ``e``
-need no multipliers.
+Five kinds of rows of the fluid program (`fluid.milp`) tie amounts to what is chosen: available,
+due, opened, end and start, one of each for every operation. Weigh these rows, add them to the idle
+time, and minimise the rest. It falls apart into one problem for each idle time, one for each
+operation and one for each tensor, and each of them has an obvious solution. This is the Lagrangian
+relaxation of those rows; with the multipliers of the linear program it is at least as good as that,
+and since each tensor's problem is solved over whole evictions, the rows that make ``z`` follow from
+``e`` need no multipliers.
 
 All is calculated in integers. Multipliers are integers over a common denominator, in units of
 ``Rates.unit`` ticks a byte.
@@ -55,7 +55,7 @@ class Rates:
 
 
 def rates(problem: Problem) -> Rates:
-    """Return what the link moves in each direction; the only place that asks the platform."""
+    """Return what the link moves in each direction; nothing else here asks the platform."""
     out, back = (problem.platform.rate(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
     numerator = math.gcd(out.numerator * back.denominator, back.numerator * out.denominator)
     common = Fraction(numerator, out.denominator * back.denominator)
@@ -242,7 +242,7 @@ class Dual:
 
 
 def _suffix_sums(values: Sequence[Number]) -> list[Number]:
-    """Return the sums of all entries from each one on, and 0."""
+    """Return, for each entry, the sum of it and all later ones; then 0."""
     sums: list[Number] = list(accumulate(reversed(values)))
     sums.reverse()
     sums.append(values[0] * 0)

@@ -1,10 +1,10 @@
 """Interruptible and fractional transfers, exactly (Problem 2 and §4 of the offloading paper).
 
-The program, with amounts per tensor, and why it is exact: `fluid_program`. Solved by the HiGHS
-inside SciPy. A solver's floats become a schedule in three steps: its decisions (evicted gaps, idle
-times, the turn of an ordered schedule) are fixed as integers; the linear program that is left is
-solved, whose vertices have small denominators, and rounded to rationals; the schedule built from
-them passes the checker or is dropped. If none passes, the idle times are chosen anew with some
+`fluid.program` describes the program, with amounts per tensor, and why it is exact. The HiGHS
+inside SciPy solves it. A solver's floats become a schedule in three steps: its decisions (evicted
+gaps, idle times, the turn of an ordered schedule) are fixed as integers; the linear program that is
+left is solved, whose vertices have small denominators, and rounded to rationals; the schedule built
+from them passes the checker or is dropped. If none passes, the idle times are chosen anew with some
 slack in every row.
 """
 
@@ -93,7 +93,7 @@ def solve_fluid(
     time_limit: float = 60.0,
     required: Sequence[int] | None = None,
 ) -> FluidOutcome:
-    """Solve Problem 2, or the fractional problem, as the problem's transfers say.
+    """Solve Problem 2, or the fractional problem if tensors may move in part.
 
     Parameters
     ----------
@@ -109,12 +109,12 @@ def solve_fluid(
     time_limit : float
         Seconds; some of them are kept for making a schedule of what the solver finds.
     required : sequence of int, optional
-        Bytes that must be absent during each operation; see `fluid_milp.fluid_bound`.
+        Bytes that must be absent during each operation; see `fluid.milp.fluid_bound`.
 
     Returns
     -------
     FluidOutcome
-        The bound is HiGHS's, less `fluid_milp.RELATIVE_MARGIN` times all work, rounded up; at least
+        The bound is HiGHS's, less `fluid.milp.RELATIVE_MARGIN` times all work, rounded up; at least
         the compute time.
 
     Raises
@@ -210,10 +210,10 @@ def _decisions(program: FluidProgram, values: list[float]) -> Decisions:
 
 
 def _idle_times(program: FluidProgram, values: list[float]) -> list[tuple[int, ...]]:
-    """Return whole idle times near those of a solution, what is noise aside.
+    """Return whole idle times near those of a solution, without what is noise.
 
-    If they are not whole already: first so that each operation starts at the next tick after its
-    start, then so that none is shorter than it was.
+    Where they are not whole, there are two ways to round: so that each operation starts at the next
+    tick after its start, and so that no idle time becomes shorter.
     """
     lengths = [sum(a * values[column] for column, a in terms) for terms in program.idle]
     if program.rules.whole_ticks:

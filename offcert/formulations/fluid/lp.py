@@ -1,7 +1,7 @@
 """The linear relaxation of the fluid program with some gaps decided, and its dual multipliers.
 
-The rows are those of `fluid_milp`; HiGHS solves them inside SciPy. Its answer is advice: what it is
-worth, `fluid_dual` works out in integers.
+The rows are those of `fluid.milp`; HiGHS solves them inside SciPy. Its answer is advice only:
+`fluid.dual` works out in integers what bound it gives.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from offcert.formulations.common.highs import run_highs
 from offcert.formulations.fluid.dual import KINDS, Fixed, rates
 from offcert.formulations.fluid.milp import FluidProgram
 
-# The finest that HiGHS takes; what duals are off, the bound loses.
+# The finest that HiGHS accepts. The bound loses what the duals are off.
 _TOLERANCE = 1e-10
 
 
@@ -33,7 +33,7 @@ class Relaxed:
     evicted : tuple of float
         How much of each gap is evicted, from 0 to 1.
     weights : tuple of tuple of float
-        Multipliers as `fluid_dual.Dual.rounded` takes them.
+        Multipliers as `fluid.dual.Dual.rounded` takes them.
     """
 
     evicted: tuple[float, ...]
@@ -109,7 +109,7 @@ class Relaxation:
         )
         if answer.status != 0:
             return None
-        # A marginal says how the optimum changes with a limit: with rows of at most, it falls.
+        # A marginal says how the optimum changes with a limit; a larger upper limit lowers it.
         weights = -answer.ineqlin.marginals[self._places].T * self._factor
         assert len(weights) == len(KINDS)
         amounts = answer.x[first : first + len(self._program.trace.gaps)]

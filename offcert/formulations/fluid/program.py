@@ -1,4 +1,4 @@
-"""The program behind `fluid_exact`: what each tensor has moved by the start and end of operations.
+"""The program behind `fluid.exact`: what each tensor has moved by the start and end of operations.
 
 Columns hold *cumulative* bytes at *instants*: number ``2o`` is the start of operation o, ``2o + 1``
 its end. ``c_v(k)`` bytes of tensor v have been copied to the host by instant k, ``p_g(k)`` of those
@@ -23,7 +23,7 @@ and taken later: what is absent is a concave function, never below the smaller o
 the idle time before operation o the same gaps count as at both its ends, and more: nothing that
 runs there needs memory. On a simplex link ``p ≤ c`` holds, as all copies of a stretch precede all
 returns. On a duplex link a tensor that leaves and returns within one stretch may violate it; cut
-into enough equal parts, the stretch has a layout that does not (`fluid_pieces`).
+into enough equal parts, the stretch has a layout that does not (`fluid.pieces`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What is no longer left to the solver; None: it is.
+    """What has been decided; None is left to the solver.
 
     Attributes
     ----------

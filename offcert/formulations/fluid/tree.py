@@ -1,11 +1,11 @@
-"""Branch and bound on the fluid program, made to be checked by others.
+"""Branch and bound on the fluid program, with a tree that others can check.
 
-Best bound first, on whether a gap is evicted. What is returned is the tree itself: its inner nodes
-decide one gap both ways, and every leaf names multipliers whose bound, with the gaps decided on the
-way, is at least the tree's; or an operation that lacks room there. The tree is a proof at any time:
-an interrupt or a limit only makes its bound weaker. A node first tries its parent's multipliers,
-so linear programs are solved, and multipliers stored, only where those are not enough. Trees grow
-by several rules in turn, and the first to end is returned.
+It branches on whether a gap is evicted, at the leaf with the least bound first. The result is the
+tree itself. Its inner nodes decide one gap both ways. Every leaf names multipliers whose bound,
+with the gaps decided on the way, is at least the tree's, or an operation that lacks room there. The
+tree is a proof at any time: an interrupt or a limit only makes its bound weaker. A node first tries
+its parent's multipliers, so linear programs are solved, and multipliers stored, only where those
+are not enough. Trees grow by several rules in turn, and the first to end is returned.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class _Tree:
         return self._heap[0][0]
 
     def grow(self, nodes: int) -> None:
-        """Branch where the bound is least, until there are so many nodes or it is of no use."""
+        """Branch where the bound is least, until there are `nodes` nodes or it is of no use."""
         while not self.ended and self.nodes < nodes and time.monotonic() < self.search.deadline:
             bound, _, node = self._heap[0]
             undecided = self.search.undecided(node)
@@ -255,7 +255,7 @@ def prove(
 
 
 def _race(trees: list[_Tree], node_limit: int) -> None:
-    """Let trees grow in turn until one has ended, or all have as many nodes as they may."""
+    """Let trees grow in turn until one has ended, or none may have more nodes."""
     for nodes in range(_TURN, node_limit + _TURN, _TURN):
         for tree in trees:
             tree.grow(min(nodes, node_limit))

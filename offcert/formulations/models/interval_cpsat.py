@@ -70,9 +70,8 @@ def solve(
         Ticks, one entry an operation: it starts no earlier than its head, and the schedule ends no
         earlier than its tail after that start. Added to those computed here.
     ordered : bool
-        Whether all offloads must end before any prefetch starts. That is a restriction: bound and
-        status then speak of such schedules only, of which a trace with several gaps a tensor may
-        have none.
+        Whether all offloads must end before any prefetch starts. Bound and status then hold for
+        such schedules only; a trace with several gaps a tensor may have none of them.
     energy : bool
         Whether to add energy constraints.
     log : callable, optional
@@ -186,7 +185,7 @@ class _IntervalRun(ModelRun):
                 stop=lambda: self.finished or (stop is not None and stop()),
             )
         except Exception as error:
-            # Whatever happens in the solver's thread is the solver's failure.
+            # Any failure in the solver's thread costs the solver's contribution only.
             self.error = f"{type(error).__name__}: {error}"
             return
         self.interrupted = end.interrupted
@@ -205,7 +204,7 @@ class _IntervalRun(ModelRun):
             return
         trace = self.problem.trace
         ticks = math.ceil(bound - _MARGIN) * self.data.grid + trace.durations[-1]
-        # On long traces the time ends before the model says anything that the definition does not.
+        # Less than that follows from the durations alone; on long traces no more comes in time.
         if ticks >= trace.compute_time:
             self.take_bound(ticks, margin=0.0)
 

@@ -109,9 +109,9 @@ def choose_grid(problem: Problem, upper: int) -> int:
 def aligned_grid(problem: Problem, coarsest: int) -> int:
     """Return a grid, in ticks a cell, on which rounding takes little from the transfers.
 
-    Networks repeat sizes, so many transfer times are multiples of a few: of the grids between half
-    of `coarsest` and `coarsest` that divide some transfer time almost evenly, the one on which all
-    of them together lose least.
+    Networks repeat sizes, so many transfer times are multiples of a few numbers. Candidates are the
+    grids between half of `coarsest` and `coarsest` that divide some transfer time almost evenly;
+    the one on which all transfer times together lose least is returned.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def _rooms(
             (idle[o], across, idle_room),
         ):
             if demand > memory:
-                # As sizes may have been rounded up, so is what they may take.
+                # Sizes may have been rounded up, so the room for them is counted in the same units.
                 rest = (memory - demand + sum(gap.size for gap in present)) // unit
                 rooms.append(rest)
                 capacity = max(capacity, rest)

@@ -81,13 +81,13 @@ def dive(
             on_solution=on_solution,
         )
         dives += 1
-        # What the last dive was like.
+        # Those of the last dive count.
         settings = outcome.statistics
         statistics |= {name: settings[name] for name in ("solver", "grid") if name in settings}
         error, interrupted = outcome.error, outcome.interrupted
         if outcome.schedule is not None and outcome.schedule.makespan < best.makespan:
             best = outcome.schedule
-        # A bound from a dive that was cut short holds too, but says less than the one given.
+        # A dive that was cut short has a valid bound too, but perhaps below the one that was given.
         bound = max(bound, outcome.lower_bound)
         lowest = max(lowest, bound)
         if interrupted or error is not None:

@@ -1,4 +1,4 @@
-"""Energy constraints over windows of operations, of which only those that matter are kept.
+"""Energy constraints over windows of operations; only those that matter are kept.
 
 Transfers that must begin and end between two instants last together no longer than the time between
 them. There are quadratically many windows; stated all at once they drown the solver (notes on the
@@ -118,7 +118,7 @@ def candidate_windows(data: IntervalData, duplex: bool) -> list[Window]:
 def _done_between(
     data: IntervalData, opens: int, closes: int, *, out: bool, back: bool
 ) -> tuple[tuple[int, int], ...]:
-    """Return the gaps of which both transfers lie after the end of `opens` and before `closes`.
+    """Return the gaps whose transfers both lie after the end of `opens` and before `closes`.
 
     With the cells of the directions that count. Tensors with one gap only: another gap's offload
     may have come before.

@@ -39,7 +39,7 @@ _VARIABLES = 6000
 # More than this takes too long to hand to a solver, let alone to solve.
 _LARGEST = 300_000
 # The objective counts cells, so optima are integers, and CBC and HiGHS hold rows and integrality to
-# 1e-6: a millionth of the horizon's cells, and a thousandth of a cell, is far more than they err.
+# 1e-6. They err by far less than a millionth of the horizon's cells plus a thousandth of a cell.
 _RELATIVE_MARGIN = 1e-6
 _MARGIN = 1e-3
 
@@ -126,7 +126,7 @@ class TimeIndexedModel:
         self.model = LinearModel()
         last = len(data.operations) - 1
         # The last operation starts in the last cell of its window, less one for each cell by which
-        # it has started: that constant is left to the caller.
+        # it has started. The caller adds the constant.
         self.operations = [
             self._running_sum(item, certain=True, cost=-1.0 if o == last else 0.0)
             for o, item in enumerate(data.operations)
