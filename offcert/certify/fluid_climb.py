@@ -12,8 +12,7 @@ from offcert.core.result import Bound
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.fluid.dual import Multipliers
 from offcert.formulations.fluid.milp import FluidBound, fluid_bound
-from offcert.formulations.fluid.tree import Branch, Leaf, prove
-from offcert.formulations.fluid.tree import FluidProof as Tree
+from offcert.formulations.fluid.tree import Branch, Leaf, ProvedTree, prove
 from offcert.proofs import kinds
 from offcert.proofs.claims import proved, searched
 from offcert.proofs.fluid_document import KINDS, TooLongError, pack
@@ -25,7 +24,7 @@ _TREE_SECONDS = 10.0
 _TREE_TIMES = 20.0
 
 
-def as_bound(problem: Problem, method: str, tree: Tree, whole: bool) -> Bound:
+def as_bound(problem: Problem, method: str, tree: ProvedTree, whole: bool) -> Bound:
     """Return a bound with its proof, unless that is longer than verification reads."""
     try:
         proof = kinds.FluidProof(whole=whole, proof=pack(document(problem, tree)))
@@ -34,7 +33,7 @@ def as_bound(problem: Problem, method: str, tree: Tree, whole: bool) -> Bound:
     return proved(method, tree.value, proof)
 
 
-def document(problem: Problem, proof: Tree) -> dict[str, Any]:
+def document(problem: Problem, proof: ProvedTree) -> dict[str, Any]:
     """Return a proof as the JSON value that `fluid_document` describes."""
 
     def node(item: Branch | Leaf) -> int | list[int]:

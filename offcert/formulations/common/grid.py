@@ -69,7 +69,7 @@ class UsefulGap:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class GridData:
     """The part of a problem on a grid that is the same for every model.
 
     Attributes

@@ -20,7 +20,7 @@ from offcert.core.schedule import Schedule, Transfer
 from offcert.core.trace import Trace, require_integer
 from offcert.formulations.combinatorial.relaxations import least_subset_sum, required_absent
 from offcert.formulations.common.grid import (
-    Grid,
+    GridData,
     UsefulGap,
     distances,
     idle_demand,
@@ -69,7 +69,7 @@ class GridGap(UsefulGap):
 
 
 @dataclass(frozen=True, slots=True)
-class TimeGrid(Grid):
+class TimeGrid(GridData):
     """A problem on a grid; times in cells.
 
     Attributes

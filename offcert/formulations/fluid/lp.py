@@ -18,7 +18,7 @@ from scipy.sparse import vstack
 from offcert.core.problem import Problem
 from offcert.formulations.common.highs import run_highs
 from offcert.formulations.fluid.dual import KINDS, Fixed, rates
-from offcert.formulations.fluid.milp import FluidProgram
+from offcert.formulations.fluid.milp import AggregatedProgram
 
 # The finest that HiGHS accepts. The bound loses what the duals are off.
 _TOLERANCE = 1e-10
@@ -52,7 +52,7 @@ class Relaxation:
     """
 
     def __init__(self, problem: Problem, required: Sequence[int]) -> None:
-        self._program = program = FluidProgram(problem, required)
+        self._program = program = AggregatedProgram(problem, required)
         rows = program.rows.constraint(program.columns)
         matrix: Any = rows.A
         low, high = rows.lb, rows.ub

@@ -112,7 +112,7 @@ def _times(terms: Sequence[tuple[int, float]], factor: float) -> list[tuple[int,
     return [(column, value * factor) for column, value in terms]
 
 
-class FluidProgram:
+class AggregatedProgram:
     """Columns and rows for one problem.
 
     Attributes
@@ -355,7 +355,7 @@ def fluid_bound(
     if lacking is not None:
         raise ValueError(f"{lacking.name} lacks {lacking.lacking} bytes, so there is no bound")
     trace = problem.trace
-    fluid = FluidProgram(problem, required_absent(problem) if required is None else required)
+    fluid = AggregatedProgram(problem, required_absent(problem) if required is None else required)
     answer = fluid.solve(time_limit, relax)
     margin = RELATIVE_MARGIN * fluid.scaled.unit * len(trace)
     idle = 0.0

@@ -56,7 +56,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class FluidProof:
+class ProvedTree:
     """A tree and what it proves.
 
     Attributes
@@ -71,7 +71,7 @@ class FluidProof:
         Whether the bound is the optimum of the program, up to rounding, or what was asked for.
     interrupted : bool
         Whether the search was stopped by an interrupt.
-    details : dict
+    statistics : dict
         JSON values: nodes, linear programs, size of the program.
     """
 
@@ -80,7 +80,7 @@ class FluidProof:
     tree: list[Branch | Leaf]
     complete: bool
     interrupted: bool = False
-    details: dict[str, int] = field(default_factory=dict)
+    statistics: dict[str, int] = field(default_factory=dict)
 
 
 class _Search:
@@ -207,7 +207,7 @@ def prove(
     target: int | None = None,
     time_limit: float = 60.0,
     node_limit: int = 20_000,
-) -> FluidProof:
+) -> ProvedTree:
     """Return a lower bound on the makespan with a proof.
 
     Parameters
@@ -273,7 +273,7 @@ def _preorder(root: _Node) -> Iterator[_Node]:
         stack += reversed(node.children)
 
 
-def _proof(search: _Search, root: _Node, complete: bool, interrupted: bool) -> FluidProof:
+def _proof(search: _Search, root: _Node, complete: bool, interrupted: bool) -> ProvedTree:
     """Return what is left of the search: a tree, and the multipliers that its leaves need."""
     numbers: dict[Multipliers, int] = {}
     nodes: list[Branch | Leaf] = []
@@ -287,5 +287,5 @@ def _proof(search: _Search, root: _Node, complete: bool, interrupted: bool) -> F
             number = numbers.setdefault(node.prices.multipliers, len(numbers))
             nodes.append(Leaf(number))
             bounds.append(node.bound)
-    details = {"nodes": len(nodes), "programs": search.programs, **search.relaxation.size}
-    return FluidProof(min(bounds), list(numbers), nodes, complete, interrupted, details)
+    statistics = {"nodes": len(nodes), "programs": search.programs, **search.relaxation.size}
+    return ProvedTree(min(bounds), list(numbers), nodes, complete, interrupted, statistics)

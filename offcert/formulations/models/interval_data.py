@@ -16,7 +16,7 @@ from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.formulations.combinatorial.relaxations import least_subset_sum, required_absent
 from offcert.formulations.common.grid import (
-    Grid,
+    GridData,
     Ticks,
     UsefulGap,
     distances,
@@ -55,7 +55,7 @@ class IntervalGap(UsefulGap):
 
 
 @dataclass(frozen=True, slots=True)
-class IntervalData(Grid):
+class IntervalData(GridData):
     """A problem on a grid.
 
     Attributes

@@ -132,7 +132,7 @@ class StageLeg:
         return self.amounts[k]
 
 
-class Transfers:
+class TransferVariables:
     """The variables of all transfers.
 
     Parameters

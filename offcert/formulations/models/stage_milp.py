@@ -52,7 +52,7 @@ from offcert.formulations.common.linear_model import ROUNDING, LinearModel, Term
 from offcert.formulations.common.linear_solvers import SCIPY, require_solver, run_model
 from offcert.formulations.common.outcome import ModelOutcome, ModelRun
 from offcert.formulations.common.time_grid import TimeGrid, build_grid
-from offcert.formulations.models.stage_instants import Line, Transfers
+from offcert.formulations.models.stage_instants import Line, TransferVariables
 from offcert.formulations.models.stage_plan import plan_of
 
 # HiGHS and CBC hold rows and integrality to 1e-6, in units of a thousandth of the horizon: an error
@@ -158,7 +158,7 @@ class StageModel:
         self.data = data
         self.model = LinearModel()
         self.line = Line(data, self.model, max(1.0, upper / _UNITS))
-        self.transfers = Transfers(data, self.line, self.model, exact)
+        self.transfers = TransferVariables(data, self.line, self.model, exact)
         self._add_link(duplex)
         self._add_returns()
         for o, amount in enumerate(data.required):

@@ -8,7 +8,7 @@ from offcert.core.plan import Kind, Move, Plan
 from offcert.core.problem import Problem
 from offcert.formulations.common.linear_model import value_of
 from offcert.formulations.common.outcome import first_evicted
-from offcert.formulations.models.stage_instants import Line, StageLeg, Transfers
+from offcert.formulations.models.stage_instants import Line, StageLeg, TransferVariables
 
 # Link time below this share of a transfer is rounding.
 _TOLERANCE = 1e-5
@@ -40,7 +40,9 @@ class _Placed:
         return self.begins, 2 + int(self.begins != self.ends)
 
 
-def plan_of(problem: Problem, line: Line, transfers: Transfers, values: list[float]) -> Plan:
+def plan_of(
+    problem: Problem, line: Line, transfers: TransferVariables, values: list[float]
+) -> Plan:
     """Return the plan that a solution of the stage model amounts to.
 
     If the link is a simplex one and the order of transfers is part of the model, the plan is
@@ -50,7 +52,7 @@ def plan_of(problem: Problem, line: Line, transfers: Transfers, values: list[flo
     ----------
     problem : Problem
         The problem.
-    line, transfers : Line, Transfers
+    line, transfers : Line, TransferVariables
         The model's variables.
     values : list of float
         Of the columns.

@@ -171,7 +171,7 @@ def test_a_target_ends_the_search() -> None:
     assert reached.complete
     nothing = prove(problem, target=problem.trace.compute_time)
     assert nothing.complete
-    assert nothing.details["programs"] == 0
+    assert nothing.statistics["programs"] == 0
     aimed = prove(problem, target=whole.value)
     assert aimed.value == whole.value
     assert len(aimed.tree) <= len(whole.tree)

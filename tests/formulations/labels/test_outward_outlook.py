@@ -8,7 +8,7 @@ from random_instances import mixed_problem
 
 from offcert.core.errors import MethodError
 from offcert.formulations.labels.outward.evaluation import new_question
-from offcert.formulations.labels.outward.model import OutwardSide, Pivot, cut
+from offcert.formulations.labels.outward.model import CutProblem, OutwardSide, cut
 from offcert.formulations.labels.outward.outlook import (
     Outlook,
     can_be,
@@ -21,7 +21,7 @@ from offcert.formulations.labels.outward.outlook import (
 from offcert.formulations.labels.outward.question import Question, prepare
 
 
-def pivots(seed: int) -> list[Pivot]:
+def pivots(seed: int) -> list[CutProblem]:
     problem = mixed_problem(seed, 7)
     found = []
     for operation in range(len(problem.trace)):
@@ -32,7 +32,7 @@ def pivots(seed: int) -> list[Pivot]:
     return found
 
 
-def asked(pivot: Pivot, index: int, rng: random.Random) -> Question:
+def asked(pivot: CutProblem, index: int, rng: random.Random) -> Question:
     """A question about a side, of any region."""
     high = np.array([rng.randint(0, most) for most in pivot.most])
     low = np.array([rng.randint(0, int(most)) for most in high])

@@ -18,7 +18,12 @@ from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
 from offcert.formulations.labels.atomic_heads.orders import Orders
 from offcert.formulations.labels.common.limits import Deadline, OutOfLabelsError
-from offcert.formulations.labels.matched_heads.search import FINEST, SMALL, MatchedSearch, Proof
+from offcert.formulations.labels.matched_heads.search import (
+    FINEST,
+    SMALL,
+    MatchedProof,
+    MatchedSearch,
+)
 
 # Labels that a level may take on one side, at first and at last.
 _FIRST_BUDGET = 400_000
@@ -43,7 +48,7 @@ class MatchedOutcome:
         Ticks; no schedule is shorter.
     ends : SideEnds
         Of the pivot.
-    proof : Proof
+    proof : MatchedProof
         What shows the bound, together with the ends.
     orders : tuple of Orders
         Promising ones, found since the last time.
@@ -53,7 +58,7 @@ class MatchedOutcome:
 
     lower_bound: int
     ends: SideEnds
-    proof: Proof
+    proof: MatchedProof
     orders: tuple[Orders, ...]
     finished: bool
 

@@ -40,7 +40,7 @@ def best_combination(levels: tuple[Level, Level]) -> Combination:
 
 
 @dataclass(frozen=True)
-class Way:
+class MatchedWay:
     """The transfers of one side that lead to a label, by class."""
 
     side: HeadSide
@@ -87,7 +87,7 @@ class Way:
         return [item.gap for item in items if item is not None]
 
 
-def misused(ways: Sequence[Way], counted: Sequence[int]) -> dict[int, Fraction]:
+def misused(ways: Sequence[MatchedWay], counted: Sequence[int]) -> dict[int, Fraction]:
     """Return the classes, not counted, that two ways misuse together, and how urgently.
 
     Urgent is how often a class is misused, divided by its size: sums are made to fit with small
@@ -105,7 +105,7 @@ def misused(ways: Sequence[Way], counted: Sequence[int]) -> dict[int, Fraction]:
     return wrong
 
 
-def as_orders(ways: Sequence[Way], length: int) -> Orders:
+def as_orders(ways: Sequence[MatchedWay], length: int) -> Orders:
     """Return a head and a tail as orders; what only one side moves returns first or leaves last."""
     offloads, prefetches = ways[0].gaps(), ways[1].gaps()[::-1]
     late = [gap for gap in prefetches if gap not in offloads]

@@ -37,7 +37,7 @@ from offcert.formulations.labels.atomic_heads.orders import Orders
 from offcert.formulations.labels.atomic_heads.side import HeadSide, Mover, back, front
 from offcert.formulations.labels.common.limits import OutOfLabelsError
 from offcert.formulations.labels.matched_heads.combination import (
-    Way,
+    MatchedWay,
     as_orders,
     best_combination,
     misused,
@@ -54,7 +54,7 @@ SMALL = 4096
 
 
 @dataclass(frozen=True)
-class Proof:
+class MatchedProof:
     """What a verification needs besides the ends of the sides.
 
     Attributes
@@ -115,7 +115,7 @@ class MatchedSearch:
     ----------
     bound : int
         No schedule is shorter, in ticks.
-    proof : Proof
+    proof : MatchedProof
         What shows it; with no levels if the ends do.
     orders : Orders or None
         Of the best combination found last. If `exact`, they promise a schedule of its length, which
@@ -145,7 +145,7 @@ class MatchedSearch:
         sizes = {problem.trace.gap_size(gap) for gaps in movers for gap in gaps}
         grid = math.gcd(*sizes) or 1
         self.unit = grid * max(1, -(-max(required) // (grid * finest)))
-        self.proof = Proof(self.unit, free_below, (), 0, 0)
+        self.proof = MatchedProof(self.unit, free_below, (), 0, 0)
         self.classes = [_classes(side, sizes) for side in self.sides]
         self.amounts = [
             max(len(one), len(two)) for (_, one), (_, two) in zip(*self.classes, strict=True)
@@ -206,7 +206,7 @@ class MatchedSearch:
             level.forget()
         if stage.length > self.bound:
             self.bound = stage.length
-            self.proof = Proof(
+            self.proof = MatchedProof(
                 self.unit,
                 self.proof.free_below,
                 tuple(self._sizes(stage.counted) for stage in self._stages),
@@ -231,9 +231,9 @@ class MatchedSearch:
         for (size, _), amount in zip(self.classes[0], self.amounts, strict=True):
             yield from [size] * amount
 
-    def _ways(self, levels: tuple[Level, Level], labels: tuple[int, int]) -> list[Way]:
+    def _ways(self, levels: tuple[Level, Level], labels: tuple[int, int]) -> list[MatchedWay]:
         return [
-            Way(side, classes, level, label)
+            MatchedWay(side, classes, level, label)
             for side, classes, level, label in zip(
                 self.sides, self.classes, levels, labels, strict=True
             )

@@ -14,7 +14,7 @@ from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.formulations.labels.common.limits import Deadline
 from offcert.formulations.labels.outward.model import levels_of, needs_of
-from offcert.formulations.labels.outward.proof import Proof, proof_of
+from offcert.formulations.labels.outward.proof import OutwardProof, proof_of
 from offcert.formulations.labels.outward.tree import Tree
 
 # Labels of a search for all schedules at first, and of one for those near the bound.
@@ -42,7 +42,7 @@ class OutwardOutcome:
     ----------
     lower_bound : int
         Ticks; no schedule is shorter.
-    proof : Proof
+    proof : OutwardProof
         What shows the bound.
     labels : int
         Stored so far.
@@ -51,7 +51,7 @@ class OutwardOutcome:
     """
 
     lower_bound: int
-    proof: Proof
+    proof: OutwardProof
     labels: int
     finished: bool
 

@@ -10,7 +10,7 @@ import numpy as np
 from offcert.formulations.common.stores import NONE
 from offcert.formulations.labels.outward import kernel
 from offcert.formulations.labels.outward.labels import STORED, Labels, forget, new_labels
-from offcert.formulations.labels.outward.model import OutwardSide, Pivot
+from offcert.formulations.labels.outward.model import CutProblem, OutwardSide
 from offcert.formulations.labels.outward.outlook import new_outlook
 from offcert.formulations.labels.outward.question import Question
 from offcert.formulations.labels.outward.region import BACK, FRONT, Counts, Region
@@ -112,7 +112,7 @@ class Evaluator:
 
     Parameters
     ----------
-    pivot : Pivot
+    pivot : CutProblem
         A problem cut at an operation.
     pause : callable
         Called before every search of a side; may raise.
@@ -123,7 +123,7 @@ class Evaluator:
         Stored so far.
     """
 
-    def __init__(self, pivot: Pivot, pause: Callable[[], None]) -> None:
+    def __init__(self, pivot: CutProblem, pause: Callable[[], None]) -> None:
         self.pivot = pivot
         self._pause = pause
         self.labels = 0

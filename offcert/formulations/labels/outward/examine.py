@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from offcert.formulations.labels.outward.evaluation import USUAL_ROOM, Evaluation, Evaluator
-from offcert.formulations.labels.outward.model import Pivot
+from offcert.formulations.labels.outward.model import CutProblem
 from offcert.formulations.labels.outward.region import Counts, Region
 from offcert.formulations.labels.outward.sums import (
     Sets,
@@ -40,12 +40,12 @@ class Remains:
     ticks: tuple[int, int]
 
 
-def few_sets(pivot: Pivot, region: Region, limit: int, most: int) -> list[Counts] | None:
+def few_sets(pivot: CutProblem, region: Region, limit: int, most: int) -> list[Counts] | None:
     """Return all sets of a region that bytes and link time admit; None if it is one, or too many.
 
     Parameters
     ----------
-    pivot : Pivot
+    pivot : CutProblem
         What is searched.
     region : Region
         Where schedules are looked for.

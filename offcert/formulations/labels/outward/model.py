@@ -82,7 +82,7 @@ class OutwardSide(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pivot:
+class CutProblem:
     """A problem cut at an operation.
 
     Attributes
@@ -133,7 +133,7 @@ class Pivot:
         return found
 
 
-def cut(problem: Problem, operation: int, free_below: int) -> Pivot:
+def cut(problem: Problem, operation: int, free_below: int) -> CutProblem:
     """Return the numbers of both sides of an operation.
 
     Parameters
@@ -172,7 +172,7 @@ def cut(problem: Problem, operation: int, free_below: int) -> Pivot:
     )
     if max(map(_largest, sides)) >= _LARGEST:
         raise MethodError("the numbers are too large for the outward search")
-    return Pivot(
+    return CutProblem(
         problem, operation, free_below, needs[operation], sizes, most, (front, back), sides
     )
 

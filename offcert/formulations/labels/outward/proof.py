@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from offcert.formulations.labels.outward.model import Pivot
+from offcert.formulations.labels.outward.model import CutProblem
 from offcert.formulations.labels.outward.split import Split, SplitKind
 from offcert.formulations.labels.outward.tree import WINDOWS, Node, Tree
 
 
 @dataclass(frozen=True)
-class Proof:
+class OutwardProof:
     """Advice on a bound.
 
     Attributes
@@ -32,7 +32,7 @@ class Proof:
     splits: list[list[Any]]
 
 
-def proof_of(tree: Tree, bound: int) -> Proof:
+def proof_of(tree: Tree, bound: int) -> OutwardProof:
     """Return what shows that no schedule is shorter than `bound`, which the tree has proved."""
     pivots = [evaluator.pivot for evaluator in tree.evaluators]
     splits: list[list[Any]] = []
@@ -44,10 +44,10 @@ def proof_of(tree: Tree, bound: int) -> Proof:
             continue
         splits.append(_as_list(node.split, pivots[node.detail], len(node.children)))
         waiting += reversed(node.children)
-    return Proof(pivots[0].operation, tree.details, WINDOWS, splits)
+    return OutwardProof(pivots[0].operation, tree.details, WINDOWS, splits)
 
 
-def _as_list(split: Split, pivot: Pivot, parts: int) -> list[Any]:
+def _as_list(split: Split, pivot: CutProblem, parts: int) -> list[Any]:
     match split.kind:
         case SplitKind.CLASS:
             values: list[Any] = [pivot.sizes[split.size_class], split.value]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from offcert.core.plan import Kind
 from offcert.core.schedule import Schedule, Transfer
 from offcert.formulations.labels.outward.evaluation import Evaluation, Way
-from offcert.formulations.labels.outward.model import Pivot
+from offcert.formulations.labels.outward.model import CutProblem
 from offcert.formulations.labels.outward.region import BACK, FRONT, Region
 from offcert.formulations.labels.outward.replay import replay
 
@@ -35,7 +35,7 @@ class Half:
     transfers: list[Transfer]
 
 
-def schedule_of(pivot: Pivot, region: Region, evaluation: Evaluation) -> Schedule | None:
+def schedule_of(pivot: CutProblem, region: Region, evaluation: Evaluation) -> Schedule | None:
     """Return the schedule in which both sides go as they were found to, or None.
 
     Of each class the last out returns first. The problem need not admit the schedule: tensors were
@@ -43,7 +43,7 @@ def schedule_of(pivot: Pivot, region: Region, evaluation: Evaluation) -> Schedul
 
     Parameters
     ----------
-    pivot : Pivot
+    pivot : CutProblem
         What was searched.
     region : Region
         Of one set; what straddles the cut does so by as many ticks as `evaluation` says.
@@ -55,7 +55,7 @@ def schedule_of(pivot: Pivot, region: Region, evaluation: Evaluation) -> Schedul
     return joined(pivot, halves[FRONT], halves[BACK])
 
 
-def half_of(pivot: Pivot, region: Region, index: int, way: Way, before: int) -> Half | None:
+def half_of(pivot: CutProblem, region: Region, index: int, way: Way, before: int) -> Half | None:
     """Return a side that goes as it was found to; None if there are too few tensors for it.
 
     Parameters
@@ -76,7 +76,7 @@ def half_of(pivot: Pivot, region: Region, index: int, way: Way, before: int) -> 
     return Half(replay(pivot, region, index, way).ends, transfers)
 
 
-def joined(pivot: Pivot, front: Half | None, back: Half | None) -> Schedule | None:
+def joined(pivot: CutProblem, front: Half | None, back: Half | None) -> Schedule | None:
     """Return the schedule that two sides make; None if one is none, or does not go to its end."""
     durations, at = pivot.problem.trace.durations, pivot.operation
     if front is None or back is None:
@@ -100,7 +100,9 @@ def joined(pivot: Pivot, front: Half | None, back: Half | None) -> Schedule | No
     )
 
 
-def _transfers(pivot: Pivot, region: Region, index: int, way: Way, before: int) -> list[Transfer]:
+def _transfers(
+    pivot: CutProblem, region: Region, index: int, way: Way, before: int
+) -> list[Transfer]:
     """Return the transfers of a side, in true time from the cut on (less than 0 before it)."""
     side = pivot.sides[index]
     out, spare = _tensors(pivot, region, index)
@@ -124,7 +126,9 @@ def _transfers(pivot: Pivot, region: Region, index: int, way: Way, before: int) 
     return found
 
 
-def _tensors(pivot: Pivot, region: Region, index: int) -> tuple[list[list[int]], list[list[int]]]:
+def _tensors(
+    pivot: CutProblem, region: Region, index: int
+) -> tuple[list[list[int]], list[list[int]]]:
     """Return the gaps of each class that are out at the cut, and the others, the next one last."""
     out, spare = [], []
     for front, back, count in zip(*pivot.members, region.low, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from offcert.formulations.labels.outward.model import Pivot
+from offcert.formulations.labels.outward.model import CutProblem
 
 Counts = tuple[int, ...]
 
@@ -30,7 +30,7 @@ class Straddle:
     least: int
     most: int
 
-    def ticks(self, pivot: Pivot) -> int:
+    def ticks(self, pivot: CutProblem) -> int:
         """Return how long the transfer lasts."""
         return int(pivot.sides[self.side].away[self.size_class])
 
@@ -76,13 +76,13 @@ def _changed(counts: Counts, place: int, count: int) -> Counts:
     return (*counts[:place], count, *counts[place + 1 :])
 
 
-def whole(pivot: Pivot) -> Region:
+def whole(pivot: CutProblem) -> Region:
     """Return all schedules in which nothing is under way at the cut."""
     most = sum(size * count for size, count in zip(pivot.sizes, pivot.most, strict=True))
     return Region((0,) * len(pivot.sizes), pivot.most, max(0, pivot.need), most)
 
 
-def crossed(pivot: Pivot, region: Region, size_classes: range) -> list[Region]:
+def crossed(pivot: CutProblem, region: Region, size_classes: range) -> list[Region]:
     """Return a region, and those like it in which a tensor straddles the cut.
 
     What straddles the cut is not out, so one tensor less of its class can be; if none is left for
@@ -90,7 +90,7 @@ def crossed(pivot: Pivot, region: Region, size_classes: range) -> list[Region]:
 
     Parameters
     ----------
-    pivot : Pivot
+    pivot : CutProblem
         What is searched.
     region : Region
         With nothing under way at the cut.

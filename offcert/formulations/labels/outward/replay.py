@@ -8,7 +8,7 @@ import numpy as np
 
 from offcert.formulations.labels.outward import kernel
 from offcert.formulations.labels.outward.evaluation import Evaluation, Way, new_question
-from offcert.formulations.labels.outward.model import NOTHING, OutwardSide, Pivot
+from offcert.formulations.labels.outward.model import NOTHING, CutProblem, OutwardSide
 from offcert.formulations.labels.outward.outlook import look, look_at_cut, new_outlook
 from offcert.formulations.labels.outward.question import prepare
 from offcert.formulations.labels.outward.region import Region
@@ -33,7 +33,7 @@ class Replay:
     ends: list[int]
 
 
-def begins_of(pivot: Pivot, region: Region, evaluation: Evaluation) -> tuple[int, int]:
+def begins_of(pivot: CutProblem, region: Region, evaluation: Evaluation) -> tuple[int, int]:
     """Return when the link is free on either side at first."""
     straddle = region.straddle
     if straddle is None:
@@ -41,12 +41,12 @@ def begins_of(pivot: Pivot, region: Region, evaluation: Evaluation) -> tuple[int
     return evaluation.before, straddle.ticks(pivot) - evaluation.before
 
 
-def replay(pivot: Pivot, region: Region, index: int, way: Way) -> Replay:
+def replay(pivot: CutProblem, region: Region, index: int, way: Way) -> Replay:
     """Follow the steps of a side.
 
     Parameters
     ----------
-    pivot : Pivot
+    pivot : CutProblem
         What was searched.
     region : Region
         Likewise.
@@ -59,7 +59,7 @@ def replay(pivot: Pivot, region: Region, index: int, way: Way) -> Replay:
 
 
 class _Follower:
-    def __init__(self, pivot: Pivot, region: Region, index: int) -> None:
+    def __init__(self, pivot: CutProblem, region: Region, index: int) -> None:
         self.side: OutwardSide = pivot.sides[index]
         self.question = new_question(self.side)._replace(
             low=np.array(region.low, np.int64),

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.formulations.labels.outward.model import Ints, Pivot
+from offcert.formulations.labels.outward.model import CutProblem, Ints
 from offcert.formulations.labels.outward.region import Region
 
 # Sets that are listed, and choices in one half of the classes.
@@ -23,7 +23,7 @@ MOST_TESTED = 1 << 9
 _ENOUGH = 0.05
 
 
-def least_ticks(pivot: Pivot, region: Region) -> tuple[int, int] | None:
+def least_ticks(pivot: CutProblem, region: Region) -> tuple[int, int] | None:
     """Return the least ticks in which any set of the region leaves, and returns; None: no set.
 
     It is a bound, as tensors may be divided for it: those that take least time a byte come first.
@@ -83,21 +83,21 @@ class Sets:
         return Sets(self.counts[kept], self.ticks[:, kept])
 
 
-def with_most_ticks(pivot: Pivot, region: Region, ticks: int) -> Region:
+def with_most_ticks(pivot: CutProblem, region: Region, ticks: int) -> Region:
     """Return the part of a region whose sets may leave and return within so many ticks."""
     a_byte = pivot.a_byte[0]
     most = region.most if a_byte == 0 else int(ticks / a_byte)
     return region.with_bytes(region.least, most)
 
 
-def departing(pivot: Pivot, side: int, ticks: int) -> int:
+def departing(pivot: CutProblem, side: int, ticks: int) -> int:
     """Return the most bytes that can leave on a side and return within so many ticks."""
     a_byte, (smallest, all_of_them) = pivot.a_byte[side], pivot.movable[side]
     most = all_of_them if a_byte == 0 else int(max(0, ticks) / a_byte)
     return most if most >= smallest else 0
 
 
-def squeeze(pivot: Pivot, region: Region, limit: int) -> Region | None:
+def squeeze(pivot: CutProblem, region: Region, limit: int) -> Region | None:
     """Return the part of a region that may hold schedules within the limit, or None.
 
     What is out at the cut has to be enough for every operation, together with what leaves later on;
@@ -124,7 +124,7 @@ def squeeze(pivot: Pivot, region: Region, limit: int) -> Region | None:
     return replace(region, low=tuple(low.tolist()), high=tuple(high.tolist()))
 
 
-def _extra(pivot: Pivot, region: Region, side: int, ticks: int) -> int:
+def _extra(pivot: CutProblem, region: Region, side: int, ticks: int) -> int:
     """Return the bytes that may be absent on a side without being out at the cut."""
     extra = departing(pivot, side, ticks)
     if region.straddle is not None and region.straddle.side == side:
@@ -132,7 +132,7 @@ def _extra(pivot: Pivot, region: Region, side: int, ticks: int) -> int:
     return extra
 
 
-def sets_of(pivot: Pivot, region: Region, ticks: int, limit: int) -> Sets | None:
+def sets_of(pivot: CutProblem, region: Region, ticks: int, limit: int) -> Sets | None:
     """Return the sets of a region that leave and return within so many ticks.
 
     Classes are divided in two halves; for every choice in one of them, those in the other that make
@@ -195,7 +195,7 @@ def _choices(part: Sequence[int], ranges: Sequence[int], weights: Sequence[Ints]
     return totals
 
 
-def _sufficient(pivot: Pivot, region: Region, sets: Sets, limit: int) -> Sets:
+def _sufficient(pivot: CutProblem, region: Region, sets: Sets, limit: int) -> Sets:
     """Return the sets that are enough for every operation; see `squeeze`."""
     sizes = np.array(pivot.sizes, np.int64)
     for index, side in enumerate(pivot.sides):
@@ -209,7 +209,7 @@ def _sufficient(pivot: Pivot, region: Region, sets: Sets, limit: int) -> Sets:
     return sets
 
 
-def to_spare(pivot: Pivot, sets: Sets) -> NDArray[np.float64]:
+def to_spare(pivot: CutProblem, sets: Sets) -> NDArray[np.float64]:
     """Return how much more of each set may be absent than the operations need, on average.
 
     What goes beyond a few percent of the pivot's need does not count.
@@ -224,7 +224,7 @@ def to_spare(pivot: Pivot, sets: Sets) -> NDArray[np.float64]:
     return spare
 
 
-def hull(pivot: Pivot, region: Region, sets: Sets) -> Region:
+def hull(pivot: CutProblem, region: Region, sets: Sets) -> Region:
     """Return the least region that holds all of the sets."""
     moved = sets.counts @ np.array(pivot.sizes, np.int64)
     return replace(

@@ -8,7 +8,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from offcert.formulations.labels.outward.evaluation import Evaluator
-from offcert.formulations.labels.outward.model import Pivot
+from offcert.formulations.labels.outward.model import CutProblem
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -19,7 +19,7 @@ class Team:
 
     Parameters
     ----------
-    pivots : sequence of Pivot
+    pivots : sequence of CutProblem
         The same operation, with ever smaller tensors counted.
     pause : callable
         Called from time to time, by any of the threads; may raise.
@@ -32,7 +32,9 @@ class Team:
         One for each of the pivots, for use while no others are at work.
     """
 
-    def __init__(self, pivots: Sequence[Pivot], pause: Callable[[], None], workers: int) -> None:
+    def __init__(
+        self, pivots: Sequence[CutProblem], pause: Callable[[], None], workers: int
+    ) -> None:
         self._all = [[Evaluator(pivot, pause) for pivot in pivots] for _ in range(max(1, workers))]
         self.evaluators = self._all[0]
         # Threads that stay: beginning new ones for every few regions takes a seventh of the time.

@@ -18,7 +18,7 @@ from offcert.core.schedule import Schedule
 from offcert.formulations.labels.outward.agenda import Agenda
 from offcert.formulations.labels.outward.evaluation import CAPACITY, USUAL_ROOM, Evaluator
 from offcert.formulations.labels.outward.examine import Remains, examine, few_sets
-from offcert.formulations.labels.outward.model import Pivot, cut
+from offcert.formulations.labels.outward.model import CutProblem, cut
 from offcert.formulations.labels.outward.rebuild import schedule_of
 from offcert.formulations.labels.outward.region import Counts, Region, Straddle, crossed, whole
 from offcert.formulations.labels.outward.replay import replay
@@ -351,7 +351,7 @@ class Tree:
         self._open.push(child)
 
 
-def finer(coarse: Pivot, fine: Pivot, region: Region) -> list[Region]:
+def finer(coarse: CutProblem, fine: CutProblem, region: Region) -> list[Region]:
     """Return a region with smaller tensors counted as well: by what of them straddles the cut."""
     added = len(fine.sizes) - len(coarse.sizes)
     more = sum(

@@ -12,7 +12,7 @@ from offcert.formulations.common.stores import NONE
 from offcert.formulations.labels.outward import kernel, question
 from offcert.formulations.labels.outward.evaluation import CAPACITY, Evaluator, new_question
 from offcert.formulations.labels.outward.labels import STORED, Labels, forget, new_labels
-from offcert.formulations.labels.outward.model import Ints, OutwardSide, Pivot
+from offcert.formulations.labels.outward.model import CutProblem, Ints, OutwardSide
 from offcert.formulations.labels.outward.outlook import Outlook, new_outlook
 from offcert.formulations.labels.outward.question import Question
 from offcert.formulations.labels.outward.rebuild import Half, half_of
@@ -78,7 +78,7 @@ class Other:
 
     Parameters
     ----------
-    pivot : Pivot
+    pivot : CutProblem
         The cut, with all tensors counted that demands tell apart.
     index : int
         Which side.
@@ -89,7 +89,7 @@ class Other:
         Stored so far.
     """
 
-    def __init__(self, pivot: Pivot, index: int) -> None:
+    def __init__(self, pivot: CutProblem, index: int) -> None:
         self.pivot = pivot
         self.index = index
         self.labels = 0

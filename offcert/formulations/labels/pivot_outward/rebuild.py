@@ -6,7 +6,7 @@ from collections import Counter
 
 from offcert.core.plan import Kind
 from offcert.core.schedule import Schedule, Transfer
-from offcert.formulations.labels.outward.model import Pivot
+from offcert.formulations.labels.outward.model import CutProblem
 from offcert.formulations.labels.outward.rebuild import Half, joined
 from offcert.formulations.labels.outward.region import FRONT
 from offcert.formulations.labels.pivot.model import Nested, NestedSide
@@ -67,7 +67,7 @@ def _crossing(data: Nested, side: NestedSide, legs: list[Leg], c: int, begin: in
     return False, c, rank, begin, begin + took
 
 
-def schedule_from(pivot: Pivot, front: Half | None, back: Half | None) -> Schedule | None:
+def schedule_from(pivot: CutProblem, front: Half | None, back: Half | None) -> Schedule | None:
     """Return the schedule that two sides make; tensors that would leave for good stay."""
     schedule = joined(pivot, front, back)
     if schedule is None or front is None or back is None:
