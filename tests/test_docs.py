@@ -21,6 +21,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 import offcert
 from offcert.campaign.storage import read_rows
+from offcert.cli.program import COMMANDS
 from offcert.cli.program import parser as commands
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
@@ -357,3 +358,11 @@ def test_the_site_has_every_name_of_the_front_door(site: Path) -> None:
     page = (site / "api" / "index.html").read_text()
     for name in offcert.__all__:
         assert f">{name}</span>" in page, name
+
+
+def test_the_site_has_the_help_of_every_command(site: Path) -> None:
+    page = (site / "commands.html").read_text()
+    for module in COMMANDS:
+        name = module.__name__.rpartition(".")[2].replace("_", "-")
+        assert f'href="#offcert-{name}' in page, name
+    assert "--prefetch-bandwidth" in page

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,23 @@ _WRITTEN = {
 }
 
 
+def commands() -> str:
+    """Return the help text of every command, as Markdown."""
+    import argparse
+
+    from offcert.cli.program import parser
+
+    def sections(command: argparse.ArgumentParser) -> Iterator[str]:
+        groups = [each for each in command._actions if isinstance(each.choices, dict)]
+        if not groups:
+            yield f"### `{command.prog}`\n\n```text\n{command.format_help()}```\n"
+        for group in groups:
+            for name in group.choices or ():
+                yield from sections(group.choices[name])
+
+    return "\n".join(sections(parser()))
+
+
 def fill(app: Any, document: str, source: list[str]) -> None:
     """Replace the comments of a page by what they stand for."""
     text = _MODULES.sub(lambda match: room(match[1]), source[0])
@@ -205,7 +223,11 @@ def fill(app: Any, document: str, source: list[str]) -> None:
     source[0] = text
 
 
-_TABLES = {"<!-- kinds of bounds -->": kinds_of_bounds, "<!-- settings -->": settings}
+_TABLES = {
+    "<!-- commands -->": commands,
+    "<!-- kinds of bounds -->": kinds_of_bounds,
+    "<!-- settings -->": settings,
+}
 
 
 def backquoted(name: str, rawtext: str, text: str, *rest: Any, **more: Any) -> Any:
