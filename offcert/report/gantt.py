@@ -140,7 +140,7 @@ def plot_memory(problem: Problem, schedule: Schedule | FluidSchedule, ax: Axes) 
     ax.set_ylabel(f"memory ({label})")
     ax.set_xlabel(f"time ({time})")
     ax.set_ylim(bottom=0)
-    ax.legend(loc="upper right", frameon=False)
+    ax.legend(loc="lower center", facecolor="white", edgecolor="none")
 
 
 def plot_bound(certificate: Certificate, *axes: Axes) -> None:
@@ -151,4 +151,4 @@ def plot_bound(certificate: Certificate, *axes: Axes) -> None:
         text = f"lower bound {format_time(result.lower_bound, problem.units)}"
         for ax in axes:
             ax.axvline(result.lower_bound / scale, color=BOUND, linestyle=":", label=text)
-        axes[-1].legend(loc="upper right", frameon=False)
+        axes[-1].legend(loc="lower center", facecolor="white", edgecolor="none")
