@@ -31,7 +31,9 @@ def run_process() -> int:
     """Run the command that the process was started for, and return its exit code."""
     state = _Handler()
     try:
-        signal.signal(signal.SIGINT, state)
+        # Whoever started this may have said that it minds no interrupts: a script, with &.
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, state)
         from offcert.cli.program import run
 
         sys.unraisablehook = state.unraisable

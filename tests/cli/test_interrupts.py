@@ -132,3 +132,17 @@ def test_a_process_that_works_for_another_leaves_interrupts_to_it() -> None:
     os.kill(int(process.stdout.readline()), signal.SIGINT)
     assert process.communicate(timeout=50)[0] == b"done\n"
     assert process.returncode == 0
+
+
+def test_what_minds_no_interrupts_goes_on() -> None:
+    """So are processes started that a script runs in the background."""
+    program = (
+        "import os, signal, sys\nfrom offcert.cli import main, program\n"
+        "program.run = lambda: os.kill(os.getpid(), signal.SIGINT) or 0\nsys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    assert done.returncode == 0
