@@ -1,5 +1,6 @@
 """The documentation: its links lead somewhere, its examples are read, and the site can be built."""
 
+import argparse
 import json
 import os
 import pkgutil
@@ -153,6 +154,31 @@ def test_commands_on_the_pages_are_those_that_there_are(page: str, command: str)
     else:
         assert program == "make"
         assert re.search(f"^{first}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def words_of(parser: argparse.ArgumentParser) -> set[str]:
+    """Return the commands and the options of a parser and of those below it."""
+    found = set()
+    for action in parser._actions:
+        found |= set(action.option_strings)
+        if isinstance(action, argparse._SubParsersAction):
+            for name, below in action.choices.items():
+                found |= {name} | words_of(below)
+    return found
+
+
+def test_commands_in_the_text_are_those_that_there_are() -> None:
+    known = words_of(commands())
+    count = 0
+    for page in PAGES:
+        for token in tokens(page.read_text(encoding="utf-8")):
+            if token.type == "code_inline" and token.content.startswith("offcert "):
+                first, *rest = token.content.split()[1:]
+                asked = {first, *(word for word in rest if word.startswith("--"))}
+                # A name in capitals stands for what a reader puts there.
+                assert {word for word in asked if not word.isupper()} <= known, token.content
+                count += 1
+    assert count > 30
 
 
 def test_a_command_that_is_not_there_is_found() -> None:
