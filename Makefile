@@ -16,6 +16,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
 		-c constraints.txt -e '.[torch,dev]'
+	@echo "== compiling all kernels (once)"
+	@$(BIN)/offcert compile
 	@touch $(STAMP)
 
 demo: out/report.md

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 import warnings
@@ -11,7 +12,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from offcert.certify.compile import group_of, noted_compilations
 from offcert.certify.interrupts import held_interrupts, is_interrupt
+from offcert.certify.warm import warm_plans
 from offcert.certify.workings import Workings
 from offcert.core.check import check
 from offcert.core.check_fluid import check_fluid
@@ -25,6 +28,7 @@ from offcert.proofs.attestation import witness
 from offcert.proofs.certificate import Certificate, current_versions
 from offcert.proofs.settings import Notes, Settings
 
+_LOG = logging.getLogger("offcert")
 _SECONDS_BETWEEN_KEEPING = 1.0
 
 
@@ -100,6 +104,9 @@ class Search:
         self.clock_stands_still = False
         self._begin = time.monotonic()
         self._deadline = self._begin + time_limit
+        self._compiling: set[str] = set()
+        with self.untimed():
+            warm_plans()
 
     @property
     def seconds(self) -> float:
@@ -201,13 +208,25 @@ class Search:
         began = time.monotonic()
         self.clock_stands_still = True
         try:
-            with held_interrupts():
+            with held_interrupts(), noted_compilations(self._say_compiling):
                 yield
         finally:
             self.clock_stands_still = False
         spent = time.monotonic() - began
         self._begin += spent
         self._deadline += spent
+
+    def _say_compiling(self, kernel: str) -> None:
+        """Say, once a group of kernels, that it is not the search that takes so long."""
+        group, seconds = group_of(kernel)
+        if group in self._compiling:
+            return
+        self._compiling.add(group)
+        said = f"compiling, once: {group}, about {seconds} s"
+        if self._progress is None:
+            _LOG.info(said)
+        else:
+            self._progress(SearchProgress(self.seconds, said, self.objective, self.lower_bound))
 
     def begin(self, step: str) -> None:
         """Say what runs next, and have what is known kept: nobody knows how a step ends."""

@@ -11,6 +11,7 @@ from offcert import __version__
 from offcert.cli import (
     certify,
     compare,
+    compile,
     completion,
     generate,
     library,
@@ -41,6 +42,7 @@ COMMANDS = (
     generate,
     partition,
     library,
+    compile,
     completion,
 )
 

@@ -161,7 +161,8 @@ def demands_of(
     columns = np.concatenate(rows, axis=1)
     which, leaving, end, begin, _, _ = columns
     kept = _least(which * (classes + 1) + leaving + 1, end, begin)
-    which, leaving, end, begin, crosses, arrival = columns[:, kept]
+    # In one layout always: for another the kernels that read it would be compiled again.
+    which, leaving, end, begin, crosses, arrival = np.ascontiguousarray(columns[:, kept])
     return Demands(sets, which, leaving, end, begin, crosses, arrival, origin)
 
 

@@ -1,0 +1,225 @@
+"""All kernels of the program, compiled once, in several processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from offcert.certify import warm
+from offcert.core.compiled import ENTERED
+from offcert.core.errors import OffcertError
+
+# What is compiled, in this order, and about how many seconds of a core it takes. What shares inner
+# kernels stands together: one process compiles them once.
+GROUPS: dict[str, tuple[tuple[Callable[[], None], ...], int]] = {
+    "outward search": ((warm.warm_outward,), 10),
+    "pivot program": ((warm.warm_heads, warm.warm_pivot, warm.warm_pivot_outward), 12),
+    "verification": ((warm.warm_verification,), 8),
+    "annealing": ((warm.warm_local_search, warm.warm_order_search, warm.warm_set_search), 8),
+    "matched heads and tails": ((warm.warm_matched,), 6),
+    "plans": ((warm.warm_plans, warm.warm_dynprog), 4),
+}
+
+
+@dataclass(frozen=True)
+class CompiledGroup:
+    """What has been done for one group of kernels.
+
+    Attributes
+    ----------
+    name : str
+        One of `GROUPS`.
+    compiled, found : int
+        Kernels that had to be compiled, and those that were on disk already.
+    cpu_seconds : float
+        Of one core.
+    """
+
+    name: str
+    compiled: int
+    found: int
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """What `compile_all` has done.
+
+    Attributes
+    ----------
+    groups : tuple of CompiledGroup
+        In the order in which they were finished.
+    cpu_seconds, wall_seconds : float
+        In total; starting processes and loading modules are part of it.
+    """
+
+    groups: tuple[CompiledGroup, ...]
+    cpu_seconds: float
+    wall_seconds: float
+
+    @property
+    def compiled(self) -> int:
+        """Kernels that had to be compiled."""
+        return sum(group.compiled for group in self.groups)
+
+    @property
+    def found(self) -> int:
+        """Kernels that were on disk already."""
+        return sum(group.found for group in self.groups)
+
+
+def compile_all(
+    workers: int = 2, progress: Callable[[CompiledGroup], None] | None = None
+) -> Compilation:
+    """Compile every kernel that is not on disk, for every type of argument that it is given.
+
+    Parameters
+    ----------
+    workers : int
+        Processes.
+    progress : callable, optional
+        Told of every group that is done.
+
+    Raises
+    ------
+    OffcertError
+        If a process fails; the message ends with what it said last.
+    """
+    began = time.monotonic()
+    waiting: SimpleQueue[str] = SimpleQueue()
+    for name in GROUPS:
+        waiting.put(name)
+    groups: list[CompiledGroup] = []
+    seconds: list[float] = []
+
+    def work() -> None:
+        spent = 0.0
+        with _worker() as worker:
+            with suppress(Empty):
+                while True:
+                    group, spent = _ask(worker, waiting.get_nowait())
+                    groups.append(group)
+                    if progress is not None:
+                        progress(group)
+            seconds.append(spent)
+
+    count = max(1, min(workers, len(GROUPS)))
+    with ThreadPoolExecutor(count) as pool:
+        for future in [pool.submit(work) for _ in range(count)]:
+            future.result()
+    return Compilation(tuple(groups), sum(seconds), time.monotonic() - began)
+
+
+@contextmanager
+def _worker() -> Iterator[subprocess.Popen[str]]:
+    """Start a process of its own, not a fork: who calls may have threads."""
+    call = [sys.executable, "-m", "offcert.certify.compile"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(call, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as worker:
+        try:
+            yield worker
+        except BaseException:
+            worker.kill()
+            raise
+        assert worker.stdin is not None
+        worker.stdin.close()
+
+
+def _ask(worker: subprocess.Popen[str], name: str) -> tuple[CompiledGroup, float]:
+    """Have a group compiled; return what was done and the seconds of a core since the start."""
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    assert worker.stderr is not None
+    line = ""
+    try:
+        worker.stdin.write(f"{name}\n")
+        worker.stdin.flush()
+        line = worker.stdout.readline()
+    except BrokenPipeError:
+        pass
+    if not line:
+        last = worker.stderr.read().strip().splitlines()[-1:] or ["it said nothing"]
+        raise OffcertError(f"compiling {name} failed: {last[0]}")
+    document = json.loads(line)
+    return CompiledGroup(**document["group"]), document["seconds"]
+
+
+def _overloads() -> int:
+    return sum(len(kernel.overloads) for kernel in ENTERED.values())
+
+
+def compile_group(name: str) -> CompiledGroup:
+    """Compile a group of kernels in this process, or load what is on disk."""
+    with noted_compilations() as noted:
+        began, before = time.process_time(), _overloads()
+        for act in GROUPS[name][0]:
+            act()
+        spent = time.process_time() - began
+        return CompiledGroup(name, len(noted), _overloads() - before - len(noted), spent)
+
+
+@contextmanager
+def noted_compilations(
+    tell: Callable[[str], None] = lambda kernel: None,
+) -> Iterator[list[str]]:
+    """Yield a list of the kernels that Python enters and that are compiled meanwhile.
+
+    Parameters
+    ----------
+    tell : callable
+        Told the name of each when its compilation begins.
+    """
+    from numba.core import event
+
+    noted: list[str] = []
+
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:
+            name = _name_of(event.data["dispatcher"])
+            if name is not None:
+                noted.append(name)
+                tell(name)
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    listener: Any = Listener()
+    with event.install_listener("numba:compile", listener):
+        yield noted
+
+
+def _name_of(kernel: Any) -> str | None:
+    """Return the name of a kernel that Python enters, or None of another."""
+    return next((name for name, known in ENTERED.items() if known is kernel), None)
+
+
+def group_of(kernel: str) -> tuple[str, int]:
+    """Return the group to which a kernel belongs, and about how long that takes to compile."""
+    parts = {
+        "offcert.verify.": "verification",
+        "offcert.formulations.labels.outward": "outward search",
+        "offcert.formulations.labels.matched": "matched heads and tails",
+        "offcert.formulations.": "pivot program",
+        "offcert.heuristics.": "annealing",
+    }
+    group = next((name for start, name in parts.items() if kernel.startswith(start)), "plans")
+    return group, GROUPS[group][1]
+
+
+def main(lines: Sequence[str] | Any = sys.stdin) -> None:
+    """Compile the groups that are named line by line, and say in JSON what was done."""
+    for line in lines:
+        group = compile_group(line.strip())
+        print(json.dumps({"group": vars(group), "seconds": time.process_time()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
