@@ -37,6 +37,10 @@ myst_heading_anchors = 4
 autodoc_mock_imports = ["transformers", "accelerate"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+# There are none, and looking for them takes seconds; so does a tree of thousands of objects beside
+# every page.
+autodoc_use_type_comments = False
+toc_object_entries = False
 autodoc_default_options = {
     "members": True,
     "ignore-module-all": True,
