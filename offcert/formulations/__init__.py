@@ -1,1 +1,5 @@
-"""Exact models and methods, and their relaxations; one file each."""
+"""Lower bounds, and methods that are exact, by family.
+
+Those in `combinatorial` are computed. `labels` holds our own searches, `models` what CP-SAT and
+linear solvers are given, and `fluid` programs in which transfers may pause. `common` is shared.
+"""
