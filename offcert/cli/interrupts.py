@@ -40,11 +40,13 @@ def run_process() -> int:
         state.working = True
         code = run()
     except KeyboardInterrupt:
+        state.working = False
         code = say_interrupted()
     except Exception:
         if not state.arrived:
             raise
         # Whatever a library has made of it.
+        state.working = False
         code = say_interrupted()
     state.working = False
     if state.arrived:
