@@ -21,6 +21,7 @@ from offcert.formulations.labels.common.limits import OutOfLabelsError
 from offcert.formulations.labels.matched_heads.bound import MatchedProgram
 from offcert.formulations.labels.matched_heads.search import FINEST, MatchedSearch
 from offcert.heuristics.ordered import ordered_schedule
+from offcert.proofs.settings import Settings
 from offcert.verify.document import verify
 from offcert.verify.matched.check import matched_fault
 
@@ -195,7 +196,7 @@ def test_the_step_adds_a_bound_that_verifies() -> None:
     climb = Effort(60.0)
     descend_sequential(search, climb)
     climb_matched(search, climb)
-    certificate = search.certificate("certify", {})
+    certificate = search.certificate("certify", Settings())
     found = {bound.method: bound for bound in certificate.result.bounds}
     assert found["matched-heads"].evidence is Evidence.PROVED
     assert found["matched-heads"].value <= optimum

@@ -31,6 +31,7 @@ from offcert.formulations.labels.outward.proof import proof_of
 from offcert.formulations.labels.outward.region import BACK, FRONT, Region, Straddle, crossed, whole
 from offcert.formulations.labels.outward.sums import sets_of
 from offcert.formulations.labels.outward.tree import Tree
+from offcert.proofs.settings import Settings
 from offcert.verify.document import verify
 from offcert.verify.outward.check import outward_fault
 
@@ -282,7 +283,7 @@ def test_the_step_adds_a_bound_and_schedules_that_verify() -> None:
     assert search.objective is not None
     assert search.objective > 219
     climb_outward(search, Effort(60.0))
-    certificate = search.certificate("certify", {})
+    certificate = search.certificate("certify", Settings())
     found = {bound.method: bound for bound in certificate.result.bounds}
     assert found["outward"].evidence is Evidence.PROVED
     assert found["outward"].value == certificate.result.objective == 219

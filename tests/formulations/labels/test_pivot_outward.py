@@ -24,6 +24,7 @@ from offcert.formulations.labels.pivot.model import nested
 from offcert.formulations.labels.pivot_outward import PivotOutwardOutcome, PivotOutwardProgram
 from offcert.formulations.labels.pivot_outward import cut as cuts
 from offcert.formulations.labels.pivot_outward.arrivals import Demands
+from offcert.proofs.settings import Settings
 from offcert.verify.document import verify
 from offcert.verify.pivot_outward.check import confirm_pivot_outward
 
@@ -286,7 +287,7 @@ def test_the_step_adds_a_bound_and_schedules_that_verify() -> None:
     assert search.objective is not None
     assert search.objective > 219
     climb_pivot_outward(search, Effort(60.0), most_open=1.0)
-    certificate = search.certificate("certify", {})
+    certificate = search.certificate("certify", Settings())
     found = {bound.method: bound for bound in certificate.result.bounds}
     assert found["pivot-outward"].evidence is Evidence.PROVED
     assert found["pivot-outward"].value == certificate.result.objective == 219
