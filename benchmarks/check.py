@@ -106,9 +106,7 @@ def seconds(call: Callable[[], Any], expected: Any, repeats: int = 3) -> float:
 
 def certificate(problem: Problem, schedule: Schedule) -> dict[str, Any]:
     """Return a certificate of the schedule with every bound that needs no solver."""
-    bounds = tuple(
-        Bound(method, recompute(method, problem), Evidence.PROVED) for method in METHODS
-    )
+    bounds = tuple(Bound(method, recompute(method, problem), Evidence.PROVED) for method in METHODS)
     result = Result(SolveStatus.FEASIBLE, schedule, bounds)
     return Certificate(problem, result, "benchmark").to_json()
 
