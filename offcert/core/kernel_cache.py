@@ -17,6 +17,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from enum import EnumMeta
 from functools import cache
 from importlib.metadata import version
@@ -62,16 +63,20 @@ class KernelCache:
     def load_overload(self, signature: Any, context: Any) -> Any:
         """Return what was compiled for these argument types, or None if it has to be compiled."""
         place = self._place(signature)
-        found = place.load_overload(signature, context)
-        if found is None and self._lock is None:
-            self._lock = _locked(place.lock)
-            # Another process may just have compiled it.
+        found = None
+        # Where nothing can be read or written it is compiled all the same, for this process alone.
+        with suppress(OSError):
             found = place.load_overload(signature, context)
+            if found is None and self._lock is None:
+                self._lock = _locked(place.lock)
+                # Another process may just have compiled it.
+                found = place.load_overload(signature, context)
         return found
 
     def save_overload(self, signature: Any, result: Any) -> None:
-        """Keep what has been compiled."""
-        self._place(signature).save_overload(signature, result)
+        """Keep what has been compiled, if there is room for it."""
+        with suppress(OSError):
+            self._place(signature).save_overload(signature, result)
 
     def _release(self) -> None:
         lock, self._lock = self._lock, None

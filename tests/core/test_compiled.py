@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -69,10 +70,17 @@ def package(tmp_path: Path) -> Path:
     return below.parent
 
 
-def _run(package: Path) -> tuple[int, int]:
+def _run(package: Path, **environment: str) -> tuple[int, int]:
     """Return the kernel's answer, and how many compiled kernels were taken from the disk."""
     call = [sys.executable, "-c", _RUN]
-    done = subprocess.run(call, cwd=package.parent, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        call,
+        cwd=package.parent,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     answer, hits = map(int, done.stdout.split())
     return answer, hits
 
@@ -165,7 +173,12 @@ def _sum_of_all(two: _Two, narrow: np.ndarray) -> int:
     return total
 
 
-def test_inner_kernels_are_compiled_once_and_for_their_callers_alone() -> None:
+def test_inner_kernels_are_compiled_once_and_for_their_callers_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caller: Any = _sum_of_all
+    # Not the one that an earlier run of this test has left on disk.
+    monkeypatch.setattr(caller._cache, "load_overload", lambda *_: None)
     two = _Two(np.array([1, 2]), np.array([10, 20]))
     narrow = np.array([1, 0], dtype=np.int32)
     # 13 of the literal, 24 of the int32, and 11 and 20 of the loop.
@@ -181,6 +194,10 @@ def test_an_inner_kernel_can_be_called_from_python() -> None:
     assert _scaled(two, 0, 7) == 17
     # In machine code: Python's own integers would not overflow.
     assert _scaled(two, 0, 2**63 - 1) < 0
+
+
+def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same(package: Path) -> None:
+    assert [_run(package, NUMBA_CACHE_DIR="/dev/null/nowhere") for _ in range(2)] == 2 * [(5024, 0)]
 
 
 def test_two_processes_compile_a_kernel_once(package: Path) -> None:
