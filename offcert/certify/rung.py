@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from offcert.certify.effort import Effort
 from offcert.certify.long_traces import has_early_gaps, is_fine
 from offcert.certify.search import Search
-from offcert.core.problem import Transfers
+from offcert.core.problem import Problem, Transfers
 
 
 @dataclass(frozen=True)
@@ -65,19 +65,59 @@ class Rung:
         """The name of its step."""
         return self.run.__name__
 
+    @property
+    def conditions(self) -> list[str]:
+        """What problem and search must be like, and the time left, in words; [] if nothing must."""
+        words = [words for words, _ in self._demands()]
+        return [*words, f"at least {self.needs:g} s for it"] if self.needs else words
+
+    def unmet(self, search: Search) -> str | None:
+        """Return the first condition that a problem does not meet at this point, or None."""
+        return next((words for words, met in self._demands() if not met(search)), None)
+
     def suits(self, search: Search) -> bool:
         """Return whether it is for such a problem, at this point of the search."""
-        problem = search.problem
-        atomic = problem.transfers is Transfers.ATOMIC
-        return (
-            not (self.relaxed_only if atomic else self.atomic_only)
-            and search.gap >= self.gap_from
-            and len(problem.trace) <= self.most_operations
-            and (not self.fine_only or is_fine(problem))
-            and (not self.early_gaps_only or has_early_gaps(problem))
-            and self.open_from <= search.workings.outward_open <= self.open_to
-        )
+        return self.unmet(search) is None
+
+    def _demands(self) -> Iterator[tuple[str, Callable[[Search], bool]]]:
+        """Yield every condition on problem and search in words, with its test."""
+        if self.atomic_only:
+            yield "atomic transfers", lambda search: _is_atomic(search.problem)
+        if self.relaxed_only:
+            yield "transfers that are not atomic", lambda search: not _is_atomic(search.problem)
+        if self.gap_from > 0:
+            yield f"gap at least {_percent(self.gap_from)}", self._is_open
+        if self.most_operations < math.inf:
+            yield f"at most {self.most_operations:g} operations", self._is_short
+        if self.fine_only:
+            yield "a fine trace", lambda search: is_fine(search.problem)
+        if self.early_gaps_only:
+            yield "early returns", lambda search: has_early_gaps(search.problem)
+        if self.open_from > 0:
+            yield f"outward search leaves at least {_percent(self.open_from)}", self._is_far
+        if self.open_to < math.inf:
+            yield f"outward search leaves at most {_percent(self.open_to)}", self._is_near
+
+    def _is_open(self, search: Search) -> bool:
+        return search.gap >= self.gap_from
+
+    def _is_short(self, search: Search) -> bool:
+        return len(search.problem.trace) <= self.most_operations
+
+    def _is_far(self, search: Search) -> bool:
+        return search.workings.outward_open >= self.open_from
+
+    def _is_near(self, search: Search) -> bool:
+        return search.workings.outward_open <= self.open_to
 
     def seconds(self, left: float) -> float:
         """Return how long it may take if so many seconds are left."""
         return min(max(self.share * left, min(self.at_least, left)), self.at_most)
+
+
+def _is_atomic(problem: Problem) -> bool:
+    return problem.transfers is Transfers.ATOMIC
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:g} %"

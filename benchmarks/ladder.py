@@ -1,0 +1,395 @@
+"""The ladder's rungs: printed, measured, and fitted.
+
+    python benchmarks/ladder.py print --ladder "long traces"
+    python benchmarks/ladder.py measure --time-limit 10 -o out/ladder.json
+    python benchmarks/ladder.py fit --ladder "many tensors" --only 'resnet101-*' --time-limit 10
+
+``print`` says of every rung what it runs, for how long, under which conditions, and why.
+
+``measure`` certifies problems of the library, by default a sample of few, and says of every rung
+how often it ran, why it did not, the seconds that it took, how often it improved the schedule or
+the bound, which part it closed of the gap that it found, on average, and how often it closed the
+problem. Measuring changes nothing in what `certify` does.
+
+``fit`` gives one rung after the other more or less time (its share, and its bounds in seconds) and
+compares in turns, with the same seeds: by the geometric mean of the gaps that are left, or with
+``--by time`` of the seconds until they are closed. A difference that is not larger than that of the
+ladder from itself is none. What was better is tried once more, all together, with other seeds.
+``fit`` proposes; it edits no file.
+
+Each search runs in a process of its own. Seconds of the search's clock depend on what else runs on
+the machine, those of processor cores less so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from ladder_fit import Comparison, Fit, Fitted, comparison_document, proposals, score_by
+from ladder_records import RAN, Event, Run, run_of
+
+from offcert.campaign.pool import Failure, Pool
+from offcert.campaign.pool import Task as PoolTask
+from offcert.certify.rung import Rung
+from offcert.certify.rungs import LADDERS, ladder_for
+from offcert.core.documents import write_json
+from offcert.core.errors import InputError
+from offcert.core.messages import cut
+from offcert.core.options import require_count, require_seconds, require_seed
+from offcert.core.problem import Problem
+from offcert.instances.library import Library
+
+# Some of each ladder, of which most stay open for a while.
+SAMPLE = (
+    "resnet18-224-b32-m25",
+    "inception_v3-224-b32-m25",
+    "inception_v3-500-b32-m50",
+    "vgg19-operators-m10",
+    "resnet101-224-b32-m10",
+    "resnet152-224-b32-m75",
+    "resnet18-modules-m25",
+    "resnet34-modules-m2",
+    "cnn-24-0-m5",
+    "cnn-36-0-m0",
+    "core-cnn-40-0",
+    "core-broad-32-0",
+    "uniform-36-1-m10",
+    "adversarial-ordered-interruptible",
+    "densenet121-modules-m2",
+    "resnet50-operators-m2",
+    "resnet50-operators-m10",
+)
+PRELOADED = ("offcert.campaign.preload_search",)
+# A search may take this many times its limit, and this many seconds more, to compile and to end.
+PATIENCE, GRACE = 3, 240.0
+# Characters of a reason in the table.
+LONGEST = 90
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Item:
+    """What a process is given: a problem, the rungs to climb or None for today's, and limits."""
+
+    problem: Problem
+    rungs: tuple[Rung, ...] | None
+    time_limit: float
+    workers: int
+    seed: int
+
+
+def work(item: Item) -> Run:
+    """Certify, with everything compiled before."""
+    from offcert.campaign.cells import CERTIFY
+    from offcert.campaign.execute import warm_up
+
+    warm_up(CERTIFY)
+    options = {"workers": item.workers, "seed": item.seed}
+    return run_of(item.problem, item.rungs, time_limit=item.time_limit, **options)
+
+
+def answer(item: Item) -> Run | Failure:
+    """Return what a process of its own answers."""
+    pool = Pool(work, 1, preload=PRELOADED)
+    patience = PATIENCE * item.time_limit + GRACE
+    return next(found for _, found in pool.run([PoolTask((item,), patience)]))
+
+
+def chosen_ladders(name: str | None) -> dict[str, tuple[Rung, ...]]:
+    """Return the ladder of this name, or all."""
+    if name is None:
+        return dict(LADDERS)
+    if name not in LADDERS:
+        raise InputError(f"--ladder {name!r} is none of {', '.join(map(repr, LADDERS))}")
+    return {name: LADDERS[name]}
+
+
+def chosen_problems(only: str | None, ladder: str | None) -> list[Problem]:
+    """Return the library's problems that match a pattern, or the sample, of one ladder or all."""
+    found = [
+        entry.problem
+        for entry in Library().entries()
+        if (entry.name in SAMPLE if only is None else fnmatchcase(entry.name, only))
+        and (ladder is None or ladder_for(entry.problem) == ladder)
+    ]
+    if not found:
+        of = "" if ladder is None else f" of the ladder {ladder!r}"
+        raise InputError(f"no problem{of} in the library matches --only {only or SAMPLE!r}")
+    return sorted(found, key=lambda problem: len(problem.trace))
+
+
+def rung_document(position: int, rung: Rung) -> dict[str, Any]:
+    """Return a rung as a JSON value."""
+    return {
+        "position": position,
+        "step": rung.name,
+        "share": rung.share,
+        "at_least": rung.at_least,
+        "at_most": None if math.isinf(rung.at_most) else rung.at_most,
+        "always": rung.always,
+        "conditions": rung.conditions,
+        "reason": rung.reason,
+    }
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """Return a table of which some columns end at the same place, and the others begin at one."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if place in right else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def printed(rungs: Sequence[Rung]) -> str:
+    """Return the rungs of a ladder as a table for people."""
+    rows = [("", "step", "share", "seconds", "conditions", "reason")]
+    for position, rung in enumerate(rungs, start=1):
+        bounds = [f">= {rung.at_least:g}"] if rung.at_least else []
+        bounds += [f"<= {rung.at_most:g}"] if rung.at_most < math.inf else []
+        conditions = [*(["even when the time is over"] if rung.always else []), *rung.conditions]
+        numbers = str(position), rung.name, f"{rung.share:g}", ", ".join(bounds)
+        rows.append((*numbers, "; ".join(conditions), rung.reason))
+    return aligned(rows, right=(0, 2))
+
+
+def said(event: Event) -> str:
+    """Return in words why a rung did not run to its end."""
+    return event.outcome if event.why is None else f"{event.outcome}: {event.why}"
+
+
+def summary(position: int, events: Sequence[Event]) -> dict[str, Any]:
+    """Return what a rung did in all searches whose ladder it is on."""
+    begun = [event for event in events if event.begun]
+    ran = [event for event in begun if event.outcome == RAN]
+    return {
+        "position": position,
+        "step": events[0].step,
+        "searches": len(events),
+        "outcomes": dict(Counter(event.outcome for event in events)),
+        "why_not": dict(Counter(said(event) for event in events if event.outcome != RAN)),
+        "seconds": sum(event.seconds for event in begun),
+        "cpu_seconds": sum(event.cpu_seconds for event in begun),
+        "better_schedule": sum(event.better_schedule for event in begun),
+        "better_bound": sum(event.better_bound for event in begun),
+        "part_closed": fmean(event.part_closed for event in ran) if ran else None,
+        "closed": sum(event.closed for event in begun),
+    }
+
+
+def summaries(runs: Sequence[Run]) -> dict[str, list[dict[str, Any]]]:
+    """Return the summary of every rung, by ladder."""
+    found = {}
+    for name in LADDERS:
+        columns = zip(*(run.events for run in runs if run.ladder == name), strict=True)
+        found[name] = [summary(place, events) for place, events in enumerate(columns, start=1)]
+    return {name: rows for name, rows in found.items() if rows}
+
+
+def contributions(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the summaries of a ladder as a table for people."""
+    head = ("", "step", "ran", "s", "core s", "schedule", "bound", "of gap", "closed", "not run")
+    table: list[tuple[str, ...]] = [head]
+    for row in rows:
+        ran = row["outcomes"].get(RAN, 0)
+        part = "" if row["part_closed"] is None else f"{100 * row['part_closed']:.0f} %"
+        counts = (row["better_schedule"], row["better_bound"], part, row["closed"])
+        rest = "; ".join(f"{count} {cut(why, LONGEST)}" for why, count in row["why_not"].items())
+        seconds = (f"{row[key]:.1f}" for key in ("seconds", "cpu_seconds"))
+        place = str(row["position"]), row["step"], f"{ran}/{row['searches']}"
+        table.append((*place, *seconds, *map(str, counts), rest))
+    return aligned(table, right=(0, *range(2, 9)))
+
+
+def measure(
+    problems: Sequence[Problem], say: Say, ask: Callable[[Item], Run | Failure], **options: Any
+) -> tuple[list[Run], dict[str, str]]:
+    """Return a run of each problem, and of those that failed the reason."""
+    runs, failed = [], {}
+    begun = time.monotonic()
+    for number, problem in enumerate(problems, start=1):
+        found = ask(Item(problem, None, **options))
+        head = f"{time.monotonic() - begun:7.1f} s  {number}/{len(problems)} {problem.name}"
+        if isinstance(found, Failure):
+            failed[problem.name] = found.reason
+            say(f"{head}: {found.reason}")
+            continue
+        runs.append(found)
+        say(f"{head}: {found.ladder}, gap {100 * found.gap:.3g} % in {found.seconds:.1f} s")
+    return runs, failed
+
+
+def fitted_text(ladder: str, fitted: Fitted, fit: Fit) -> str:
+    """Return what a fit came to, for people."""
+
+    def numbers(found: Comparison | None) -> tuple[str, ...]:
+        if found is None:
+            return "", "", "not tried"
+        return f"{found.ratio:.4f}", f"{found.noise_ratio:.4f}", found.verdict
+
+    table: list[tuple[str, ...]] = [("", "step", "time", "ratio", "noise", "difference")]
+    for tried in fitted.tried:
+        place = str(tried.position), tried.step, f"x {tried.factor:g}"
+        table.append((*place, *numbers(tried.comparison)))
+    lines = [
+        f"{ladder}: {len(fit.problems)} problems, {fit.repetitions} repetitions with a seed each",
+        aligned(table, right=(0, 3, 4)),
+        "A ratio below 1 is better. Noise is the most by which the ladder differed from itself:",
+        "what differs by no more is no difference. A rung is not tried if it does not run on these",
+        "problems, or ends by itself.",
+    ]
+    if fitted.check is None:
+        return "\n".join([*lines, "No difference for the better: nothing is proposed."])
+    ratio, noise, verdict = numbers(fitted.check)
+    lines.append(f"All that was better, with other seeds: {ratio}, noise {noise}, {verdict}.")
+    if not fitted.holds:
+        return "\n".join([*lines, "It does not hold there: nothing is proposed."])
+    proposed = proposals(LADDERS[ladder], fitted.rungs)
+    return "\n".join([*lines, "Proposed for offcert/certify/rungs.py:", *proposed])
+
+
+def trial_of(options: argparse.Namespace, say: Say) -> Callable[..., Run]:
+    """Return what climbs rungs on a problem, in a process of its own."""
+
+    def trial(rungs: Sequence[Rung], problem: Problem, seed: int) -> Run:
+        limits = options.time_limit, options.workers, seed
+        found = answer(Item(problem, tuple(rungs), *limits))
+        if isinstance(found, Failure):
+            # To leave it out would favour whichever ladder crashes.
+            raise InputError(f"{problem.name}, seed {seed}: {found.reason}")
+        say(f"  {problem.name}, seed {seed}: gap {100 * found.gap:.3g} %, {found.seconds:.1f} s")
+        return found
+
+    return trial
+
+
+def run_print(options: argparse.Namespace, say: Say) -> None:
+    """Print the ladders."""
+    ladders = chosen_ladders(options.ladder)
+    if options.json:
+        documents = {
+            name: [rung_document(place, rung) for place, rung in enumerate(rungs, start=1)]
+            for name, rungs in ladders.items()
+        }
+        print(json.dumps(documents, indent=2))
+        return
+    print("\n\n".join(f"{name}\n{printed(rungs)}" for name, rungs in ladders.items()))
+
+
+def run_measure(options: argparse.Namespace, say: Say) -> None:
+    """Measure, print a table, and write it."""
+    chosen_ladders(options.ladder)
+    problems = chosen_problems(options.only, options.ladder)
+    limits = {name: getattr(options, name) for name in ("time_limit", "workers", "seed")}
+    runs, failed = measure(problems, say, answer, **limits)
+    found = summaries(runs)
+    print("\n\n".join(f"{name}\n{contributions(rows)}" for name, rows in found.items()))
+    if options.output is not None:
+        documents = [run.document() for run in runs]
+        facts = limits | {"failed": failed, "ladders": found, "runs": documents}
+        write_json(options.output, facts)
+
+
+def positions_of(ladders: dict[str, tuple[Rung, ...]], rung: int | None) -> dict[str, list[int]]:
+    """Return which rungs of each ladder are asked for: one of one ladder, or all."""
+    if rung is None:
+        return {name: list(range(1, len(rungs) + 1)) for name, rungs in ladders.items()}
+    if len(ladders) > 1:
+        raise InputError("--rung needs --ladder: every ladder has rungs of its own")
+    for name, rungs in ladders.items():
+        if not 1 <= rung <= len(rungs):
+            raise InputError(f"--rung {rung}: the ladder {name!r} has rungs 1 to {len(rungs)}")
+    return {name: [rung] for name in ladders}
+
+
+def run_fit(options: argparse.Namespace, say: Say) -> None:
+    """Fit, print what came of it, and write it."""
+    found: dict[str, Any] = {}
+    ladders = chosen_ladders(options.ladder)
+    positions = positions_of(ladders, options.rung)
+    problems = chosen_problems(options.only, options.ladder)
+    for name, rungs in ladders.items():
+        of = [problem for problem in problems if ladder_for(problem) == name]
+        if not of:
+            continue
+        score = score_by(options.by, options.time_limit)
+        asked = tuple(options.factors), options.repetitions, options.seed
+        fit = Fit(of, trial_of(options, say), score, *asked, say)
+        fitted = fit.run(rungs, positions[name])
+        print(fitted_text(name, fitted, fit), flush=True)
+        found[name] = {
+            "problems": [problem.name for problem in of],
+            "tried": [tried.document() for tried in fitted.tried],
+            "check": comparison_document(fitted.check),
+            "proposed": proposals(rungs, fitted.rungs) if fitted.holds else [],
+        }
+    if options.output is not None:
+        names = ("by", "time_limit", "workers", "seed", "repetitions", "factors")
+        facts = {name: getattr(options, name) for name in names}
+        write_json(options.output, facts | {"ladders": found})
+
+
+def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options, checked."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    commands = parser.add_subparsers(required=True)
+    for name, run in {"print": run_print, "measure": run_measure, "fit": run_fit}.items():
+        command = commands.add_parser(name)
+        command.set_defaults(run=run, output=None)
+        command.add_argument("--ladder", help="only the ladder of this name")
+        if name == "print":
+            command.add_argument("--json", action="store_true")
+            continue
+        command.add_argument("--only", help="pattern of problem names; by default a sample")
+        command.add_argument("--time-limit", type=float, default=10.0)
+        command.add_argument("--workers", type=int, default=1)
+        command.add_argument("--seed", type=int, default=0)
+        command.add_argument("-o", "--output", type=Path)
+        if name == "fit":
+            command.add_argument("--rung", type=int, help="only the rung at this position")
+            command.add_argument("--factors", type=float, nargs="+", default=[0.5, 2.0])
+            command.add_argument("--repetitions", type=int, default=2)
+            command.add_argument("--by", choices=("gap", "time"), default="gap")
+    options = parser.parse_args(arguments)
+    if options.run is not run_print:
+        require_seconds(options.time_limit, "--time-limit")
+        require_count(options.workers, "--workers")
+        require_seed(options.seed, "--seed")
+    if options.run is run_fit:
+        require_count(options.repetitions, "--repetitions")
+        for factor in options.factors:
+            if not (0 < factor < math.inf and factor != 1):
+                raise InputError(f"--factors: {factor:g} is not positive and other than 1")
+    if options.output is not None and not options.output.parent.is_dir():
+        raise InputError(f"{options.output} cannot be written: there is no such folder")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the command line asks for; return the exit code."""
+    try:
+        options = parsed(arguments)
+        options.run(options, lambda text: print(text, file=sys.stderr, flush=True))
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
