@@ -247,11 +247,11 @@ def fitted_text(ladder: str, fitted: Fitted, fit: Fit) -> str:
         place = str(tried.position), tried.step, f"x {tried.factor:g}"
         table.append((*place, *numbers(tried.comparison)))
     lines = [
-        f"{ladder}: {len(fit.problems)} problems, {fit.repetitions} repetitions with a seed each",
+        f"{ladder}: {len(fit.problems)} problem(s), {fit.repetitions} repetition(s), a seed each",
         aligned(table, right=(0, 3, 4)),
-        "A ratio below 1 is better. Noise is the most by which the ladder differed from itself:",
-        "what differs by no more is no difference. A rung is not tried if it does not run on these",
-        "problems, or ends by itself.",
+        "A ratio below 1 is better. The noise is the most by which the ladder differed from itself",
+        f"in {fit.repetitions} comparison(s): what differs by no more is no difference. A rung is",
+        "not tried if it does not run on these problems, or ends by itself.",
     ]
     if fitted.check is None:
         return "\n".join([*lines, "No difference for the better: nothing is proposed."])

@@ -293,7 +293,7 @@ def test_what_does_not_hold_with_other_seeds_is_not_proposed(
     assert (fitted.check.verdict, fitted.holds) == ("worse", False)
     text = benchmark_.fitted_text("long traces", fitted, fit)
     assert text.endswith("It does not hold there: nothing is proposed.")
-    assert "1 problems, 2 repetitions" in text
+    assert "1 problem(s), 2 repetition(s)" in text
     unchanged = fit.run((BASE, Rung(nothing, 1.0, "")), [1, 2])
     text = benchmark_.fitted_text("long traces", unchanged, fit)
     assert text.endswith("nothing is proposed.")
