@@ -250,8 +250,8 @@ def fitted_text(ladder: str, fitted: Fitted, fit: Fit) -> str:
         f"{ladder}: {len(fit.problems)} problem(s), {fit.repetitions} repetition(s), a seed each",
         aligned(table, right=(0, 3, 4)),
         "A ratio below 1 is better. The noise is the most by which the ladder differed from itself",
-        f"in {fit.repetitions} comparison(s): what differs by no more is no difference. A rung is",
-        "not tried if it does not run on these problems, or ends by itself.",
+        f"in {fit.repetitions} comparison(s): what differs by no more is no difference.",
+        "Not tried is what does not run on these problems, ends by itself, or has all of the time.",
     ]
     if fitted.check is None:
         return "\n".join([*lines, "No difference for the better: nothing is proposed."])
