@@ -35,6 +35,7 @@ from offcert.certify.steps import (
     descend_dives,
     descend_fluid_ordered,
 )
+from offcert.certify.warm import warm_dynprog
 from offcert.certify.watchdog import watched
 from offcert.core.errors import InputError, NoPlanError
 from offcert.core.messages import meant, show
@@ -76,10 +77,13 @@ def _greedy(problem: Problem) -> Plan:
     return greedy(problem)
 
 
-def _dynprog(problem: Problem) -> Plan:
+def _descend_dynprog(search: Search, effort: Effort) -> None:
     from offcert.heuristics.dynprog import dynprog
 
-    return dynprog(problem)
+    search.begin("dynprog")
+    with search.untimed():
+        warm_dynprog()
+    search.offer(simulate(search.problem, dynprog(search.problem)))
 
 
 def _vdnn(problem: Problem) -> Plan:
@@ -159,7 +163,9 @@ METHODS = {
         _sequential, "evict just before an operation needs room", "any trace"
     ),
     "greedy": _plan_method(_greedy, "GREEDY of the offloading paper, §4.2"),
-    "dynprog": _plan_method(_dynprog, "DYNPROG of the offloading paper, §5.3", _CHAINS),
+    "dynprog": Method(
+        run=_descend_dynprog, summary="DYNPROG of the offloading paper, §5.3", network=_CHAINS
+    ),
     "vdnn": _plan_method(_vdnn, "VDNN as the offloading paper defines it, §6.1", _CHAINS),
     "vdnn-all": _plan_method(_vdnn_all, "the original vDNN, offloading every layer", _CHAINS),
     "vdnn-conv": _plan_method(
