@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from offcert.certify.descents import (
     descend_cover,
     descend_greedy,
@@ -51,7 +53,7 @@ _FIRST = (
     Rung(descend_sequential, 1.0, "a plan that always works, at once", always=True),
     Rung(climb_combinatorial, 1.0, "bounds that need no search, at once", always=True),
     Rung(descend_greedy, 1.0, "often a good plan, at once"),
-    Rung(descend_cover, 1.0, "often a good plan, at once"),
+    Rung(descend_cover, 1.0, "at times a better plan than GREEDY's, at once"),
     Rung(
         climb_fluid_exact, 0.6, "exact where transfers may pause, or move parts", relaxed_only=True
     ),
@@ -200,7 +202,7 @@ _REPEATED_SIZES = (
 )
 
 _MANY_TENSORS = (
-    _AT_ONCE,
+    replace(_AT_ONCE, reason="closes chains of like layers within a second, deep networks hardly ever"),
     *_SHORT,
     Rung(
         climb_outward,
