@@ -202,7 +202,9 @@ _REPEATED_SIZES = (
 )
 
 _MANY_TENSORS = (
-    replace(_AT_ONCE, reason="closes chains of like layers within a second, deep networks hardly ever"),
+    replace(
+        _AT_ONCE, reason="closes chains of like layers within a second, deep networks hardly ever"
+    ),
     *_SHORT,
     Rung(
         climb_outward,
