@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from offcert.certify.ladder import certify
-from offcert.certify.search import Progress
+from offcert.certify.search import SearchProgress
 from offcert.certify.warm import warm_local_search, warm_order_search, warm_set_search
 from offcert.core.documents import write_json
 from offcert.core.files import read_problem
@@ -44,7 +44,7 @@ def measure(problem: Problem, time_limit: float, workers: int, seed: int) -> dic
         warm()
     reached: dict[float, float] = {}
 
-    def note(progress: Progress) -> None:
+    def note(progress: SearchProgress) -> None:
         if progress.objective is not None:
             gap = (progress.objective - progress.lower_bound) / progress.objective
             for level in LEVELS:

@@ -43,10 +43,13 @@ def confined(
         return work()
     sys.stdout.flush()
     sys.stderr.flush()
+    # An interrupt waits until there is somebody who ends the child.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     child = os.fork()
     if child == 0:
         _be_the_child(prepare, work, memory)
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         status = _ended(child, seconds + _GRACE)
     except BaseException:
         _kill(child)
@@ -70,6 +73,7 @@ def _be_the_child(prepare: Callable[[], object], work: Callable[[], int], memory
 
     # Ctrl-C reaches both processes; the other one says so, and ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
     def prepared() -> int:
         prepare()

@@ -21,7 +21,7 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Trace
 from offcert.formulations.labels.outward import tree as trees
-from offcert.formulations.labels.outward.proof import Proof, proof_of
+from offcert.formulations.labels.outward.proof import OutwardProof, proof_of
 from offcert.formulations.labels.outward.tree import Tree
 from offcert.verify.document import verify
 from offcert.verify.limits import BeyondLimitsError
@@ -35,7 +35,7 @@ from offcert.verify.recheck import recheck
 Advice = dict[str, Any]
 
 
-def advised(problem: Problem, pivot: int, least: int, target: int) -> Proof:
+def advised(problem: Problem, pivot: int, least: int, target: int) -> OutwardProof:
     """Return what a search for schedules shorter than `target` divides, proved or not."""
     tree = Tree(problem, pivot, (least, 1) if least > 1 else (1,), no_pause)
     while not tree.finished(target) and tree.nodes < 300:
@@ -45,7 +45,7 @@ def advised(problem: Problem, pivot: int, least: int, target: int) -> Proof:
 
 def overreaching(
     seeds: Iterable[int], stages: int, over: int
-) -> Iterator[tuple[Problem, int, Proof]]:
+) -> Iterator[tuple[Problem, int, OutwardProof]]:
     """Yield problems with their optima and advice for bounds so far above them."""
     for problem, optimum, pivot, least, rng in cases(seeds, stages):
         with suppress(MethodError), pytest.MonkeyPatch.context() as patch:
@@ -55,7 +55,7 @@ def overreaching(
             yield problem, optimum, advised(problem, pivot, least, optimum + over)
 
 
-def fault(problem: Problem, proof: Proof, claim: int, **changes: Any) -> str | None:
+def fault(problem: Problem, proof: OutwardProof, claim: int, **changes: Any) -> str | None:
     parts: Advice = {
         "free_below": proof.free_below,
         "windows": proof.windows,
@@ -78,7 +78,7 @@ def test_no_claim_above_the_optimum_is_established(first: int, stages: int, over
     assert established > refused // 4
 
 
-def mutated(rng: random.Random, proof: Proof) -> Advice:
+def mutated(rng: random.Random, proof: OutwardProof) -> Advice:
     """Return advice with something wrong in it: pieces left out, repeated, or changed."""
     splits = [list(split) for split in proof.splits]
     for _ in range(rng.randint(1, 3)):
@@ -173,7 +173,7 @@ def _first_part(splits: list[list[Any]]) -> list[list[Any]]:
 
 
 @cache
-def example() -> tuple[Problem, int, Proof]:
+def example() -> tuple[Problem, int, OutwardProof]:
     """Return a problem, its optimum, and advice that shows it, with several kinds of divisions."""
     problem = mixed_problem(3310, 5)
     optimum = brute_force(problem)
