@@ -284,7 +284,7 @@ _DISTINCT_SIZES = (
     Rung(
         descend_dives,
         0.35,
-        "CP-SAT finds schedules that annealing misses on chains of up to about 36 stages",
+        "CP-SAT may find schedules that annealing misses, on chains of up to about 36 stages",
         atomic_only=True,
     ),
     Rung(climb_heads, 0.3, "other orders, finer bounds", atomic_only=True),
