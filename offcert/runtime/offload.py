@@ -18,7 +18,7 @@ from offcert.core.errors import InputError, PlanError
 from offcert.core.problem import Problem
 from offcert.runtime.events import OPERATOR, Session
 from offcert.runtime.hooks import Hooks, Saving, unwrap
-from offcert.runtime.plans import AnyPlan, Certificate, programs
+from offcert.runtime.plans import AnyPlan, CertificateLike, programs
 from offcert.runtime.program import Program
 from offcert.runtime.reports import OffloadWarning, StepReport
 from offcert.runtime.run import StepRun, StepStorages
@@ -30,7 +30,7 @@ from offcert.runtime.tracker import LiveBytes
 
 def offload(
     model: nn.Module,
-    plan: AnyPlan | Sequence[Certificate],
+    plan: AnyPlan | Sequence[CertificateLike],
     problem: Problem | None = None,
     *,
     strict: bool = False,

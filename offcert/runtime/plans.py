@@ -14,7 +14,7 @@ from offcert.core.schedule import Schedule
 from offcert.runtime.program import Program, program
 
 
-class Certificate(Protocol):
+class CertificateLike(Protocol):
     """What training needs of a certificate (`offcert.proofs.certificate.Certificate`)."""
 
     @property
@@ -26,10 +26,10 @@ class Certificate(Protocol):
         """The schedule, among other things."""
 
 
-AnyPlan = Certificate | Plan | Schedule | FluidSchedule
+AnyPlan = CertificateLike | Plan | Schedule | FluidSchedule
 
 
-def programs(plan: AnyPlan | Sequence[Certificate], problem: Problem | None) -> list[Program]:
+def programs(plan: AnyPlan | Sequence[CertificateLike], problem: Problem | None) -> list[Program]:
     """Return the programs of a plan or schedule for `problem`, or of certificates.
 
     Raises
@@ -43,7 +43,7 @@ def programs(plan: AnyPlan | Sequence[Certificate], problem: Problem | None) -> 
 
 
 def _pairs(
-    plan: AnyPlan | Sequence[Certificate], problem: Problem | None
+    plan: AnyPlan | Sequence[CertificateLike], problem: Problem | None
 ) -> Iterator[tuple[Problem, Plan | Schedule | FluidSchedule]]:
     if isinstance(plan, Plan | Schedule | FluidSchedule):
         if problem is None:

@@ -21,7 +21,7 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem
 from offcert.runtime.offload import Offload
-from offcert.runtime.plans import AnyPlan, Certificate
+from offcert.runtime.plans import AnyPlan, CertificateLike
 from offcert.training.offload import offload
 
 try:
@@ -52,7 +52,7 @@ class OffloadHook(ModelHook):
 
     def __init__(
         self,
-        plan: AnyPlan | Sequence[Certificate] | str,
+        plan: AnyPlan | Sequence[CertificateLike] | str,
         problem: Problem | None = None,
         **options: Any,
     ) -> None:

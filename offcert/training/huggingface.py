@@ -30,7 +30,7 @@ from offcert.core.errors import InputError
 from offcert.core.problem import Problem
 from offcert.runtime.capture.borrowed import python_state_kept, random_state_kept
 from offcert.runtime.offload import Offload
-from offcert.runtime.plans import AnyPlan, Certificate
+from offcert.runtime.plans import AnyPlan, CertificateLike
 from offcert.runtime.step import TrainingStep
 from offcert.training.offload import offload
 
@@ -70,7 +70,7 @@ class OffloadCallback(TrainerCallback):
 
     def __init__(
         self,
-        plan: AnyPlan | Sequence[Certificate] | str,
+        plan: AnyPlan | Sequence[CertificateLike] | str,
         problem: Problem | None = None,
         **options: Any,
     ) -> None:

@@ -13,7 +13,7 @@ from offcert.core.options import require_count
 from offcert.core.problem import Problem
 from offcert.runtime.offload import Offload
 from offcert.runtime.offload import offload as follow
-from offcert.runtime.plans import AnyPlan, Certificate
+from offcert.runtime.plans import AnyPlan, CertificateLike
 from offcert.runtime.step import TrainingStep
 from offcert.training.auto import AutoOffload
 from offcert.training.planner import Planner
@@ -21,7 +21,7 @@ from offcert.training.planner import Planner
 
 def offload(
     model: nn.Module,
-    plan: AnyPlan | Sequence[Certificate] | str,
+    plan: AnyPlan | Sequence[CertificateLike] | str,
     problem: Problem | None = None,
     *,
     memory: int | str | None = None,

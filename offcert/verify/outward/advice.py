@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from offcert.verify.outward.sets import Limits
+from offcert.verify.outward.sets import SetLimits
 from offcert.verify.outward.tables import Cut
 
 # No part is divided into more.
@@ -24,13 +24,15 @@ def order_fault(name: str, values: Sequence[int]) -> str | None:
     return None
 
 
-def is_empty(limits: Limits) -> bool:
+def is_empty(limits: SetLimits) -> bool:
     """Return whether nothing can be within the limits."""
     crossing = limits.crossing
     return limits.least > limits.most or (crossing is not None and crossing.least > crossing.most)
 
 
-def by_class(cut: Cut, limits: Limits, size: int, count: int, place: str) -> tuple[Limits, Limits]:
+def by_class(
+    cut: Cut, limits: SetLimits, size: int, count: int, place: str
+) -> tuple[SetLimits, SetLimits]:
     """Return the limits with at least so many tensors of a size, and with fewer."""
     if size not in cut.sizes:
         raise FaultError(f"{place} names tensors of {size} bytes, but there are none")

@@ -38,7 +38,7 @@ class Crossing:
 
 
 @dataclass(frozen=True)
-class Limits:
+class SetLimits:
     """Schedules, by what is out at the cut.
 
     Attributes
@@ -61,12 +61,12 @@ class Limits:
     ticks: tuple[int, int] = (0, 0)
 
 
-def everything(cut: Cut) -> Limits:
+def everything(cut: Cut) -> SetLimits:
     """Return all schedules with nothing under way at the cut."""
-    return Limits((0,) * len(cut.sizes), cut.most, max(0, cut.need), cut.volume)
+    return SetLimits((0,) * len(cut.sizes), cut.most, max(0, cut.need), cut.volume)
 
 
-def with_crossing(cut: Cut, limits: Limits, places: range) -> list[Limits]:
+def with_crossing(cut: Cut, limits: SetLimits, places: range) -> list[SetLimits]:
     """Return schedules with nothing under way, and those with each of some classes on each side.
 
     What is under way is not out, so one tensor less of its class can be; where none is left for
@@ -86,7 +86,7 @@ def _with(counts: tuple[int, ...], place: int, count: int) -> tuple[int, ...]:
     return (*counts[:place], count, *counts[place + 1 :])
 
 
-def finer(coarse: Cut, fine: Cut, limits: Limits) -> list[Limits]:
+def finer(coarse: Cut, fine: Cut, limits: SetLimits) -> list[SetLimits]:
     """Return the same schedules with smaller tensors counted as well."""
     added = len(fine.sizes) - len(coarse.sizes)
     more = sum(
@@ -95,7 +95,7 @@ def finer(coarse: Cut, fine: Cut, limits: Limits) -> list[Limits]:
     crossing = limits.crossing
     if crossing is not None:
         crossing = replace(crossing, place=crossing.place + added)
-    all_of_them = Limits(
+    all_of_them = SetLimits(
         (0,) * added + limits.low,
         fine.most[:added] + limits.high,
         max(limits.least, fine.need),
@@ -108,7 +108,7 @@ def finer(coarse: Cut, fine: Cut, limits: Limits) -> list[Limits]:
     return with_crossing(fine, all_of_them, range(added))
 
 
-def least_ticks(cut: Cut, limits: Limits) -> tuple[int, int] | None:
+def least_ticks(cut: Cut, limits: SetLimits) -> tuple[int, int] | None:
     """Return the ticks in which what is out leaves, and returns, at least; None if nothing fits.
 
     Tensors may be divided for that; those that take least time a byte make up the bytes.
@@ -136,14 +136,14 @@ def least_ticks(cut: Cut, limits: Limits) -> tuple[int, int] | None:
     return found[FRONT], found[BACK]
 
 
-def within_ticks(cut: Cut, limits: Limits, ticks: int) -> Limits:
+def within_ticks(cut: Cut, limits: SetLimits, ticks: int) -> SetLimits:
     """Return the part whose bytes can leave and return within so many ticks."""
     a_byte = cut.a_round_trip[FRONT]
     most = limits.most if a_byte == 0 else min(limits.most, int(ticks / a_byte))
     return replace(limits, most=most)
 
 
-def _besides(cut: Cut, limits: Limits, side: int, ticks: int) -> int:
+def _besides(cut: Cut, limits: SetLimits, side: int, ticks: int) -> int:
     """Return the bytes that may be absent on a side though they are not out at the cut.
 
     They go away and come back within so many ticks, or are under way at the cut.
@@ -163,7 +163,7 @@ def present_bytes(cut: Cut, side: int) -> list[int]:
     return [size * int(here) for size, here in zip(cut.sizes, cut.sides[side].here, strict=True)]
 
 
-def tightened(cut: Cut, limits: Limits, longest: int) -> Limits | None:
+def tightened(cut: Cut, limits: SetLimits, longest: int) -> SetLimits | None:
     """Take away what no schedule of at most `longest` ticks can have out; None if that is all.
 
     What is out must be enough for every operation, but for what leaves besides.
@@ -190,14 +190,14 @@ def tightened(cut: Cut, limits: Limits, longest: int) -> Limits | None:
     return replace(limits, low=tuple(low.tolist()), high=tuple(high.tolist()))
 
 
-def listed(cut: Cut, limits: Limits, ticks: int, longest: int) -> IntArray | None:
+def listed(cut: Cut, limits: SetLimits, ticks: int, longest: int) -> IntArray | None:
     """Return all sets within the limits that leave and return within so many ticks.
 
     Parameters
     ----------
     cut : Cut
         Of the problem.
-    limits : Limits
+    limits : SetLimits
         As tight as they get.
     ticks : int
         For leaving and returning together.
@@ -255,7 +255,7 @@ def _totals(choices: list[int], places: list[int], weights: IntArray) -> IntArra
     return totals
 
 
-def _enough(cut: Cut, limits: Limits, sets: IntArray, longest: int) -> IntArray:
+def _enough(cut: Cut, limits: SetLimits, sets: IntArray, longest: int) -> IntArray:
     """Return the sets that are enough for every operation; see `tightened`."""
     sizes = np.array(cut.sizes, dtype=np.int64)
     if not 0 < len(sets) <= _MOST_TOLD_APART:
@@ -269,7 +269,7 @@ def _enough(cut: Cut, limits: Limits, sets: IntArray, longest: int) -> IntArray:
     return sets
 
 
-def around(cut: Cut, limits: Limits, sets: IntArray) -> Limits:
+def around(cut: Cut, limits: SetLimits, sets: IntArray) -> SetLimits:
     """Return the tightest limits that hold all of the sets; there are some."""
     moved = sets @ np.array(cut.sizes, dtype=np.int64)
     front, back = (int((sets @ side.back).min()) for side in cut.sides)

@@ -18,7 +18,7 @@ from offcert.verify.outward.sets import (
     BACK,
     FRONT,
     Crossing,
-    Limits,
+    SetLimits,
     around,
     everything,
     finer,
@@ -44,7 +44,7 @@ Split = Sequence[Any]
 class _Region:
     """A part; how fine it is counted, how far followed, and the sets that are left, if listed."""
 
-    limits: Limits
+    limits: SetLimits
     detail: int = 0
     window: int = 0
     sets: IntArray | None = None
@@ -176,7 +176,7 @@ class Walk:
             if limits == before:
                 return replace(region, limits=limits, sets=sets)
 
-    def _lost(self, cut: Cut, limits: Limits, window: int, room: int) -> int | None:
+    def _lost(self, cut: Cut, limits: SetLimits, window: int, room: int) -> int | None:
         """Return the least ticks of both sides beyond those in which `O` leaves and returns.
 
         None if no schedule is within the time. If something is under way at the cut, a side whose
@@ -214,7 +214,7 @@ class Walk:
         return front[1] + back[1]
 
     def _side(
-        self, cut: Cut, limits: Limits, far: tuple[int, int], side: int, begin: int, other: int
+        self, cut: Cut, limits: SetLimits, far: tuple[int, int], side: int, begin: int, other: int
     ) -> tuple[int, int] | None:
         """Search a side; return its least length, and by how much its link is longer than `O`.
 
