@@ -97,7 +97,7 @@ def work(task: Task) -> tuple[Row, Verification]:
 def result_facts(verification: Verification, seconds: float) -> Row:
     """Return the facts of a row that a verified certificate holds."""
     if not verification.valid:
-        return {"failed": f"the certificate does not verify: {verification.faults[0]}"}
+        return {"failed": f"the certificate does not verify: {verification.reason}"}
     result = verification.certificate.result
     proved = [bound.value for bound in result.bounds if str(bound.evidence) == "proved"]
     bounds: dict[str, int] = {}

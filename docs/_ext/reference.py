@@ -142,7 +142,9 @@ def _proof(proof: Any) -> str:
 
 def _nested(proof: Any) -> list[Any]:
     """Return the dataclasses of the objects in a proof's fields."""
-    return [rule.form.kind for rule in proof.rules() if hasattr(rule.form, "kind")]
+    from offcert.proofs.forms import Nested
+
+    return [rule.form.kind for rule in proof.rules() if isinstance(rule.form, Nested)]
 
 
 def _fields_of_proof(proof: Any) -> str:

@@ -75,11 +75,10 @@ def execute(cell: Cell) -> Answer:
     document = certificate.to_json()
     verification = verify(document)
     if not verification.valid:
-        fault = verification.faults[0]
         return {
             "status": FAILED,
             "seconds": result.runtime,
-            "reason": f"the certificate does not verify: {fault}",
+            "reason": f"the certificate does not verify: {verification.reason}",
         }, None
     if result.bounds:
         facts |= {"lower_bound": result.lower_bound, "evidence": _text(verification.evidence)}

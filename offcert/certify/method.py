@@ -9,7 +9,7 @@ from offcert.certify.effort import Effort
 from offcert.certify.search import Search
 from offcert.core.platform import Link
 from offcert.core.problem import Transfers
-from offcert.proofs.registry import CLAIMS, PROOFS, solvers_of
+from offcert.proofs.registry import CLAIMS, PROOFS, ClaimKind, ProofKind
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,11 @@ class Method:
     network: str = "any trace"
 
     @property
+    def kinds(self) -> list[ProofKind | ClaimKind]:
+        """What the registry knows of its bounds."""
+        return [PROOFS.get(name) or CLAIMS[name] for name in self.bounds]
+
+    @property
     def heuristic(self) -> bool:
         """Whether it only finds schedules, so that no bound is its own."""
         return not self.bounds
@@ -50,13 +55,13 @@ class Method:
         """The kinds of transfers that it is for."""
         if self.relaxed_only:
             return frozenset(Transfers) - {Transfers.ATOMIC}
-        kinds = [(PROOFS.get(name) or CLAIMS[name]).transfers for name in self.bounds]
+        kinds = [kind.transfers for kind in self.kinds]
         return frozenset().union(*kinds) if kinds else frozenset(Transfers)
 
     @property
     def links(self) -> frozenset[Link]:
         """The links that it is for."""
-        kinds = [PROOFS[name].links for name in self.bounds if name in PROOFS]
+        kinds = [kind.links for kind in self.kinds if isinstance(kind, ProofKind)]
         return frozenset().union(*kinds) if kinds else frozenset(Link)
 
     @property
@@ -64,8 +69,8 @@ class Method:
         """What supports its bounds, in words."""
         if self.heuristic:
             return "a schedule, no bound"
-        proved = any(name in PROOFS for name in self.bounds)
-        solvers = sorted({solver for name in self.bounds for solver in solvers_of(name)})
+        proved = any(isinstance(kind, ProofKind) for kind in self.kinds)
+        solvers = sorted({solver for kind in self.kinds for solver in kind.families})
         said = ["proved"] if proved else []
         said += [f"attested by {' or '.join(solvers)}"] if solvers else []
         return ", or ".join(said)

@@ -55,9 +55,7 @@ def add(
         return insert(library, problem_from_json(document), group)
     verification = verify(document)
     if not verification.valid:
-        raise InputError(
-            f"the certificate does not verify: {(verification.faults + verification.unverified)[0]}"
-        )
+        raise InputError(f"the certificate does not verify: {verification.reason}")
     certificate = verification.certificate
     entry = known = find_problem(library, certificate.problem)
     if entry is None and new:

@@ -52,7 +52,7 @@ def add(library: Library, document: Any) -> Entry:
 def improve(library: Library, verification: Verification) -> Entry:
     """Take what a verified certificate improves into the library; see `add`."""
     if not verification.valid:
-        raise InputError(f"the certificate does not verify: {verification.faults[0]}")
+        raise InputError(f"the certificate does not verify: {verification.reason}")
     certificate = verification.certificate
     entry = library.find(problem_digest(certificate.problem))
     if entry is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from offcert.certify.effort import Effort
@@ -23,7 +22,8 @@ from offcert.formulations.combinatorial.relaxations import (
     required_absent,
     whole_tensors_count,
 )
-from offcert.proofs.claims import claimed
+from offcert.proofs.claims import claimed, proved
+from offcert.proofs.kinds import LargeTensors
 
 if TYPE_CHECKING:
     from offcert.formulations.common.outcome import ModelOutcome
@@ -77,10 +77,10 @@ def climb_returns(search: Search) -> None:
     for smallest in sizes_worth_counting(rest):
         if search.late:
             return
-        bound = large_tensors_bound(rest, smallest)
-        bound = replace(bound, method=f"{bound.method}-returns", value=bound.value + ticks)
-        if bound.value > search.proved_bound:
-            search.add(bound)
+        value = large_tensors_bound(rest, smallest).value + ticks
+        if value > search.proved_bound:
+            proof = LargeTensors(smallest=smallest)
+            search.add(proved("fractional-large-tensors-returns", value, proof))
 
 
 def climb_sums(search: Search, effort: Effort) -> None:
@@ -93,7 +93,7 @@ def climb_sums(search: Search, effort: Effort) -> None:
         if bound is not None:
             if bound.value > search.proved_bound:
                 search.add(bound)
-            # With larger tensors alone it says less.
+            # With larger tensors alone it hardly ever says more.
             return
 
 

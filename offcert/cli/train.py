@@ -74,7 +74,7 @@ def _read(path: str) -> Certificate:
     verification = verify_file(path)
     if not verification.valid:
         raise InputError(
-            f"{path} does not verify: {(verification.faults + verification.unverified)[0]}"
+            f"{path} does not verify: {verification.reason}"
         )
     certificate = verification.certificate
     schedule = certificate.result.schedule

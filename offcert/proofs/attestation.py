@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from offcert.core.result import Bound, Evidence
 from offcert.proofs.claims import solver_of
-from offcert.proofs.registry import solvers_of
+from offcert.proofs.registry import kind_of
 
 
 def witness(bounds: Sequence[Bound], index: int) -> Bound | None:
@@ -29,4 +29,6 @@ def witness(bounds: Sequence[Bound], index: int) -> Bound | None:
 
 
 def _can_attest(bound: Bound) -> bool:
-    return bound.evidence is not Evidence.PROVED and solver_of(bound) in solvers_of(bound.method)
+    kind = kind_of(bound.method)
+    attestable = kind is not None and solver_of(bound) in kind.families
+    return attestable and bound.evidence is not Evidence.PROVED

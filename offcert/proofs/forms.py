@@ -108,35 +108,22 @@ class Lists:
 
 
 @dataclass(frozen=True)
-class Flag:
-    """True or false."""
+class Plain:
+    """A JSON value of one type."""
 
-    rule: str = "true or false"
+    kind: type
+    rule: str
 
-    def read(self, fields: Fields, name: str) -> bool:
-        """Return the flag."""
-        value: bool = fields.get(name, bool)
+    def read(self, fields: Fields, name: str) -> Any:
+        """Return the value."""
+        return fields.get(name, self.kind)
+
+    def write(self, value: Any) -> Any:
+        """Return the value."""
         return value
 
-    def write(self, value: bool) -> bool:
-        """Return the flag."""
-        return value
 
-
-@dataclass(frozen=True)
-class Text:
-    """A line of text."""
-
-    rule: str = "text"
-
-    def read(self, fields: Fields, name: str) -> str:
-        """Return the text."""
-        value: str = fields.get(name, str)
-        return value
-
-    def write(self, value: str) -> str:
-        """Return the text."""
-        return value
+FLAG, TEXT = Plain(bool, "true or false"), Plain(str, "text")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from offcert.proofs.forms import Flag, IntegerLists, Lists, Nested, Text, formed, integer, integers
+from offcert.proofs.forms import FLAG, TEXT, IntegerLists, Lists, Nested, formed, integer, integers
 from offcert.proofs.proof import Proof
 
 
@@ -58,8 +58,8 @@ class FluidProof(Proof):
         Multipliers and tree, packed; see `offcert.proofs.fluid_document`.
     """
 
-    whole: bool = formed(Flag())
-    proof: str = formed(Text())
+    whole: bool = formed(FLAG)
+    proof: str = formed(TEXT)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,6 +53,8 @@ class ProofKind:
         established, too.
     transfers, links : frozenset
         For which problems the argument holds.
+    families : tuple of str
+        Solvers whose word the bound is where a proof takes too long, if there are any.
     page : str
         Of the documentation, below ``docs/theory``.
     """
@@ -63,6 +65,7 @@ class ProofKind:
     summary: str
     page: str
     searched: bool = False
+    families: tuple[str, ...] = ()
     transfers: frozenset[Transfers] = _ATOMIC
     links: frozenset[Link] = _BOTH
 
@@ -178,6 +181,7 @@ _PROOFS = (
         "fluid.verifier:fluid_lp",
         "linear relaxation of the interruptible problem, by its multipliers",
         page="fluid",
+        families=("HiGHS",),
         transfers=_ALL,
     ),
     ProofKind(
@@ -186,6 +190,7 @@ _PROOFS = (
         "fluid.verifier:fluid_milp",
         "interruptible problem, tensors whole or not at all, by cases with multipliers",
         page="fluid",
+        families=("HiGHS",),
         transfers=_WHOLE_OR_PAUSING,
     ),
     ProofKind(
@@ -278,12 +283,8 @@ CLAIMS: dict[str, ClaimKind] = {kind.method: kind for kind in _CLAIMS}
 
 # What our own searches claim where verification could not search as much.
 OWN = "offcert"
-# Methods whose bounds are proved where that takes not too long, and a solver's word elsewhere.
-PROVED_OR_CLAIMED = {"fluid-milp": ("HiGHS",), "fluid-lp": ("HiGHS",)}
 
 
-def solvers_of(method: str) -> tuple[str, ...]:
-    """Return the families of solvers that may attest a bound; none if it is no solver's claim."""
-    if method in CLAIMS:
-        return CLAIMS[method].families
-    return PROVED_OR_CLAIMED.get(method, ())
+def kind_of(method: str) -> ProofKind | ClaimKind | None:
+    """Return what is known of bounds with a name, or None of an unknown one."""
+    return PROOFS.get(method) or CLAIMS.get(method)

@@ -10,6 +10,7 @@ from itertools import pairwise
 from offcert.core.fluid_schedule import FluidSchedule, Piece
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
+from offcert.report.memory_curve import resident_changes
 
 Point = tuple[Fraction, Fraction]
 
@@ -20,7 +21,9 @@ def fluid_memory_curve(problem: Problem, schedule: FluidSchedule) -> list[Point]
     A jump is two corners at the same time.
     """
     changes = _Changes()
-    _add_residents(changes, problem, schedule)
+    for time, size in resident_changes(problem.trace, schedule.starts, schedule.ends):
+        changes.jump(time, size)
+    changes.jump(0, 0)
     _add_absences(changes, problem, schedule)
     before, after = changes.around()
     times = sorted(before)
@@ -67,19 +70,6 @@ class _Changes:
             slope += self.bends.get(time, 0)
             last = time
         return before, after
-
-
-def _add_residents(changes: _Changes, problem: Problem, schedule: FluidSchedule) -> None:
-    """Add every tensor from its first use to its last, and workspaces."""
-    for tensor in problem.trace.tensors:
-        first = tensor.uses[0]
-        changes.jump(schedule.starts[first] if first >= 0 else 0, tensor.size)
-        changes.jump(schedule.ends[tensor.uses[-1]], -tensor.size)
-    rows = zip(problem.trace.operations, schedule.starts, schedule.ends, strict=True)
-    for operation, start, end in rows:
-        changes.jump(start, operation.workspace)
-        changes.jump(end, -operation.workspace)
-    changes.jump(0, 0)
 
 
 def _add_absences(changes: _Changes, problem: Problem, schedule: FluidSchedule) -> None:

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
+from offcert.core.trace import Trace
+
+
+def resident_changes(
+    trace: Trace, starts: Sequence[int], ends: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield when the bytes on the device change, and by how much, if nothing leaves."""
+    for tensor in trace.tensors:
+        first = tensor.uses[0]
+        yield starts[first] if first >= 0 else 0, tensor.size
+        yield ends[tensor.uses[-1]], -tensor.size
+    for operation, start, end in zip(trace.operations, starts, ends, strict=True):
+        yield start, operation.workspace
+        yield end, -operation.workspace
 
 
 def memory_curve(problem: Problem, schedule: Schedule) -> tuple[list[int], list[int]]:
@@ -18,13 +34,8 @@ def memory_curve(problem: Problem, schedule: Schedule) -> tuple[list[int], list[
     def change(time: int, size: int) -> None:
         changes[time] = changes.get(time, 0) + size
 
-    for tensor in trace.tensors:
-        first = tensor.uses[0]
-        change(schedule.starts[first] if first >= 0 else 0, tensor.size)
-        change(schedule.ends[tensor.uses[-1]], -tensor.size)
-    for operation, start, end in zip(trace.operations, schedule.starts, schedule.ends, strict=True):
-        change(start, operation.workspace)
-        change(end, -operation.workspace)
+    for time, size in resident_changes(trace, schedule.starts, schedule.ends):
+        change(time, size)
     offloads = {trace.gaps[t.gap].tensor: t for t in schedule.transfers if t.kind is Kind.OFFLOAD}
     for transfer in schedule.transfers:
         if transfer.kind is Kind.PREFETCH:

@@ -6,11 +6,12 @@ One element, both XML and HTML, with nothing that is loaded from elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from offcert.core.messages import cut
 from offcert.core.problem import Problem
 from offcert.core.result import Evidence
-from offcert.core.units import format_size, format_time
+from offcert.core.units import format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.bars import BOUND, HELD
 from offcert.report.gantt_svg import (
@@ -24,6 +25,7 @@ from offcert.report.gantt_svg import (
     time_labels,
 )
 from offcert.report.svg import Element, element, ticks, write
+from offcert.report.text import offloaded_names, why_infeasible
 
 _WIDTH = 900
 _TOP = 56
@@ -103,17 +105,12 @@ def _add_certificate(root: Element, certificate: Certificate) -> None:
     element(head, "span", f" at {problem.memory_summary}: {result.status}")
     facts = [("found by", cut(certificate.method))]
     if result.infeasibility is not None:
-        name = cut(result.infeasibility.name, 100)
-        needed, lacking = (
-            format_size(size, units)
-            for size in (result.infeasibility.needed, result.infeasibility.lacking)
-        )
-        why = f"{name} needs {needed} even when all else has left, {lacking} more than there is"
-        facts.append(("no schedule", why))
+        lack = replace(result.infeasibility, name=cut(result.infeasibility.name, 100))
+        facts.append(("no schedule", why_infeasible(lack, units)))
     if result.objective is not None and result.schedule is not None:
         slowdown = result.objective / max(1, problem.trace.compute_time)
         makespan = format_time(result.objective, units)
-        leaving = len({problem.trace.gaps[gap].tensor for gap in result.schedule.evicted})
+        leaving = len(offloaded_names(certificate))
         facts += [
             ("makespan", f"{makespan}, {slowdown:.3f} times the compute time"),
             ("gap", f"{100 * result.gap:.4g} %"),

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.result import SolveStatus
+from offcert.core.problem import Problem, Units
+from offcert.core.result import Infeasibility, SolveStatus
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.origin import origin_lines, origin_summary
@@ -108,6 +108,12 @@ def offloaded_names(certificate: Certificate) -> list[str]:
     return [trace.tensors[tensor].name for tensor in tensors]
 
 
+def why_infeasible(lack: Infeasibility, units: Units) -> str:
+    """Return in words which operation cannot run, and what it lacks."""
+    needed, lacking = (format_size(size, units) for size in (lack.needed, lack.lacking))
+    return f"{lack.name} needs {needed} even when all else has left, {lacking} more than there is"
+
+
 def describe_certificate(certificate: Certificate) -> str:
     """Return a certificate's claims for people."""
     result, problem = certificate.result, certificate.problem
@@ -116,13 +122,7 @@ def describe_certificate(certificate: Certificate) -> str:
         f"{problem.name} at {format_size(problem.platform.memory, units)}: {result.status}",
     ]
     if result.infeasibility is not None:
-        needed = format_size(result.infeasibility.needed, units)
-        lacking = format_size(result.infeasibility.lacking, units)
-        lines.append(
-            f"  {result.infeasibility.name} needs {needed} even when all else has left, "
-            f"{lacking} more than there is"
-        )
-        return "\n".join(lines)
+        return "\n".join([*lines, f"  {why_infeasible(result.infeasibility, units)}"])
     if result.objective is not None:
         slowdown = result.objective / max(1, problem.trace.compute_time)
         lines.append(

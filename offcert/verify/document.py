@@ -27,8 +27,8 @@ from offcert.verify.common.absence import least_memory
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.recheck import recheck
 
-# Characters of a fault or finding.
-_LONGEST = 300
+# Characters of a fault or finding, and of a value in one: a hash is shown whole.
+_LONGEST, _SHOWN = 300, 80
 
 
 class Outcome(StrEnum):
@@ -87,13 +87,14 @@ class Verification:
         return self.outcome is Outcome.VALID
 
     @property
+    def reason(self) -> str | None:
+        """The first reason why it is not valid: a fault, or what the limits left open."""
+        return next(iter((*self.faults, *self.unverified)), None)
+
+    @property
     def evidence(self) -> Evidence | None:
         """The strongest evidence among the bounds that attain the lower bound; None if invalid."""
-        if not self.valid:
-            return None
-        best = self.certificate.result.lower_bound
-        levels = [bound.evidence for bound in self.bounds if bound.value == best]
-        return min(levels, key=list(Evidence).index, default=None)
+        return self.certificate.result.evidence if self.valid else None
 
 
 def verify_file(path: str | Path, limits: Limits = UNLIMITED) -> Verification:
@@ -167,7 +168,8 @@ def _compare_with_rewritten(verification: Verification, document: dict[str, Any]
     content = {name: value for name, value in document.items() if name != "digest"}
     del rewritten["digest"]
     verification.faults += [
-        f"{place}: the document says {_show(found)}, but it should be {_show(expected)}"
+        f"{place}: the document says {cut(repr(found), _SHOWN)}, but it should be "
+        f"{cut(repr(expected), _SHOWN)}"
         for place, found, expected in _differences(content, rewritten, "")
     ]
     if document["digest"] != canonical_digest(content):
@@ -186,11 +188,6 @@ def _differences(found: Any, expected: Any, place: str) -> Iterator[tuple[str, A
             yield from _differences(*pair, f"{place}[{index}]")
     elif type(found) is not type(expected) or found != expected:
         yield place, found, expected
-
-
-def _show(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _check_schedule(verification: Verification) -> None:

@@ -20,6 +20,7 @@ from offcert.core.simulate import simulate
 from offcert.instances.library import Entry, Family, Library, default_library, make_entry
 from offcert.instances.records import KnownBound, Record
 from offcert.verify.document import verify
+from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.recheck import recheck
 
 NAME = "cnn-12-1-m10"
@@ -136,6 +137,17 @@ def test_a_tampered_certificate_is_refused(library: Library, change: str) -> Non
     with pytest.raises(InputError, match="the certificate does not verify: "):
         add(library, tampered(change))
     assert reopened(library).record == Record()
+
+
+def test_what_takes_too_much_to_verify_is_refused_with_the_reason(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def give_up(*_: object) -> str | None:
+        raise BeyondLimitsError("the search is too large")
+
+    monkeypatch.setattr("offcert.verify.document.recheck", give_up)
+    with pytest.raises(InputError, match=r"does not verify: .*the search is too large"):
+        add(library, certificate())
 
 
 def test_a_certificate_of_another_problem_is_refused(library: Library) -> None:
