@@ -73,9 +73,7 @@ def _read(path: str) -> Certificate:
 
     verification = verify_file(path)
     if not verification.valid:
-        raise InputError(
-            f"{path} does not verify: {verification.reason}"
-        )
+        raise InputError(f"{path} does not verify: {verification.reason}")
     certificate = verification.certificate
     schedule = certificate.result.schedule
     if schedule is None:

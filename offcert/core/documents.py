@@ -169,6 +169,10 @@ class Fields:
         """Return the full name of a field."""
         return f"{self._place}.{name}" if self._place else name
 
+    def has(self, name: str) -> bool:
+        """Return whether a field is there."""
+        return name in self._value
+
     def get(self, name: str, kind: type | tuple[type, ...]) -> Any:
         """Return a field that must be there and have the given JSON type."""
         if name not in self._value:

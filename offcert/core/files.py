@@ -8,11 +8,13 @@ and so on, and the problem is the same, with the same hash, as with these names 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from offcert.core.chain import Chain
+from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.documents import (
     Fields,
     canonical_digest,
@@ -23,9 +25,18 @@ from offcert.core.documents import (
     write_json,
 )
 from offcert.core.errors import InputError
+from offcert.core.network import Network
+from offcert.core.network_json import (
+    checkpoint_chain_from_json,
+    checkpoint_chain_to_json,
+    network_from_json,
+    network_to_json,
+    trace_from_json,
+    trace_to_json,
+)
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Units
-from offcert.core.trace import Operation, Tensor, Trace
+from offcert.core.problem import Minimise, Problem, Recompute, Units
+from offcert.core.trace import Trace
 
 PROBLEM_FORMAT = "offcert-problem"
 PROBLEM_VERSION = 1
@@ -48,10 +59,15 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
         "version": PROBLEM_VERSION,
         "name": problem.name,
     }
-    if problem.chain is not None:
-        document["chain"] = {name: list(getattr(problem.chain, name)) for name in _CHAIN_FIELDS}
+    network = problem.network
+    if isinstance(network, Chain):
+        document["chain"] = {name: list(getattr(network, name)) for name in _CHAIN_FIELDS}
+    elif isinstance(network, CheckpointChain):
+        document["checkpoint_chain"] = checkpoint_chain_to_json(network)
+    elif isinstance(network, Network):
+        document["network"] = network_to_json(network)
     else:
-        document["trace"] = _trace_to_json(problem.trace)
+        document["trace"] = trace_to_json(network)
     platform = problem.platform
     document |= {
         "memory": platform.memory,
@@ -64,24 +80,20 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
         document["prefetch_bandwidth"] = _rational(platform.prefetch_bandwidth)
     if problem.source is not None:
         document["source"] = dict(problem.source)
+    # What is as it was before there was a choice is left out, so that old problems keep their hash.
+    if problem.recompute is not Recompute.NONE:
+        document["recompute"] = str(problem.recompute)
+    if not problem.offload:
+        document["offload"] = False
+    if problem.minimise is not Minimise.TIME:
+        document["minimise"] = str(problem.minimise)
+    if problem.deadline is not None:
+        document["deadline"] = problem.deadline
     return document
 
 
 def _rational(value: Fraction) -> str:
     return f"{value.numerator}/{value.denominator}"
-
-
-def _trace_to_json(trace: Trace) -> dict[str, Any]:
-    return {
-        "operations": [
-            {"name": o.name, "duration": o.duration, "workspace": o.workspace}
-            for o in trace.operations
-        ],
-        "tensors": [
-            {"name": t.name, "size": t.size, "uses": list(t.uses), "evictable": t.evictable}
-            for t in trace.tensors
-        ],
-    }
 
 
 def problem_from_json(document: Any, place: str = "") -> Problem:
@@ -95,14 +107,13 @@ def problem_from_json(document: Any, place: str = "") -> Problem:
     fields = Fields(document, place)
     require_format(fields, PROBLEM_FORMAT, PROBLEM_VERSION)
     name = fields.get("name", str)
-    has_chain = "chain" in document
-    if has_chain == ("trace" in document):
-        raise InputError(f'{place or "the problem"} must have either "chain" or "trace"')
-    network: Chain | Trace
-    if has_chain:
-        network = _chain_from_json(fields.get("chain", dict), fields.path("chain"))
-    else:
-        network = _trace_from_json(fields.get("trace", dict), fields.path("trace"))
+    given = [kind for kind in _NETWORKS if fields.has(kind)]
+    if len(given) != 1:
+        raise InputError(
+            f'{place or "the problem"} must have either "chain" or "trace", or else "network" or '
+            '"checkpoint_chain"'
+        )
+    network = _NETWORKS[given[0]](fields.get(given[0], dict), fields.path(given[0]))
     units = Fields(fields.get("units", dict), fields.path("units"))
     back = fields.optional("prefetch_bandwidth", str)
     problem = Problem(
@@ -117,6 +128,10 @@ def problem_from_json(document: Any, place: str = "") -> Problem:
         transfers=fields.get("transfers", str),
         units=Units(units.get("time", str), units.get("size", str)),
         source=fields.optional("source", dict),
+        recompute=fields.get("recompute", str) if fields.has("recompute") else Recompute.NONE,
+        offload=fields.get("offload", bool) if fields.has("offload") else True,
+        minimise=fields.get("minimise", str) if fields.has("minimise") else Minimise.TIME,
+        deadline=fields.integer("deadline", 0) if fields.has("deadline") else None,
     )
     units.finish()
     fields.finish()
@@ -134,29 +149,12 @@ def _chain_from_json(value: Any, place: str) -> Chain:
     return Chain(**numbers, names=names)
 
 
-def _trace_from_json(value: Any, place: str) -> Trace:
-    fields = Fields(value, place)
-    operations = []
-    for item in fields.each("operations"):
-        operations.append(
-            Operation(
-                item.get("name", str), item.integer("duration", 0), item.integer("workspace", 0)
-            )
-        )
-        item.finish()
-    tensors = []
-    for item in fields.each("tensors"):
-        tensors.append(
-            Tensor(
-                item.get("name", str),
-                item.integer("size", 0),
-                item.integers("uses", -1),
-                item.get("evictable", bool),
-            )
-        )
-        item.finish()
-    fields.finish()
-    return Trace(operations, tensors)
+_NETWORKS: dict[str, Callable[[Any, str], Chain | Trace | Network | CheckpointChain]] = {
+    "chain": _chain_from_json,
+    "trace": trace_from_json,
+    "network": network_from_json,
+    "checkpoint_chain": checkpoint_chain_from_json,
+}
 
 
 def problem_digest(problem: Problem) -> str:

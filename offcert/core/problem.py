@@ -10,12 +10,15 @@ from functools import cached_property
 from typing import Any
 
 from offcert.core.chain import Chain
+from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError
+from offcert.core.execution import Execution
 from offcert.core.messages import cut, short_repr
+from offcert.core.network import Network
 from offcert.core.notebook import html
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
-from offcert.core.trace import LARGEST_TOTAL, Trace
+from offcert.core.trace import LARGEST_TOTAL, Tensor, Trace, require_integer
 
 
 class Transfers(StrEnum):
@@ -24,6 +27,26 @@ class Transfers(StrEnum):
     ATOMIC = "atomic"
     INTERRUPTIBLE = "interruptible"
     FRACTIONAL = "fractional"
+
+
+class Recompute(StrEnum):
+    """What may run again.
+
+    ``CHAIN``: what the papers' strategies do on chains, where a stored tensor stays stored until
+    its backward operation (persistency). ``ANY``: any repeatable computation, whenever what it
+    reads is there.
+    """
+
+    NONE = "none"
+    CHAIN = "chain"
+    ANY = "any"
+
+
+class Minimise(StrEnum):
+    """The objective: ticks within the memory limit, or bytes within a deadline, if there is one."""
+
+    TIME = "time"
+    MEMORY = "memory"
 
 
 @dataclass(frozen=True)
@@ -42,14 +65,15 @@ class Units:
 
 @dataclass(frozen=True)
 class Problem:
-    """Find the shortest schedule of `network` on `platform`.
+    """Find the shortest schedule of `network` on `platform`, or the one that takes least memory.
 
     Parameters
     ----------
     name : str
         For people.
-    network : Trace or Chain
-        What is executed; the papers' dynamic programs take chains, everything else takes `trace`.
+    network : Trace, Chain, Network or CheckpointChain
+        What is executed; the papers' dynamic programs take chains, everything else takes `trace`,
+        or `computed` where something may run again.
     platform : Platform
         Memory and link.
     transfers : Transfers or str
@@ -58,30 +82,68 @@ class Problem:
         What ticks and sizes stand for.
     source : mapping, optional
         Where the trace comes from; what ``offcert train`` needs to rebuild the network.
+    recompute : Recompute or str
+        What may run again.
+    offload : bool
+        Whether anything may leave the device.
+    minimise : Minimise or str
+        The objective.
+    deadline : int, optional
+        Most ticks of a schedule, where memory is minimised.
     """
 
     name: str
-    network: Trace | Chain
+    network: Trace | Chain | Network | CheckpointChain
     platform: Platform
     transfers: Transfers = Transfers.ATOMIC
     units: Units = Units()
     source: Mapping[str, Any] | None = None
+    recompute: Recompute = Recompute.NONE
+    offload: bool = True
+    minimise: Minimise = Minimise.TIME
+    deadline: int | None = None
 
     def __post_init__(self) -> None:
         self._validate_types()
-        if self.transfers not in tuple(Transfers):
-            raise InputError(
-                'transfers must be "atomic", "interruptible" or "fractional", '
-                f"not {short_repr(self.transfers)}"
-            )
-        object.__setattr__(self, "transfers", Transfers(self.transfers))
+        for name, kind in (
+            ("transfers", Transfers),
+            ("recompute", Recompute),
+            ("minimise", Minimise),
+        ):
+            self._validate_choice(name, kind)
+        self._validate_choices()
         self._validate_totals()
+
+    def _validate_choice(self, name: str, kind: type[StrEnum]) -> None:
+        value = getattr(self, name)
+        if value not in tuple(kind):
+            *others, last = (f'"{member}"' for member in kind)
+            known = f"{', '.join(others)} or {last}"
+            raise InputError(f"{name} must be {known}, not {short_repr(value)}")
+        object.__setattr__(self, name, kind(value))
+
+    def _validate_choices(self) -> None:
+        """Refuse what does not go together."""
+        if self.recompute is not Recompute.NONE and self.computed is None:
+            raise InputError(
+                f'recompute "{self.recompute}" needs a network that says what is computed from '
+                "what, and a trace does not"
+            )
+        if self.recompute is Recompute.CHAIN and isinstance(self.network, Network):
+            raise InputError('recompute "chain" needs a chain, not a network')
+        if self.deadline is not None:
+            require_integer(self.deadline, "deadline", 0)
+            if self.minimise is Minimise.TIME:
+                raise InputError("a deadline is only for problems that minimise memory")
 
     def _validate_types(self) -> None:
         if not isinstance(self.name, str):
             raise InputError(f"name must be a string, not {short_repr(self.name)}")
-        if not isinstance(self.network, Trace | Chain):
-            raise InputError(f"network must be a Trace or Chain, not {short_repr(self.network)}")
+        if not isinstance(self.network, Trace | Chain | Network | CheckpointChain):
+            kinds = "a Trace, a Chain, a Network or a CheckpointChain"
+            raise InputError(f"network must be {kinds}, not {short_repr(self.network)}")
+        if not isinstance(self.offload, bool):
+            raise InputError(f"offload must be true or false, not {short_repr(self.offload)}")
         if not isinstance(self.platform, Platform):
             raise InputError(f"platform must be a Platform, not {short_repr(self.platform)}")
         if not isinstance(self.units, Units):
@@ -147,13 +209,60 @@ class Problem:
 
     @cached_property
     def trace(self) -> Trace:
-        """The network as a trace."""
-        return self.network.trace() if isinstance(self.network, Chain) else self.network
+        """The network as a trace in which everything runs once."""
+        if isinstance(self.network, Chain):
+            return self._held(self.network.trace())
+        if self.computed is not None:
+            return self._held(self.computed.trace())
+        assert isinstance(self.network, Trace)
+        return self._held(self.network)
+
+    def _held(self, trace: Trace) -> Trace:
+        """Return a trace, with tensors that cannot leave if nothing may."""
+        if self.offload or not any(tensor.evictable for tensor in trace.tensors):
+            return trace
+        tensors = (Tensor(t.name, t.size, t.uses, evictable=False) for t in trace.tensors)
+        return Trace(trace.operations, tensors)
 
     @property
     def chain(self) -> Chain | None:
-        """The chain, if the problem was given as one."""
+        """The chain of the offloading paper, if the problem was given as one."""
         return self.network if isinstance(self.network, Chain) else None
+
+    @cached_property
+    def checkpoint_chain(self) -> CheckpointChain | None:
+        """The chain of the papers about recomputation, if the problem was given as a chain."""
+        if isinstance(self.network, Chain):
+            return CheckpointChain.of(self.network)
+        return self.network if isinstance(self.network, CheckpointChain) else None
+
+    @cached_property
+    def computed(self) -> Network | None:
+        """What can be computed from what; None if the problem was given as a trace."""
+        chain = self.checkpoint_chain
+        if chain is not None:
+            return chain.network()
+        return self.network if isinstance(self.network, Network) else None
+
+    def plain(self) -> Problem:
+        """Return the problem in which everything runs once: as a trace, with time to minimise."""
+        return self._scheduling(self.trace)
+
+    def executed(self, execution: Execution) -> Problem:
+        """Return the problem of scheduling the offloads of an execution: nothing else is open.
+
+        Everything that works on traces takes it: simulator, checker, heuristics, runtime, plots.
+        """
+        return self._scheduling(execution.trace)
+
+    def _scheduling(self, trace: Trace) -> Problem:
+        return replace(
+            self,
+            network=trace,
+            recompute=Recompute.NONE,
+            minimise=Minimise.TIME,
+            deadline=None,
+        )
 
     def with_memory(self, memory: int | str) -> Problem:
         """Return the same problem with another memory limit.

@@ -9,9 +9,10 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
+from offcert.core.execution import Execution
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.messages import cut
-from offcert.core.problem import Units
+from offcert.core.problem import Minimise, Units
 from offcert.core.schedule import Schedule
 from offcert.core.units import format_size, format_time
 
@@ -38,14 +39,15 @@ class Evidence(StrEnum):
 
 @dataclass(frozen=True)
 class Bound:
-    """A lower bound on the makespan.
+    """A lower bound on the objective.
 
     Attributes
     ----------
     method : str
         The name under which the registry of bounds knows it.
     value : int
-        Ticks; makespans are integers, so a fractional bound is rounded up.
+        Ticks, or bytes where memory is minimised; both are integers, so a fractional bound is
+        rounded up.
     evidence : Evidence
         Its level.
     details : mapping
@@ -90,6 +92,12 @@ class Result:
         Seconds.
     infeasibility : Infeasibility or None
         Set if the status is ``INFEASIBLE``.
+    execution : Execution or None
+        What the schedule schedules, where the problem lets computations run again.
+    memory : int or None
+        Bytes within which the schedule stays: the objective where memory is minimised, else None.
+    minimise : Minimise
+        What the bounds are about.
     """
 
     status: SolveStatus
@@ -97,6 +105,9 @@ class Result:
     bounds: tuple[Bound, ...] = ()
     runtime: float = 0.0
     infeasibility: Infeasibility | None = None
+    execution: Execution | None = None
+    memory: int | None = None
+    minimise: Minimise = Minimise.TIME
 
     def __repr__(self) -> str:
         return f"<Result {self.summary()}>"
@@ -113,13 +124,14 @@ class Result:
         if self.infeasibility is not None:
             lacking = format_size(self.infeasibility.lacking, units)
             return f"{self.status}: {cut(self.infeasibility.name)} lacks {lacking}"
-        bound = f"lower bound {format_time(self.lower_bound, units)} ({self.evidence or 'none'})"
+        form = format_time if self.minimise is Minimise.TIME else format_size
+        bound = f"lower bound {form(self.lower_bound, units)} ({self.evidence or 'none'})"
         if self.objective is None:
             return f"{self.status}: no schedule, {bound}"
-        makespan = format_time(self.objective, units)
+        value = form(self.objective, units)
         if self.status is SolveStatus.OPTIMAL:
-            return f"{self.status}: {makespan} ({self.evidence or 'no bound'})"
-        return f"{self.status}: {makespan}, {bound}, gap {100 * self.gap:.3g} %"
+            return f"{self.status}: {value} ({self.evidence or 'no bound'})"
+        return f"{self.status}: {value}, {bound}, gap {100 * self.gap:.3g} %"
 
     @property
     def evidence(self) -> Evidence | None:
@@ -129,12 +141,14 @@ class Result:
 
     @property
     def objective(self) -> int | None:
-        """Makespan of the schedule in ticks, or None."""
-        return None if self.schedule is None else self.schedule.makespan
+        """Makespan of the schedule in ticks, or its bytes where these are minimised; or None."""
+        if self.schedule is None or self.minimise is Minimise.MEMORY:
+            return self.memory
+        return self.schedule.makespan
 
     @property
     def lower_bound(self) -> int:
-        """The best lower bound in ticks; 0 if there is none."""
+        """The best lower bound, in ticks or bytes; 0 if there is none."""
         return max((bound.value for bound in self.bounds), default=0)
 
     @property

@@ -16,8 +16,9 @@ from offcert.core.documents import Fields, canonical_digest, read_json, require_
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest, problem_from_json, problem_to_json
 from offcert.core.messages import cut, show
+from offcert.core.network_json import execution_from_json, execution_to_json
 from offcert.core.notebook import html
-from offcert.core.problem import Problem
+from offcert.core.problem import Minimise, Problem
 from offcert.core.result import Bound, Evidence, Infeasibility, Result, SolveStatus
 from offcert.core.units import format_size
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
@@ -56,6 +57,17 @@ class Certificate:
     notes: Notes = field(default_factory=Notes)
     versions: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def executed(self) -> Problem:
+        """The problem of which the schedule is one: without choices of what runs again.
+
+        For a problem that has none of these it is the problem itself.
+        """
+        execution = self.result.execution
+        problem = self.problem if execution is None else self.problem.executed(execution)
+        limit = self.result.memory
+        return problem if limit is None else problem.with_memory(limit)
+
     def __repr__(self) -> str:
         problem, units = self.problem, self.problem.units
         memory = format_size(problem.platform.memory, units)
@@ -87,12 +99,14 @@ class Certificate:
             ],
             "schedule": None
             if result.schedule is None
-            else schedule_to_json(result.schedule, self.problem.trace),
+            else schedule_to_json(result.schedule, self.executed.trace),
             "infeasibility": _infeasibility_to_json(result.infeasibility),
             "method": self.method,
             "settings": settings_to_json(self.settings, self.notes),
             "versions": dict(self.versions),
         }
+        if result.execution is not None:
+            document["execution"] = execution_to_json(result.execution)
         document["digest"] = canonical_digest(document)
         return document
 
@@ -130,11 +144,22 @@ def certificate_from_json(document: Any) -> Certificate:
     bounds = tuple(_bound_from_json(item) for item in fields.each("bounds"))
     schedule = fields.optional("schedule", (dict, type(None)))
     infeasibility = fields.optional("infeasibility", (dict, type(None)))
+    execution = None
+    if fields.has("execution"):
+        execution = execution_from_json(fields.get("execution", dict), "execution")
+    trace = problem.trace if execution is None else problem.executed(execution).trace
+    memory = None
+    if fields.get("objective", (int, type(None))) is not None:
+        objective = fields.integer("objective", 0)
+        memory = objective if problem.minimise is Minimise.MEMORY else None
     result = Result(
         status=_member(SolveStatus, fields.get("status", str), "status"),
-        schedule=None if schedule is None else schedule_from_json(schedule, problem.trace),
+        schedule=None if schedule is None else schedule_from_json(schedule, trace),
         bounds=bounds,
         infeasibility=None if infeasibility is None else _infeasibility_from_json(infeasibility),
+        execution=execution,
+        memory=memory,
+        minimise=problem.minimise,
     )
     settings, notes = settings_from_json(fields.get("settings", dict), "settings")
     certificate = Certificate(
@@ -150,8 +175,6 @@ def certificate_from_json(document: Any) -> Certificate:
         if name not in document:
             raise InputError(f'the field "{name}" is missing')
         fields.optional(name, kind)
-    if fields.get("objective", (int, type(None))) is not None:
-        fields.integer("objective")
     fields.integer("lower_bound")
     fields.finish()
     return certificate

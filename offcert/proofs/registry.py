@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offcert.core.platform import Link
-from offcert.core.problem import Problem, Transfers
+from offcert.core.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.proofs.kinds import (
     AtomicHeads,
@@ -30,6 +30,7 @@ _ATOMIC = frozenset({Transfers.ATOMIC})
 _WHOLE_OR_PAUSING = _ALL - {Transfers.FRACTIONAL}
 _BOTH = frozenset(Link)
 _SIMPLEX = frozenset({Link.SIMPLEX})
+_UNIT = {Minimise.TIME: "time", Minimise.MEMORY: "memory"}
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,10 @@ class ProofKind:
         Solvers whose word the bound is where a proof takes too long, if there are any.
     page : str
         Of the documentation, below ``docs/theory``.
+    recompute : bool
+        Whether the argument holds if computations may run again.
+    minimise : Minimise
+        What the value is about.
     """
 
     method: str
@@ -68,11 +73,17 @@ class ProofKind:
     families: tuple[str, ...] = ()
     transfers: frozenset[Transfers] = _ATOMIC
     links: frozenset[Link] = _BOTH
+    recompute: bool = False
+    minimise: Minimise = Minimise.TIME
 
     evidence = Evidence.PROVED
 
     def misfit(self, problem: Problem) -> str | None:
         """Return why the argument does not hold for a problem, or None."""
+        if problem.minimise is not self.minimise:
+            return f"it bounds {_UNIT[self.minimise]}, and the problem minimises {problem.minimise}"
+        if problem.recompute is not Recompute.NONE and not self.recompute:
+            return "no proof is known for a bound of this kind where computations may run again"
         if problem.transfers not in self.transfers:
             return f"no proof is known for a bound of this kind with {problem.transfers} transfers"
         if problem.platform.link not in self.links:
@@ -108,8 +119,10 @@ class ClaimKind:
         What the bound says, in one line.
     page : str
         Of the documentation, below ``docs/theory``.
-    transfers : frozenset
+    transfers, recompute : frozenset
         For which problems the claim is a bound.
+    minimise : Minimise
+        What the value is about.
     """
 
     method: str
@@ -117,6 +130,8 @@ class ClaimKind:
     summary: str
     page: str
     transfers: frozenset[Transfers] = _ATOMIC
+    recompute: frozenset[Recompute] = frozenset({Recompute.NONE})
+    minimise: Minimise = Minimise.TIME
 
     evidence = Evidence.ATTESTED
 

@@ -17,13 +17,15 @@ from offcert.core.check_fluid import check_fluid
 from offcert.core.documents import canonical_digest, read_json
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
+from offcert.core.problem import Minimise, Recompute
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.proofs.attestation import witness
 from offcert.proofs.certificate import Certificate, certificate_from_json
 from offcert.proofs.claims import solver_of
 from offcert.proofs.registry import PROOFS
-from offcert.verify.common.absence import least_memory
+from offcert.verify.execution.check import execution_faults, persistency_faults
+from offcert.verify.execution.need import least_need
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.recheck import recheck
 
@@ -150,6 +152,7 @@ def verify(
     allowance = limits.begin() if allowance is None else allowance
     verification = Verification(certificate_from_json(document))
     _compare_with_rewritten(verification, document)
+    _check_execution(verification)
     _check_schedule(verification)
     _check_infeasibility(verification)
     # What was tampered with is not worth a search that may take long.
@@ -190,29 +193,59 @@ def _differences(found: Any, expected: Any, place: str) -> Iterator[tuple[str, A
         yield place, found, expected
 
 
+def _check_execution(verification: Verification) -> None:
+    """Whether what is scheduled does what the problem's network says."""
+    certificate = verification.certificate
+    execution, problem = certificate.result.execution, certificate.problem
+    if problem.recompute is Recompute.NONE:
+        if execution is not None:
+            verification.faults.append("execution: the problem lets nothing run again")
+        return
+    if execution is None:
+        if certificate.result.schedule is not None:
+            verification.faults.append("execution: it is missing, and the problem leaves it open")
+        return
+    network = problem.computed
+    assert network is not None, "problems with recomputation have a network"
+    found = execution_faults(network, execution)
+    if not found and problem.recompute is Recompute.CHAIN:
+        found = persistency_faults(network, execution)
+    verification.faults += found
+
+
 def _check_schedule(verification: Verification) -> None:
-    schedule = verification.certificate.result.schedule
-    if schedule is not None:
-        problem = verification.certificate.problem
-        if isinstance(schedule, Schedule):
-            found = check(problem, schedule)
-        else:
-            found = check_fluid(problem, schedule)
-        verification.faults += [f"schedule: {fault}" for fault in found]
+    result = verification.certificate.result
+    schedule = result.schedule
+    if schedule is None:
+        return
+    problem = verification.certificate.executed
+    if isinstance(schedule, Schedule):
+        found = check(problem, schedule)
+    else:
+        found = check_fluid(problem, schedule)
+    verification.faults += [f"schedule: {fault}" for fault in found]
+    deadline = verification.certificate.problem.deadline
+    if deadline is not None and schedule.makespan > deadline:
+        verification.faults.append(
+            f"schedule: it takes {schedule.makespan} ticks, and the deadline is {deadline}"
+        )
 
 
 def _check_infeasibility(verification: Verification) -> None:
     result = verification.certificate.result
     claim = result.infeasibility
     problem = verification.certificate.problem
-    needed, operation = least_memory(problem)
+    if problem.minimise is Minimise.MEMORY:
+        if claim is not None:
+            verification.faults.append("infeasibility: memory is the objective, not a limit")
+        return
+    needed, operation, name = least_need(problem)
     if needed > problem.platform.memory and (claim is None or result.bounds):
         verification.faults.append(
             "infeasibility: no schedule exists, so the document must say so and hold no bounds"
         )
     if claim is None:
         return
-    name = problem.trace.operations[operation].name if operation >= 0 else "the start"
     expected = (operation, name, needed, needed - problem.platform.memory)
     if expected[3] <= 0:
         verification.faults.append(

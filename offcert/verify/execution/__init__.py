@@ -1,0 +1,1 @@
+"""Verification of executions: whether a trace does what its network says."""
