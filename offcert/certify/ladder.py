@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
 from offcert.certify.effort import Effort
+from offcert.certify.joint_rungs import JOINT_LADDERS, chooses_execution, joint_ladder_for
+from offcert.certify.joint_search import JointSearch
+from offcert.certify.rung import Rung
 from offcert.certify.rungs import LADDERS, ladder_for
 from offcert.certify.search import Search, SearchProgress, keeper
 from offcert.certify.watchdog import GRACE, LONG_GRACE, watched
@@ -63,11 +66,17 @@ def certify(
     time_limit, workers, target_gap, seed = options
     settings = Settings(time_limit=time_limit, workers=workers, target_gap=target_gap, seed=seed)
     keeping = None if keep is None else keeper("certify", settings, keep)
-    search = Search(problem, time_limit, target_gap, progress, keeping)
+    rungs: Sequence[Rung]
+    if chooses_execution(problem):
+        search: Search = JointSearch(problem, time_limit, target_gap, progress, keeping)
+        rungs = JOINT_LADDERS[joint_ladder_for(problem)]
+    else:
+        search = Search(problem, time_limit, target_gap, progress, keeping)
+        rungs = LADDERS[ladder_for(problem)]
     search.infeasibility = infeasibility(problem)
     known = partial(search.certificate, "certify", settings)
     try:
-        for rung in LADDERS[ladder_for(problem)]:
+        for rung in rungs:
             if search.infeasibility is not None or (search.done and not rung.always):
                 break
             if not rung.suits(search):

@@ -180,6 +180,7 @@ class CheckpointChain:
                     # The gradient of the network's output appears with the last stage's.
                     writes=(gradient, gradient + 1) if last else (gradient,),
                     repeatable=False,
+                    of=(i,),
                 )
             )
         return Network(computations, values)

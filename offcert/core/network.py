@@ -60,6 +60,9 @@ class Computation:
     lean : int or None
         Bytes of workspace of a run that discards what it writes, in part or whole; by default the
         workspace, and what is discarded.
+    of : tuple of int
+        Of a backward computation: those whose gradients it computes, as far as that is known. What
+        it reads was saved by these.
     """
 
     name: str
@@ -70,6 +73,7 @@ class Computation:
     repeatable: bool = True
     holds: tuple[int, ...] = ()
     lean: int | None = None
+    of: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,10 @@ class Network:
                         f"{place}.{field} must increase strictly, but {value} follows {previous}"
                     )
                 previous = value
+        for position, other in enumerate(computation.of):
+            field = f"{place}.of[{position}]"
+            if require_integer(other, field, 0) >= index:
+                raise InputError(f"{field} must be below {index}, not {other}")
 
     def _validate_flow(self) -> None:
         writers: dict[int, int] = {}

@@ -73,6 +73,8 @@ def network_to_json(network: Network) -> dict[str, Any]:
             item["holds"] = list(each.holds)
         if each.lean is not None:
             item["lean"] = each.lean
+        if each.of:
+            item["of"] = list(each.of)
         computations.append(item)
     values = []
     for value in network.values:
@@ -108,6 +110,7 @@ def _computation_from_json(item: Fields) -> Computation:
         item.get("repeatable", bool),
         item.integers("holds", 0) if item.has("holds") else (),
         item.integer("lean", 0) if item.has("lean") else None,
+        item.integers("of", 0) if item.has("of") else (),
     )
     item.finish()
     return computation

@@ -145,6 +145,7 @@ def test_strategies_that_cannot_be_expanded(runs, message: str) -> None:
             [Value("a", 1), Value("b", 2, base=0)],
             "must be 0 for a value with a base",
         ),
+        ([Computation("F", 1, of=(0,))], [], r"computations\[0\].of\[0\] must be below 0"),
         ([Computation("F", 1, reads=(1, 0))], [Value("a", 1), Value("b", 1)], "increase strictly"),
     ],
 )

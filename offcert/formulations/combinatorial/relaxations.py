@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from offcert.core.network import Network
 from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
+from offcert.core.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.result import Bound, Infeasibility
 from offcert.core.trace import Trace
 from offcert.formulations.combinatorial.availability import Availability
@@ -52,8 +53,13 @@ def infeasibility(problem: Problem) -> Infeasibility | None:
     """Return the operation that lacks most memory even if all else has left, or None.
 
     The condition is exact: with unlimited time, everything that an operation does not use can
-    leave before it starts, so a schedule exists if every operation fits in this sense.
+    leave before it starts, so a schedule exists if every operation fits in this sense. Where
+    computations may run again it is sufficient: what a single one reads and writes does not fit.
     """
+    if problem.minimise is Minimise.MEMORY:
+        return None
+    if problem.recompute is not Recompute.NONE and problem.computed is not None:
+        return _too_large(problem.computed, problem.platform.memory)
     trace = problem.trace
     memory = problem.platform.memory
     worst = Infeasibility(-1, "the start", trace.resident_at_start, 0)
@@ -66,6 +72,16 @@ def infeasibility(problem: Problem) -> Infeasibility | None:
             name = trace.operations[index].name
             worst = Infeasibility(index, name, needed, needed - memory)
     return worst if worst.lacking > 0 else None
+
+
+def _too_large(network: Network, memory: int) -> Infeasibility | None:
+    """Return what alone takes most memory if that is too much, or None."""
+    at_start = network.size_of(v for v, writer in enumerate(network.writer) if writer < 0)
+    needed, negated = max((at_start, 1), *((own, -i) for i, own in enumerate(network.own_memory)))
+    if needed <= memory:
+        return None
+    name = "the start" if negated > 0 else network.computations[-negated].name
+    return Infeasibility(-negated, name, needed, needed - memory)
 
 
 def required_absent(

@@ -1,0 +1,71 @@
+"""Problems in which computations may run again: from `certify` to `verify`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from random_instances import seeded
+from random_networks import random_network, recompute_problem
+
+from offcert.certify.joint_search import JointSearch
+from offcert.certify.ladder import certify
+from offcert.certify.search import UnsoundError
+from offcert.core.documents import canonical_digest
+from offcert.core.plan import Plan
+from offcert.core.problem import Recompute
+from offcert.core.result import SolveStatus
+from offcert.core.simulate import simulate
+from offcert.core.strategy import Strategy
+from offcert.verify.document import verify
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_certificates_hold_what_is_executed(seed: int) -> None:
+    rng = seeded(seed)
+    problem = recompute_problem(rng, random_network(rng, 4))
+    certificate = certify(problem, time_limit=2)
+    document = certificate.to_json()
+    verification = verify(document)
+    assert verification.valid, verification.faults
+    if certificate.result.status is not SolveStatus.INFEASIBLE and certificate.result.schedule:
+        assert certificate.result.execution is not None
+        del document["execution"]
+        del document["digest"]
+        document["digest"] = canonical_digest(document)
+        assert "execution: it is missing" in str(verify(document).faults)
+
+
+def test_bounds_of_offloading_alone_are_none_here() -> None:
+    rng = seeded(3)
+    problem = recompute_problem(rng, random_network(rng, 4))
+    plain = certify(problem.plain(), time_limit=1)
+    assert plain.result.bounds
+    found = replace(plain, problem=problem, result=replace(plain.result, schedule=None))
+    faults = str(verify(found.to_json()).faults)
+    assert "where computations may run again" in faults
+
+
+def test_what_is_too_large_is_infeasible() -> None:
+    rng = seeded(5)
+    problem = recompute_problem(rng, random_network(rng, 4)).with_memory(1)
+    certificate = certify(problem, time_limit=1)
+    assert certificate.result.status is SolveStatus.INFEASIBLE
+    assert verify(certificate.to_json()).valid
+
+
+def test_illegal_executions_are_no_results() -> None:
+    rng = seeded(3)
+    problem = recompute_problem(rng, random_network(rng, 4))
+    network = problem.computed
+    assert network is not None
+    execution = Strategy.plain(network).expand(network)
+    wrong = replace(execution, runs=execution.runs[::-1])
+    large = problem.with_memory(problem.trace.peak_memory)
+    schedule = simulate(large.executed(execution), Plan())
+    search = JointSearch(large, 1.0)
+    with pytest.raises(UnsoundError, match="illegal execution"):
+        search.offer_executed(wrong, schedule)
+    assert search.offer_executed(execution, schedule)
+    assert search.problem.recompute is Recompute.ANY
+    assert search.objective == network.compute_time
