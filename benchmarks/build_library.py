@@ -105,7 +105,8 @@ def fine_network(model: str, shape: str, clock: str) -> Recipe:
         assert problem.source is not None
         # What only the runtime needs is half of a file; profiling gives it again.
         source = {key: value for key, value in problem.source.items() if key != "capture"}
-        return replace(problem, source=source)
+        # What is computed from what is left to be captured again, too.
+        return replace(problem.plain(), source=source)
 
     origin = (
         f"{model} of the zoo, input {shape}, one operation a tick of the clock {clock}, captured "

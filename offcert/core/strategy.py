@@ -189,6 +189,9 @@ class _Expansion:
         if copy.uses == [-1]:
             return None
         value = self.network.values[copy.value]
-        first = copy.uses[0]
-        uses = sorted({*copy.uses, *range(first, copy.settled + 1)})
+        first, last = copy.uses[0], copy.uses[-1]
+        # What cannot leave is there from its first use to its last one, whatever lies between.
+        uses = sorted(
+            {*copy.uses, *range(first, copy.settled + 1)} if value.evictable else {first, last}
+        )
         return Tensor(value.name, value.size, tuple(uses), value.evictable)

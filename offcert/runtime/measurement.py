@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import torch
 
+from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.trace import Trace
 from offcert.runtime.bandwidth import bandwidths, memory_and_name
@@ -67,3 +68,12 @@ def retimed(
         )
     ]
     return Trace(operations, trace.tensors)
+
+
+def retimed_network(network: Network, trace: Trace) -> Network:
+    """Return a network with the durations and workspaces of a trace in which all runs once."""
+    computations = [
+        replace(each, duration=operation.duration, workspace=operation.workspace)
+        for each, operation in zip(network.computations, trace.operations, strict=True)
+    ]
+    return Network(computations, network.values)

@@ -11,12 +11,14 @@ from torch import nn
 
 from offcert.core.device_memory import memory_beside
 from offcert.core.errors import InputError, OffcertError
+from offcert.core.network import Network
 from offcert.core.problem import Problem, Units
+from offcert.core.trace import Trace
 from offcert.runtime.capture import Clock, capture
 from offcert.runtime.capture.run import uncounted_bytes
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware import hardware as find_hardware
-from offcert.runtime.measurement import Measurement, measured, modelled
+from offcert.runtime.measurement import Measurement, measured, modelled, retimed_network
 from offcert.runtime.optimisers import named_state_bytes, require_optimiser, state_bytes
 from offcert.runtime.quiet import one_line
 from offcert.runtime.stages.profile import profile_stages
@@ -90,7 +92,8 @@ def profile(
     Returns
     -------
     Problem
-        Its ``source`` has what training by a plan needs.
+        Its ``source`` has what training by a plan needs. With the clocks ``modules`` and
+        ``operators`` it is about a `Network`, so that computations may run again.
 
     Raises
     ------
@@ -111,7 +114,7 @@ def profile(
     try:
         made = workload.load(shapes_only=not measure) if isinstance(model, str) else model
         make = _stages if chosen is Clock.STAGES else _captured
-        found, source, uncounted = make(made, workload, chosen, model_of_device)
+        found, network, source, uncounted = make(made, workload, chosen, model_of_device)
         uncounted = _with_optimiser(uncounted, made, optimiser)
     except OffcertError:
         raise
@@ -132,7 +135,7 @@ def profile(
         "torch": torch.__version__.partition("+")[0],
     }
     platform = found.platform(memory)
-    return Problem(name or label, found.trace, platform, units=Units("ns", "B"), source=source)
+    return Problem(name or label, network, platform, units=Units("ns", "B"), source=source)
 
 
 def _require_one_choice(
@@ -180,8 +183,9 @@ def _require_no_workload(workload: Workload) -> None:
             raise InputError(f"{name} cannot be given with a TrainingStep, which brings its own")
 
 
-# A trace with durations, what is recorded of its origin, and the bytes that it does not count.
-Made = tuple[Measurement, dict[str, Any], Mapping[str, int]]
+# A trace with durations, what the problem is about, what is recorded of its origin, and the bytes
+# that it does not count.
+Made = tuple[Measurement, Trace | Network, dict[str, Any], Mapping[str, int]]
 
 
 def _stages(
@@ -194,7 +198,7 @@ def _stages(
     found = profile_stages(made, workload, hardware)
     # The batch is a part of the trace.
     uncounted = uncounted_bytes(TrainingStep(made, lambda model, batch: None), 0)
-    return found, workload.source(), uncounted
+    return found, found.trace, workload.source(), uncounted
 
 
 def _captured(
@@ -209,7 +213,8 @@ def _captured(
         found = modelled(captured.trace, hardware)
     source = dict(step.source or workload.source())
     source |= {"clock": str(captured.clock), "capture": captured.to_json()}
-    return found, source, captured.uncounted
+    assert captured.network is not None, "what was just captured has a network"
+    return found, retimed_network(captured.network, found.trace), source, captured.uncounted
 
 
 def _step(made: nn.Module | TrainingStep, workload: Workload, *, measure: bool) -> TrainingStep:

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from offcert.core.errors import InputError, OffcertError
+from offcert.core.network import Computation, Network
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.runtime.capture.capture import Clock, Storage, number_places
+from offcert.runtime.capture.network import build_network
 from offcert.runtime.capture.recorder import Life, Moment, Recorder
 from offcert.runtime.events import END, ENTER, INPUT, LEAVE, OPERATOR, OUTPUT, UNPACK, Event
 
@@ -21,9 +23,10 @@ _SMALL = 2**16
 
 @dataclass(frozen=True)
 class Built:
-    """A trace, the events with which its operations begin, and what the forward pass saves."""
+    """A trace and its network, the events of its operations, and what the forward pass saves."""
 
     trace: Trace
+    network: Network
     ticks: tuple[Event, ...]
     storages: tuple[Storage, ...]
 
@@ -44,7 +47,7 @@ def build(recorder: Recorder, clock: Clock) -> Built:
     ends = [index for index, moment in enumerate(moments) if moment.event.kind == END]
     if not ends:
         raise InputError("no backward pass goes through the model")
-    line = _Line(moments[: ends[-1] + 1], clock)
+    line = Line(moments[: ends[-1] + 1], clock)
     groups = _groups(recorder.lives, line)
     tensors, tensor_of = _tensors(groups, line)
     trace = Trace(_operations(tensors, line), tensors)
@@ -59,10 +62,14 @@ def build(recorder: Recorder, clock: Clock) -> Built:
         for saved in recorder.saved
     )
     ticks = tuple(line.moments[tick].event for tick in line.ticks)
-    return Built(trace, ticks, number_places(rows))
+    operations = [Computation(o.name, o.duration, o.workspace) for o in trace.operations]
+    network = build_network(recorder, line, groups, operations)
+    if network.trace() != trace:
+        raise OffcertError("the network does not make the trace that was recorded")
+    return Built(trace, network, ticks, number_places(rows))
 
 
-class _Line:
+class Line:
     """Moments in a row, cut into operations at the ticks of a clock."""
 
     def __init__(self, moments: Sequence[Moment], clock: Clock) -> None:
@@ -144,17 +151,32 @@ def _operation_name(moment: Moment) -> str:
 
 
 @dataclass
-class _Group:
-    """Storages that become one tensor."""
+class Group:
+    """Storages that become one tensor.
+
+    Attributes
+    ----------
+    uses : tuple of int
+        Of the tensor.
+    evictable : bool
+        Whether it may leave.
+    size : int
+        Bytes of all of them.
+    lives : list of Life
+        What happened to each.
+    name : str
+        Of the tensor.
+    """
 
     uses: tuple[int, ...]
     evictable: bool
     size: int = 0
     lives: list[Life] = field(default_factory=list)
+    name: str = ""
 
 
-def _groups(lives: Sequence[Life], line: _Line) -> list[_Group]:
-    groups: dict[tuple[object, ...], _Group] = {}
+def _groups(lives: Sequence[Life], line: Line) -> list[Group]:
+    groups: dict[tuple[object, ...], Group] = {}
     last = len(line.moments) - 1
     for life in lives:
         record = life.record
@@ -171,13 +193,13 @@ def _groups(lives: Sequence[Life], line: _Line) -> list[_Group]:
             uses = (born, died)
         alone = evictable and record.size >= _SMALL
         key = (uses, evictable, id(life) if alone else None)
-        group = groups.setdefault(key, _Group(uses, evictable))
+        group = groups.setdefault(key, Group(uses, evictable))
         group.size += record.size
         group.lives.append(life)
     return sorted(groups.values(), key=lambda group: (group.uses[0], group.uses))
 
 
-def _uses(life: Life, born: int, died: int, line: _Line) -> tuple[int, ...]:
+def _uses(life: Life, born: int, died: int, line: Line) -> tuple[int, ...]:
     assert life.saved is not None
     last = len(line.moments) - 1
     uses = {born, died}
@@ -189,7 +211,7 @@ def _uses(life: Life, born: int, died: int, line: _Line) -> tuple[int, ...]:
     return tuple(sorted(use for use in uses if born <= use <= died))
 
 
-def _tensors(groups: Sequence[_Group], line: _Line) -> tuple[list[Tensor], dict[int, int]]:
+def _tensors(groups: Sequence[Group], line: Line) -> tuple[list[Tensor], dict[int, int]]:
     """Return tensors, and the number of the tensor for the `id` of each evictable life."""
     tensors = []
     tensor_of: dict[int, int] = {}
@@ -198,14 +220,14 @@ def _tensors(groups: Sequence[_Group], line: _Line) -> tuple[list[Tensor], dict[
         side, _, where = line.names[group.uses[0]].partition(":")
         base = f"{'g' if side == 'B' else 'x'}:{where}"
         seen[base] += 1
-        name = base if seen[base] == 1 else f"{base}.{seen[base]}"
-        tensors.append(Tensor(name, group.size, group.uses, group.evictable))
+        group.name = base if seen[base] == 1 else f"{base}.{seen[base]}"
+        tensors.append(Tensor(group.name, group.size, group.uses, group.evictable))
         if group.evictable:
             tensor_of.update({id(life): index for life in group.lives})
     return tensors, tensor_of
 
 
-def _operations(tensors: Sequence[Tensor], line: _Line) -> list[Operation]:
+def _operations(tensors: Sequence[Tensor], line: Line) -> list[Operation]:
     count = len(line)
     during, after = [0] * (count + 1), [0] * (count + 1)
     for tensor in tensors:

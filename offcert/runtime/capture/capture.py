@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from offcert.core.errors import InputError
+from offcert.core.network import Network
 from offcert.core.trace import Trace
 from offcert.runtime.events import Event
 from offcert.runtime.saved_storages import Place
@@ -67,6 +68,9 @@ class Capture:
         Whose operators were run; those of another kind of device may save other tensors.
     uncounted : mapping of str to int
         Bytes that the trace does not count: parameters, gradients, buffers, batch, optimiser.
+    network : Network or None
+        What can be computed from what; its plain trace is the trace. None if the capture was read
+        from a problem, which has it.
     """
 
     trace: Trace
@@ -78,6 +82,7 @@ class Capture:
     tensors: str
     device: str
     uncounted: Mapping[str, int]
+    network: Network | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the trace as a JSON value, for the ``source`` of a problem."""

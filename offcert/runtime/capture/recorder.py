@@ -21,7 +21,7 @@ from offcert.runtime.cost import operator_cost
 from offcert.runtime.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
 from offcert.runtime.hardware import Hardware, roofline_ns
 from offcert.runtime.hooks import Hooks
-from offcert.runtime.saved import Entry
+from offcert.runtime.saved import Entry, Handle
 from offcert.runtime.saved_storages import SavedStorages, dtype_name, owned_storages
 from offcert.runtime.signature import Signature, signature
 from offcert.runtime.tracker import LiveBytes, StorageRecord
@@ -74,6 +74,8 @@ class Life:
         The moment at which autograd saved it first.
     entry : weakref to Entry, or None
         What autograd holds since then.
+    changed : set of int
+        Moments at which an operator changed it in place.
     """
 
     record: StorageRecord
@@ -81,6 +83,7 @@ class Life:
     held: list[tuple[int, int]] = field(default_factory=list)
     saved: int | None = None
     entry: weakref.ref[Entry] | None = None
+    changed: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -114,6 +117,8 @@ class Recorder(Session):
         In the order in which autograd saved them.
     calls : list of Signature
         Of every call of the root.
+    unpacked : list of (int, int)
+        The moment at which autograd asked for something, and the one at which it had saved it.
     """
 
     def __init__(self, hooks: Hooks, hardware: Hardware | None = None) -> None:
@@ -123,13 +128,14 @@ class Recorder(Session):
         self.lives: list[Life] = []
         self.saved: list[Saved] = []
         self.calls: list[Signature] = []
+        self.unpacked: list[tuple[int, int]] = []
         self._hardware = hardware
         self._life_of: dict[StorageRecord, Life] = {}
         self._storages = _Storages(self)
         self._life_of_entry: weakref.WeakKeyDictionary[Entry, Life] = weakref.WeakKeyDictionary()
         self._held_since: dict[int, tuple[Life, int]] = {}
         self._operators: Counter[str] = Counter()
-        self._unpacked = 0
+        self._unpack_calls = 0
         self._paths: list[str] = []
         self._gradient_path = ""
         self._in_backward = False
@@ -230,6 +236,10 @@ class Recorder(Session):
         for leaf in tree_leaves((args, kwargs, out)):
             if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
                 self._touch(leaf)
+        for tensor in changed_in_place(func, args, kwargs):
+            life = self._touch(tensor)
+            if life is not None:
+                life.changed.add(self.tracker.now)
         flops, traffic = operator_cost(func, args, kwargs, out)
         moment = self.moments[-1]
         moment.launches = flops > 0 or traffic > 0
@@ -265,10 +275,20 @@ class Recorder(Session):
         shape = tuple(map(int, tensor.shape))
         self.saved.append(Saved(self.tracker.now, entry.size, dtype, shape, life))
 
+    def moment_of_saving(self, tensor: torch.Tensor) -> int:
+        """Return the moment of the operator that saves a tensor.
+
+        What an operator makes is saved right after it, what it takes right before it is called.
+        """
+        now = self.tracker.now
+        life = self._touch(tensor)
+        made = life is not None and (life.record.born == now or now in life.changed)
+        return now if made else now + 1
+
     def note_unpacked(self, entry: Entry) -> None:
         """Note that autograd asks for a storage: a moment of its own."""
-        self._next(Event(UNPACK, "", self._unpacked))
-        self._unpacked += 1
+        self._next(Event(UNPACK, "", self._unpack_calls))
+        self._unpack_calls += 1
         self.note_needed(entry)
 
     def note_needed(self, entry: Entry) -> None:
@@ -302,6 +322,17 @@ class Recorder(Session):
         self.tracker.stop()
 
 
+def changed_in_place(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
+    """Yield the strided tensors among an operator's arguments that its schema says it writes to."""
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        given = args[position] if position < len(args) else kwargs.get(argument.name)
+        for leaf in tree_leaves(given):
+            if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
+                yield leaf
+
+
 def _is_query(func: Any) -> bool:
     """Whether an operator only asks a fake tensor for its device; real tensors never do."""
     return bool(func.namespace == "prim")
@@ -313,6 +344,8 @@ class _Storages(SavedStorages):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__({}, recorder.tracker)
         self._recorder = recorder
+        # At which moment each was saved.
+        self._moments: weakref.WeakKeyDictionary[Handle, int] = weakref.WeakKeyDictionary()
 
     def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:
         entry = Entry(len(self._recorder.saved), storage.nbytes())
@@ -322,7 +355,14 @@ class _Storages(SavedStorages):
     def saved_again(self, entry: Entry) -> None:
         self._recorder.note_needed(entry)
 
-    def unpack(self, handle: Any) -> torch.Tensor:
+    def _pack(self, tensor: torch.Tensor) -> Handle:
+        handle = super()._pack(tensor)
+        self._moments[handle] = self._recorder.moment_of_saving(tensor)
+        return handle
+
+    def unpack(self, handle: Handle) -> torch.Tensor:
+        recorder = self._recorder
         if handle.entry is not None:
-            self._recorder.note_unpacked(handle.entry)
+            recorder.note_unpacked(handle.entry)
+        recorder.unpacked.append((recorder.tracker.now, self._moments[handle]))
         return super().unpack(handle)

@@ -122,6 +122,7 @@ def captured(
         tensors,
         device,
         uncounted_bytes(step, batch),
+        built.network,
     )
 
 

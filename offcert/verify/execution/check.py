@@ -101,7 +101,9 @@ class _Check:
 
     def _check_tensors(self) -> None:
         for index, (tensor, number) in enumerate(zip(self.trace.tensors, self.values, strict=True)):
-            for use in tensor.uses:
+            # What cannot leave is there all the time from its first use to its last one.
+            held = range(max(tensor.uses[0], 0), tensor.uses[-1] + 1)
+            for use in tensor.uses if tensor.evictable else held:
                 if use >= 0:
                     self.used[use].append(index)
             first = tensor.uses[0]

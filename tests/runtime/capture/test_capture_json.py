@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -27,7 +28,8 @@ def source_of(found):
 
 
 def test_a_capture_survives_json(found):
-    assert read_capture(source_of(found), found.trace) == found
+    # What is computed from what is in the problem itself.
+    assert read_capture(source_of(found), found.trace) == replace(found, network=None)
     assert any(storage.tensor is not None for storage in found.storages)
 
 

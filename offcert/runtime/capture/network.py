@@ -1,0 +1,119 @@
+"""From a recording to a network: what each operation of its trace reads, writes and changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from offcert.core.network import Computation, Network, Value
+from offcert.runtime.events import ENTER, LEAVE
+
+if TYPE_CHECKING:
+    from offcert.runtime.capture.build import Group, Line
+    from offcert.runtime.capture.recorder import Recorder
+
+
+def build_network(
+    recorder: Recorder, line: Line, groups: Sequence[Group], computations: Sequence[Computation]
+) -> Network:
+    """Return the network whose plain trace is the trace of a recorded step.
+
+    Operations of the model's forward pass may run again; those of the loss and of the backward
+    passes may not. What lives on after its last reader is held by the program.
+
+    Parameters
+    ----------
+    recorder : Recorder
+        Finished.
+    line : Line
+        Its moments, cut into operations.
+    groups : sequence of Group
+        The storages of each tensor of the trace.
+    computations : sequence of Computation
+        Name, duration and workspace of each operation; the rest is filled in.
+
+    Returns
+    -------
+    Network
+        Values have the indices of the trace's tensors; after them come those that in-place changes
+        make of others.
+    """
+    flow = _Flow(recorder, line, groups)
+    repeatable = _repeatable(line)
+    return Network(
+        [
+            Computation(
+                each.name,
+                each.duration,
+                each.workspace,
+                tuple(sorted(flow.reads[index])),
+                tuple(sorted(flow.writes[index])),
+                repeatable[index],
+                tuple(sorted(flow.holds[index])),
+                of=tuple(sorted(flow.of[index])),
+            )
+            for index, each in enumerate(computations)
+        ],
+        flow.values,
+    )
+
+
+def _repeatable(line: Line) -> list[bool]:
+    """Return which operations lie in a forward pass of the model."""
+    calls, inside = 0, []
+    for moment in line.moments:
+        if not moment.event.path and moment.event.kind in (ENTER, LEAVE):
+            calls += 1 if moment.event.kind == ENTER else -1
+        inside.append(calls > 0 and not moment.backward)
+    return [inside[tick] for tick in line.ticks]
+
+
+class _Flow:
+    """Who reads, writes, changes and holds what."""
+
+    def __init__(self, recorder: Recorder, line: Line, groups: Sequence[Group]) -> None:
+        self.line = line
+        count = len(line)
+        self.values = [Value(group.name, group.size, group.evictable) for group in groups]
+        self.reads: list[set[int]] = [set() for _ in range(count)]
+        self.writes: list[set[int]] = [set() for _ in range(count)]
+        self.holds: list[set[int]] = [set() for _ in range(count)]
+        self.of: list[set[int]] = [set() for _ in range(count)]
+        for index, group in enumerate(groups):
+            self._follow(index, group)
+        self._pair(recorder.unpacked)
+
+    def _follow(self, value: int, group: Group) -> None:
+        born, died = group.uses[0], group.uses[-1]
+        self.writes[born].add(value)
+        touched = self._operations(group, "touched", born, died)
+        changes = sorted(self._operations(group, "changed", born, died))
+        made: list[int] = []
+        for reader in sorted(touched | set(changes)):
+            self.reads[reader] |= {value, *made}
+            if reader in changes:
+                self.values.append(Value(f"{group.name}'", 0, evictable=False, base=value))
+                made.append(len(self.values) - 1)
+                self.writes[reader].add(made[-1])
+        for holder in (set(group.uses) | {died}) - touched - set(changes) - {born}:
+            self.holds[holder].add(value)
+
+    def _operations(self, group: Group, kind: str, born: int, died: int) -> set[int]:
+        """Return the operations after the first that touch or change a storage of a group."""
+        last = len(self.line.moments) - 1
+        found = {
+            self.line.operation(moment)
+            for life in group.lives
+            for moment in getattr(life, kind)
+            if moment <= last
+        }
+        return {operation for operation in found if born < operation <= died}
+
+    def _pair(self, unpacked: Iterable[tuple[int, int]]) -> None:
+        """Note whose gradients each operation of a backward pass computes."""
+        last = len(self.line.moments) - 1
+        for asked, saved in unpacked:
+            if asked <= last:
+                backward, forward = self.line.operation(asked), self.line.operation(saved)
+                if forward < backward:
+                    self.of[backward].add(forward)
