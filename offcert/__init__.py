@@ -18,13 +18,18 @@ if TYPE_CHECKING:
     from offcert.certify.ladder import certify
     from offcert.certify.methods import solve
     from offcert.core.chain import Chain
+    from offcert.core.checkpoint_chain import CheckpointChain
     from offcert.core.errors import InputError, OffcertError
+    from offcert.core.execution import Execution
     from offcert.core.files import read_problem, write_problem
+    from offcert.core.network import Computation, Network, Value
     from offcert.core.plan import Plan
     from offcert.core.platform import Link, Platform
-    from offcert.core.problem import Problem, Transfers, Units
+    from offcert.core.problem import Minimise, Problem, Recompute, Transfers, Units
+    from offcert.core.program import Program, Segment
     from offcert.core.result import Bound, Evidence, Result, SolveStatus
     from offcert.core.schedule import Schedule
+    from offcert.core.strategy import Run, Strategy
     from offcert.core.trace import Operation, Tensor, Trace
     from offcert.instances.library import Library
     from offcert.proofs.certificate import Certificate, read_certificate
@@ -39,23 +44,34 @@ __all__ = [
     "Bound",
     "Certificate",
     "Chain",
+    "CheckpointChain",
+    "Computation",
     "Evidence",
+    "Execution",
     "InputError",
     "Library",
     "Link",
+    "Minimise",
+    "Network",
     "OffcertError",
     "Operation",
     "Plan",
     "Platform",
     "Problem",
+    "Program",
+    "Recompute",
     "Result",
+    "Run",
     "Schedule",
+    "Segment",
     "SolveStatus",
+    "Strategy",
     "Tensor",
     "Trace",
     "TrainingStep",
     "Transfers",
     "Units",
+    "Value",
     "certify",
     "offload",
     "profile",
@@ -71,22 +87,33 @@ _HOMES = {
     "Bound": "offcert.core.result",
     "Certificate": "offcert.proofs.certificate",
     "Chain": "offcert.core.chain",
+    "CheckpointChain": "offcert.core.checkpoint_chain",
+    "Computation": "offcert.core.network",
     "Evidence": "offcert.core.result",
+    "Execution": "offcert.core.execution",
     "InputError": "offcert.core.errors",
     "Library": "offcert.instances.library",
     "Link": "offcert.core.platform",
+    "Minimise": "offcert.core.problem",
+    "Network": "offcert.core.network",
     "OffcertError": "offcert.core.errors",
     "Operation": "offcert.core.trace",
     "Plan": "offcert.core.plan",
     "Platform": "offcert.core.platform",
     "Problem": "offcert.core.problem",
+    "Program": "offcert.core.program",
+    "Recompute": "offcert.core.problem",
     "Result": "offcert.core.result",
+    "Run": "offcert.core.strategy",
     "Schedule": "offcert.core.schedule",
+    "Segment": "offcert.core.program",
     "SolveStatus": "offcert.core.result",
+    "Strategy": "offcert.core.strategy",
     "Tensor": "offcert.core.trace",
     "Trace": "offcert.core.trace",
     "Transfers": "offcert.core.problem",
     "Units": "offcert.core.problem",
+    "Value": "offcert.core.network",
     "read_certificate": "offcert.proofs.certificate",
     "read_problem": "offcert.core.files",
     "solve": "offcert.certify.methods",

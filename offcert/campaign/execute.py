@@ -23,7 +23,7 @@ from offcert.certify.warm import (
     warm_set_search,
 )
 from offcert.core.errors import InputError, MethodError
-from offcert.core.problem import Transfers
+from offcert.core.problem import Recompute, Transfers
 from offcert.core.result import Evidence, Result
 from offcert.instances.cnn import cnn_chain
 from offcert.proofs.certificate import Certificate
@@ -130,7 +130,10 @@ def warm_up(method: str) -> None:
         for heuristic in ("sequential", "greedy"):
             warm_up(heuristic)
         return
-    if METHODS[method].relaxed_only:
+    chosen = METHODS[method]
+    if Recompute.NONE not in chosen.recompute:
+        tiny = replace(tiny, recompute=min(chosen.recompute))
+    if chosen.relaxed_only:
         tiny = replace(tiny, transfers=Transfers.INTERRUPTIBLE)
     # What is wrong with a method is found out by its cells.
     with contextlib.suppress(Exception):

@@ -9,6 +9,7 @@ from functools import partial
 from offcert.certify.effort import Effort
 from offcert.certify.joint_rungs import JOINT_LADDERS, chooses_execution, joint_ladder_for
 from offcert.certify.joint_search import JointSearch
+from offcert.certify.known import offer_known, require_known
 from offcert.certify.rung import Rung
 from offcert.certify.rungs import LADDERS, ladder_for
 from offcert.certify.search import Search, SearchProgress, keeper
@@ -30,6 +31,7 @@ def certify(
     seed: int = 0,
     progress: Callable[[SearchProgress], None] | None = None,
     keep: Callable[[Certificate], None] | None = None,
+    known: Certificate | None = None,
 ) -> Certificate:
     """Find a schedule of `problem` and prove how far it is from the best one.
 
@@ -51,6 +53,8 @@ def certify(
         Given a certificate of what is known before every step, and at improvements about every
         second: written to a file, it outlives a crash of this process. Its setting
         ``"unfinished"`` names the step that was running.
+    known : Certificate, optional
+        Of the same problem with as much memory or less: its schedule is where the search begins.
 
     Returns
     -------
@@ -60,7 +64,8 @@ def certify(
     Raises
     ------
     InputError
-        If an argument is of the wrong type or out of its range.
+        If an argument is of the wrong type or out of its range, or what is known is about another
+        problem.
     """
     options = require_search(problem, time_limit, workers, target_gap, seed)
     time_limit, workers, target_gap, seed = options
@@ -74,8 +79,12 @@ def certify(
         search = Search(problem, time_limit, target_gap, progress, keeping)
         rungs = LADDERS[ladder_for(problem)]
     search.infeasibility = infeasibility(problem)
-    known = partial(search.certificate, "certify", settings)
+    so_far = partial(search.certificate, "certify", settings)
+    if known is not None:
+        require_known(problem, known)
     try:
+        if known is not None and search.infeasibility is None:
+            offer_known(search, known)
         for rung in rungs:
             if search.infeasibility is not None or (search.done and not rung.always):
                 break
@@ -86,7 +95,7 @@ def certify(
                 continue
             grace = LONG_GRACE if rung.always else GRACE
             # A method that does not apply to this network leaves its place to the next one.
-            with watched(search, seconds, known, grace), suppress(MethodError), search.surviving():
+            with watched(search, seconds, so_far, grace), suppress(MethodError), search.surviving():
                 rung.run(search, Effort(seconds, workers, seed))
     except KeyboardInterrupt:
         search.note(interrupted=True)

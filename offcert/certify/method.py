@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from offcert.certify.effort import Effort
 from offcert.certify.search import Search
 from offcert.core.platform import Link
-from offcert.core.problem import Transfers
+from offcert.core.problem import Minimise, Problem, Recompute, Transfers
 from offcert.proofs.registry import CLAIMS, PROOFS, ClaimKind, ProofKind
 
 
@@ -31,6 +31,12 @@ class Method:
         Whether what it finds are schedules that atomic transfers do not allow.
     network : str
         For which networks it is.
+    recompute : frozenset of Recompute
+        What may run again in the problems that it is for.
+    minimise : frozenset of Minimise
+        What is to be least in these problems.
+    offload : frozenset of bool
+        Whether anything may leave the device in these problems.
     """
 
     run: Callable[[Search, Effort], None]
@@ -39,6 +45,9 @@ class Method:
     reads: tuple[str, ...] = ()
     relaxed_only: bool = False
     network: str = "any trace"
+    recompute: frozenset[Recompute] = frozenset({Recompute.NONE})
+    minimise: frozenset[Minimise] = frozenset({Minimise.TIME})
+    offload: frozenset[bool] = frozenset({True, False})
 
     @property
     def kinds(self) -> list[ProofKind | ClaimKind]:
@@ -74,3 +83,23 @@ class Method:
         said = ["proved"] if proved else []
         said += [f"attested by {' or '.join(solvers)}"] if solvers else []
         return ", or ".join(said)
+
+    def misfit(self, problem: Problem) -> str | None:
+        """Return what a problem would have to be for this method, which it is not; or None.
+
+        As the end of a sentence: ``"needs atomic transfers, not fractional"``.
+        """
+        if problem.recompute not in self.recompute:
+            kinds = " or ".join(str(kind) for kind in Recompute if kind in self.recompute)
+            return f"is for recompute {kinds}, not {problem.recompute}"
+        if problem.minimise not in self.minimise:
+            (least,) = self.minimise
+            return f"minimises {least}, not {problem.minimise}"
+        if problem.offload not in self.offload:
+            if problem.offload:
+                return "moves nothing: it is for problems in which nothing may leave the device"
+            return "is for problems in which tensors may leave the device"
+        if problem.transfers not in self.transfers:
+            kinds = " or ".join(kind for kind in Transfers if kind in self.transfers)
+            return f"needs {kinds} transfers, not {problem.transfers}"
+        return None

@@ -11,6 +11,9 @@ from offcert.certify.descents import (
     descend_order_search,
 )
 from offcert.certify.effort import Effort
+from offcert.certify.joint_methods import JOINT_METHODS
+from offcert.certify.joint_rungs import chooses_execution
+from offcert.certify.joint_search import JointSearch
 from offcert.certify.method import Method
 from offcert.certify.search import Search, SearchProgress, keeper
 from offcert.certify.searched_steps import (
@@ -41,7 +44,7 @@ from offcert.core.errors import InputError, NoPlanError
 from offcert.core.messages import meant, show
 from offcert.core.options import require_count, require_search
 from offcert.core.plan import Plan
-from offcert.core.problem import Problem, Transfers
+from offcert.core.problem import Problem
 from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.certificate import Certificate
@@ -295,6 +298,7 @@ METHODS = {
         bounds=("interval-cpsat",),
         reads=("time_limit", "workers", "seed"),
     ),
+    **JOINT_METHODS,
 }
 
 
@@ -327,7 +331,8 @@ def solve(
 ) -> Certificate:
     """Run one method by name; parameters as for `offcert.certify.ladder.certify`.
 
-    The combinatorial bounds are always added: they cost next to nothing.
+    Where everything runs once, the combinatorial bounds are always added: they cost next to
+    nothing.
 
     Parameters
     ----------
@@ -339,8 +344,8 @@ def solve(
     Raises
     ------
     InputError
-        If there is no such method, it does not apply to the problem's kind of transfers, or an
-        argument is of the wrong type or out of its range.
+        If there is no such method, it is not for what the problem leaves open (transfers,
+        recomputation, what is least), or an argument is of the wrong type or out of its range.
     MethodError
         If the method does not apply to the problem's network.
     """
@@ -348,9 +353,9 @@ def solve(
     time_limit, workers, target_gap, seed = options
     grid = None if grid is None else require_count(grid, "grid")
     chosen = method_called(method)
-    if problem.transfers not in chosen.transfers:
-        kinds = " or ".join(kind for kind in Transfers if kind in chosen.transfers)
-        raise InputError(f"method {method} needs {kinds} transfers, not {problem.transfers}")
+    misfit = chosen.misfit(problem)
+    if misfit is not None:
+        raise InputError(f"method {method} {misfit}")
     for name, value in (("grid", grid), ("solver", solver)):
         if value is not None and name not in chosen.reads:
             raise InputError(f"method {method} does not use {name}")
@@ -363,12 +368,15 @@ def solve(
         solver=solver,
     )
     keeping = None if keep is None else keeper(method, settings, keep)
-    search = Search(problem, time_limit, target_gap, progress, keeping)
+    joint = chooses_execution(problem)
+    state = JointSearch if joint else Search
+    search = state(problem, time_limit, target_gap, progress, keeping)
     search.infeasibility = infeasibility(problem)
     try:
         if search.infeasibility is None:
             effort = Effort(search.remaining, workers, seed, grid, solver)
-            climb_combinatorial(search, effort, late_too=True)
+            if not joint:
+                climb_combinatorial(search, effort, late_too=True)
             known = partial(search.certificate, method, settings)
             with watched(search, time_limit, known), search.surviving():
                 chosen.run(search, effort)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.output import show
@@ -11,17 +12,32 @@ from offcert.cli.parser import Commands, add_command
 if TYPE_CHECKING:
     from offcert.certify.method import Method
 
-_EXAMPLES = ("offcert methods", "offcert methods --transfers fractional --json")
+_EXAMPLES = (
+    "offcert methods",
+    "offcert methods --transfers fractional --json",
+    "offcert methods --recompute any",
+)
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
+    from offcert.cli.choices import MINIMISE, RECOMPUTE
     from offcert.cli.searching import TRANSFERS
 
     summary = "list the methods that solve and compare run, and what each is for"
     parser = add_command(commands, "methods", summary, _run, examples=_EXAMPLES)
     parser.add_argument(
         "--transfers", choices=TRANSFERS, help="only methods for these transfers (default: all)"
+    )
+    parser.add_argument(
+        "--recompute",
+        choices=RECOMPUTE,
+        help="only methods for problems in which this may run again (default: all)",
+    )
+    parser.add_argument(
+        "--minimise",
+        choices=MINIMISE,
+        help="only methods for problems in which this is to be least (default: all)",
     )
 
 
@@ -32,6 +48,8 @@ def _run(options: argparse.Namespace) -> int:
         row
         for row in (_row(name, method) for name, method in METHODS.items())
         if options.transfers in (None, *row["transfers"])
+        and options.recompute in (None, *row["recompute"])
+        and options.minimise in (None, *row["minimise"])
     ]
     show(options, {"methods": rows}, "\n\n".join(map(_text, rows)))
     return 0
@@ -39,7 +57,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _row(name: str, method: Method) -> dict[str, Any]:
     from offcert.core.platform import Link
-    from offcert.core.problem import Transfers
+    from offcert.core.problem import Minimise, Recompute, Transfers
 
     return {
         "name": name,
@@ -47,9 +65,28 @@ def _row(name: str, method: Method) -> dict[str, Any]:
         "network": method.network,
         "transfers": [str(kind) for kind in Transfers if kind in method.transfers],
         "links": [str(link) for link in Link if link in method.links],
+        "recompute": [str(kind) for kind in Recompute if kind in method.recompute],
+        "minimise": [str(kind) for kind in Minimise if kind in method.minimise],
+        "offload": [kind for kind in (True, False) if kind in method.offload],
         "evidence": method.evidence,
         "options": [f"--{setting.replace('_', '-')}" for setting in method.reads],
     }
+
+
+def _freedom(row: dict[str, Any]) -> Iterator[str]:
+    """Yield what else a problem has to be, where it is not as usual."""
+    if "none" not in row["recompute"]:
+        yield f"recompute {' or '.join(row['recompute'])}"
+    elif len(row["recompute"]) > 1:
+        yield "any recompute"
+    if row["minimise"] == ["memory"]:
+        yield "least memory"
+    elif len(row["minimise"]) > 1:
+        yield "least time or memory"
+    if row["offload"] == [False]:
+        yield "where nothing may leave"
+    elif row["offload"] == [True]:
+        yield "where tensors may leave"
 
 
 def _text(row: dict[str, Any]) -> str:
@@ -58,6 +95,7 @@ def _text(row: dict[str, Any]) -> str:
         row["network"],
         "any transfers" if len(transfers) > 2 else f"{' or '.join(transfers)} transfers",
         "any link" if len(links) > 1 else f"{links[0]} links",
+        *_freedom(row),
     ]
     return "\n".join(
         [

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import count, gap, seconds, seed
+from offcert.cli.choices import add_choices, chosen, require_no_limit
 from offcert.cli.ending import ending_anyhow
 from offcert.cli.output import native_output_to_stderr, show
 from offcert.cli.progress import progress
@@ -30,7 +31,8 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
         "--memory",
         metavar="LIMIT",
         help="memory for what the trace counts: a size such as 6GiB, or 40%% of the way from the "
-        "least that is feasible to what is used without offloading (default: the file's)",
+        "least that is feasible (where computations may run again: what the largest of them takes "
+        "alone) to what is used if everything runs once and stays (default: the file's)",
     )
     limits.add_argument(
         "--device-memory",
@@ -55,6 +57,7 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
         help="atomic: each tensor in one go; interruptible: whole tensors, with pauses; "
         "fractional: any part of a tensor (default: the file's)",
     )
+    add_choices(parser)
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +102,8 @@ def read_problem(options: argparse.Namespace) -> Problem:
     from offcert.core.plan import Kind
     from offcert.core.units import parse_bandwidth, parse_memory, parse_size
 
-    problem = files.read_problem(options.problem)
+    problem = chosen(files.read_problem(options.problem), options)
+    require_no_limit(problem, options)
     if options.transfers is not None:
         problem = replace(problem, transfers=options.transfers)
     if options.bandwidth is not None:
@@ -123,10 +127,7 @@ def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int
     from offcert.report.text import certificate_summary, describe_certificate
 
     problem = read_problem(options)
-    chosen = {
-        name: default if getattr(options, name) is None else getattr(options, name)
-        for name, default in DEFAULTS.items()
-    }
+    settings = search_settings(options)
 
     def conclude(certificate: Certificate) -> int:
         try:
@@ -144,8 +145,16 @@ def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int
     ):
         # However this process ends, the file holds the best that was known.
         keep = None if options.output is None else lambda known: known.write(options.output)
-        certificate = find(problem, **chosen, progress=tell, keep=keep)
+        certificate = find(problem, **settings, progress=tell, keep=keep)
     return conclude(certificate)
+
+
+def search_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what the options say of the search, and the defaults where they say nothing."""
+    return {
+        name: default if getattr(options, name) is None else getattr(options, name)
+        for name, default in DEFAULTS.items()
+    }
 
 
 def _write(certificate: Certificate, path: str) -> None:
@@ -167,14 +176,14 @@ def _write(certificate: Certificate, path: str) -> None:
 
 
 def describe_progress(problem: Problem, news: SearchProgress) -> str:
-    """Return in one line what a search knows; times in the problem's units."""
-    from offcert.core.units import format_time
+    """Return in one line what a search knows; times or sizes in the problem's units."""
+    from offcert.core.units import format_objective
 
-    parts = [f"bound {format_time(news.lower_bound, problem.units)}"]
+    parts = [f"bound {format_objective(news.lower_bound, problem)}"]
     if news.objective is None:
         parts.append("best -")
     else:
-        parts.append(f"best {format_time(news.objective, problem.units)}")
+        parts.append(f"best {format_objective(news.objective, problem)}")
         gap = (news.objective - news.lower_bound) / max(news.objective, 1)
         parts.append(f"gap {100 * gap:.4f} %")
     return "  ".join([*parts, news.step])

@@ -14,7 +14,7 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.messages import cut, short_repr
-from offcert.core.network import Network
+from offcert.core.network import Network, sources
 from offcert.core.notebook import html
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
@@ -174,20 +174,42 @@ class Problem:
         trace = self.trace
         counts = f"{len(trace)} operations, {len(trace.tensors)} tensors, {len(trace.gaps)} gaps"
         link = f"{self.platform.link} link {self.rates}"
-        return (
-            f"<Problem {cut(self.name)}: {counts}; memory {self.memory_summary}; {link}; "
-            f"{self.transfers} transfers>"
-        )
+        parts = [counts, f"memory {self.memory_summary}", link, f"{self.transfers} transfers"]
+        if self.recompute is not Recompute.NONE or not self.offload:
+            parts.append(self.means)
+        if self.minimise is Minimise.MEMORY:
+            parts[1] = self.objective_summary
+        return f"<Problem {cut(self.name)}: {'; '.join(parts)}>"
 
     def _repr_html_(self) -> str:
         return html(self)
+
+    @property
+    def means(self) -> str:
+        """What may be done about the memory, for people."""
+        may = ["offloading"] if self.offload else []
+        if self.recompute is not Recompute.NONE:
+            again = "on chains" if self.recompute is Recompute.CHAIN else "of anything"
+            may.append(f"recomputation {again}")
+        return " and ".join(may) or "neither offloading nor recomputation"
+
+    @property
+    def objective_summary(self) -> str:
+        """What is to be least, and within what, for people."""
+        from offcert.core.units import format_time
+
+        if self.minimise is Minimise.TIME:
+            return f"least time within {self.memory_summary}"
+        if self.deadline is None:
+            return "least memory, in any time"
+        return f"least memory within {format_time(self.deadline, self.units)}"
 
     @property
     def memory_summary(self) -> str:
         """The memory limit and where it lies between the least and the most, for people."""
         from offcert.core.units import format_size
 
-        least, peak = self.trace.least_memory, self.trace.peak_memory
+        least, peak = self.least_memory, self.peak_memory
         limit, low, high = (
             format_size(size, self.units) for size in (self.platform.memory, least, peak)
         )
@@ -315,10 +337,27 @@ class Problem:
             return parse_bandwidth(rate, self.units, field)
         return rate
 
+    @property
+    def least_memory(self) -> int:
+        """The memory below which certainly no schedule exists: 0 % of a limit.
+
+        Where everything runs once, that much is enough. Where computations may run again, it is
+        what the largest of them takes alone, and need not be enough.
+        """
+        network = self.computed
+        if self.recompute is Recompute.NONE or network is None:
+            return self.trace.least_memory
+        return max(network.size_of(sources(network)), *network.own_memory)
+
+    @property
+    def peak_memory(self) -> int:
+        """The memory that everything takes that runs once and stays: 100 % of a limit."""
+        return max(self.trace.peak_memory, self.least_memory)
+
     def memory_at(self, fraction: Fraction) -> int:
-        """Return the limit `fraction` of the way from the least feasible memory to the peak.
+        """Return the limit `fraction` of the way from the least memory to the peak.
 
         Rounded down to whole bytes, which at 0 and 1 is exact.
         """
-        least, peak = self.trace.least_memory, self.trace.peak_memory
+        least, peak = self.least_memory, self.peak_memory
         return least + (peak - least) * fraction.numerator // fraction.denominator

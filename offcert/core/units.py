@@ -8,13 +8,15 @@ from fractions import Fraction
 from offcert.core.documents import RATIONAL
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
-from offcert.core.problem import Problem, Units
+from offcert.core.problem import Minimise, Problem, Units
 
 _NUMBER = r"([0-9]{1,40}(?:\.[0-9]{1,40})?)"
 _PREFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _PREFIXES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _SIZE = re.compile(rf"{_NUMBER}\s*(([kKMGT]i?)?B)?")
 _PERCENT = re.compile(rf"{_NUMBER}\s*%")
+_TIME = re.compile(rf"{_NUMBER}\s*(ns|us|µs|ms|s)?")
+_NANOSECONDS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 _RATE = re.compile(rf"{_NUMBER}\s*([kKMGT]i?)?B/s")
 
 
@@ -47,8 +49,9 @@ def parse_memory(text: str, problem: Problem) -> int:
     """Return the memory limit, in the problem's units of size, for a size or a percentage.
 
     ``"40%"`` means 40 % of the way from the least memory at which any schedule exists to the peak
-    without offloading. A number without a unit counts the problem's own units where these are not
-    bytes, as in synthetic problems; where they are, it could mean percent as well, and is refused.
+    without offloading (where computations may run again: from what the largest of them takes
+    alone). A number without a unit counts the problem's own units where these are not bytes, as in
+    synthetic problems; where they are, it could mean percent as well, and is refused.
 
     Raises
     ------
@@ -75,6 +78,43 @@ def _bytes(number: str, prefix: str | None, text: str, field: str) -> int:
     if size.denominator != 1:
         raise InputError(f'{field} must be a whole number of bytes, which "{text}" is not')
     return int(size)
+
+
+def parse_time(text: str, units: Units, field: str = "time") -> int:
+    """Return ticks for text like ``"80ms"``, or a number where ticks have no length.
+
+    Raises
+    ------
+    InputError
+        If the text is no time, has no unit where it needs one or one where ticks have no length, or
+        is no whole number of ticks.
+    """
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f'{field} must look like "80ms" or "2.5s", not "{cut(text)}"')
+    timed = units.time == "ns"
+    if timed != bool(match[2]):
+        number = cut(match[1], 20)
+        asked = f'a unit: "{number}ms" or "{number}s"' if timed else "no unit: these are ticks"
+        raise InputError(f'{field} "{cut(text)}" needs {asked}')
+    ticks = Fraction(match[1]) * _NANOSECONDS[match[2] or "ns"]
+    if ticks.denominator != 1:
+        raise InputError(f'{field} must be a whole number of ticks, which "{cut(text)}" is not')
+    return int(ticks)
+
+
+def parse_percent(text: str, field: str) -> Fraction:
+    """Return 1/5 for the text ``"20%"``.
+
+    Raises
+    ------
+    InputError
+        If the text is no percentage.
+    """
+    match = _PERCENT.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f'{field} must look like "20%", not "{cut(text)}"')
+    return Fraction(match[1]) / 100
 
 
 def parse_bandwidth(text: str, units: Units, field: str = "bandwidth") -> Fraction:
@@ -120,6 +160,12 @@ def format_time(ticks: int, units: Units) -> str:
         if ticks >= factor:
             return f"{ticks / factor:.3f} {name}"
     return f"{ticks} ns"
+
+
+def format_objective(value: int, problem: Problem) -> str:
+    """Return for people a value of what a problem minimises: a time or a size."""
+    form = format_time if problem.minimise is Minimise.TIME else format_size
+    return form(value, problem.units)
 
 
 def format_rate(rate: Fraction, units: Units) -> str:

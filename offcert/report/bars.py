@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -12,6 +13,8 @@ from offcert.core.plan import Kind
 from offcert.core.problem import Problem, Units
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.units import format_size, format_time
+from offcert.proofs.certificate import Certificate
+from offcert.report.execution import Reruns
 
 Time = Fraction | int
 
@@ -38,9 +41,12 @@ class Look:
     hatch: str
 
 
+# What is seldom there: the legend has it only if it is.
+AGAIN = "again"
 LOOKS = {
     "forward": Look("forward", "#56b4e9", "#000000", ""),
     "backward": Look("backward", "#0072b2", "#ffffff", "|"),
+    AGAIN: Look("run again", "#f0e442", "#000000", "-"),
     "offload": Look("offload", "#e69f00", "#000000", "/"),
     "prefetch": Look("prefetch", "#009e73", "#ffffff", "\\"),
 }
@@ -49,6 +55,7 @@ LIMIT = "#000000"
 HELD = "#cc79a7"
 
 DEVICE, LINK, LINK_BACK = "device", "link", "link back"
+_RUN = re.compile(r" \(run [0-9]+\)$")
 # What is on a computer's screen is not read at any length.
 _LONGEST_NAME = 80
 
@@ -84,16 +91,35 @@ def rows_of(problem: Problem) -> tuple[str, ...]:
     return (DEVICE, LINK, LINK_BACK) if problem.platform.duplex else (DEVICE, LINK)
 
 
-def bars_of(problem: Problem, schedule: Schedule | FluidSchedule) -> Iterator[Bar]:
-    """Yield a bar for every operation, then one for every transfer or piece."""
-    middle, units = turn(problem), problem.units
-    rows = zip(problem.trace.operations, schedule.starts, schedule.ends, strict=True)
-    for index, (operation, start, end) in enumerate(rows):
+def bars_of(
+    problem: Problem,
+    schedule: Schedule | FluidSchedule,
+    looks: Sequence[str] | None = None,
+) -> Iterator[Bar]:
+    """Yield a bar for every operation, then one for every transfer or piece.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of which `schedule` is a schedule.
+    schedule : Schedule or FluidSchedule
+        Valid or not.
+    looks : sequence of str, optional
+        A key of `LOOKS` for each operation, as from `looks_of`; by default forward up to the turn
+        and backward from there.
+    """
+    units = problem.units
+    if looks is None:
+        looks = _by_pass(len(problem.trace), turn(problem))
+    rows = zip(problem.trace.operations, schedule.starts, schedule.ends, looks, strict=True)
+    for operation, start, end, look in rows:
         name = cut(operation.name, _LONGEST_NAME)
         title = f"{name}: {_times(start, end, units)}"
         if operation.workspace:
             title += f", workspace {format_size(operation.workspace, units)}"
-        yield Bar(DEVICE, "forward" if index < middle else "backward", start, end, name, title)
+        # That it is not the first run, its look says; a number would cost its name the room.
+        label = _RUN.sub("", name) if look == AGAIN else name
+        yield Bar(DEVICE, look, start, end, label, title)
     moves = schedule.transfers if isinstance(schedule, Schedule) else schedule.pieces
     for move in moves:
         yield _transfer_bar(problem, move)
@@ -127,10 +153,46 @@ def _amount(size: Fraction, units: Units) -> str:
 
 
 def turn(problem: Problem) -> int:
-    """Return the first operation of the backward pass: the first named so, or half-way."""
+    """Return the first operation of the backward pass.
+
+    The first that is named so; else the first that a network says computes gradients, or that
+    cannot run again with all that follow; else half-way.
+    """
     names = [operation.name for operation in problem.trace.operations]
     backward = (index for index, name in enumerate(names) if name.startswith("B:"))
-    return next(backward, len(names) // 2)
+    network = problem.computed
+    if network is None:
+        return next(backward, len(names) // 2)
+    of = (index for index, each in enumerate(network.computations) if each.of)
+    last = max((i for i, each in enumerate(network.computations) if each.repeatable), default=-1)
+    once = last + 1 if last + 1 < len(names) else len(names) // 2
+    return next(backward, next(of, once))
+
+
+def looks_of(certificate: Certificate) -> list[str]:
+    """Return a key of `LOOKS` for each operation that a certificate's schedule schedules.
+
+    Where computations run again, a first run looks as in the trace in which everything runs once.
+    """
+    problem, execution = certificate.problem, certificate.result.execution
+    plain = _by_pass(len(problem.trace), turn(problem))
+    if execution is None:
+        return plain
+    again = set(Reruns(execution, 0).operations)
+    return [
+        AGAIN if index in again or computation >= len(plain) else plain[computation]
+        for index, computation in enumerate(execution.runs)
+    ]
+
+
+def _by_pass(operations: int, middle: int) -> list[str]:
+    return ["forward"] * middle + ["backward"] * (operations - middle)
+
+
+def shown_looks(bars: Iterable[Bar]) -> dict[str, Look]:
+    """Return what a legend explains: all looks but what is seldom there, unless it is."""
+    there = {bar.look for bar in bars}
+    return {name: look for name, look in LOOKS.items() if name != AGAIN or name in there}
 
 
 def joined(bars: list[Bar], shortest: float) -> list[Bar]:

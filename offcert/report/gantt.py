@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,11 +10,21 @@ from offcert.core.documents import write_atomically
 from offcert.core.errors import InputError
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.messages import cut
-from offcert.core.problem import Problem
+from offcert.core.problem import Minimise, Problem
 from offcert.core.schedule import Schedule
-from offcert.core.units import format_time
+from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
-from offcert.report.bars import BOUND, HELD, LIMIT, LOOKS, Bar, bars_of, rows_of
+from offcert.report.bars import (
+    BOUND,
+    HELD,
+    LIMIT,
+    LOOKS,
+    Bar,
+    bars_of,
+    looks_of,
+    rows_of,
+    shown_looks,
+)
 from offcert.report.fluid_curve import fluid_memory_curve
 from offcert.report.gantt_svg import gantt_text
 from offcert.report.memory_curve import memory_curve
@@ -63,12 +74,12 @@ def _save_png(
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    problem = certificate.problem
+    problem = certificate.executed
     figure, (gantt, memory) = plt.subplots(
         2, 1, figsize=(11, 5.2), sharex=True, height_ratios=[2, 3], layout="constrained"
     )
     try:
-        plot_gantt(problem, schedule, gantt)
+        plot_gantt(problem, schedule, gantt, looks_of(certificate))
         plot_memory(problem, schedule, memory)
         plot_bound(certificate, gantt, memory)
         title = f"{cut(problem.name)}: {certificate.result.summary(problem.units)}"
@@ -78,13 +89,30 @@ def _save_png(
         plt.close(figure)
 
 
-def plot_gantt(problem: Problem, schedule: Schedule | FluidSchedule, ax: Axes) -> None:
-    """Draw the operations on the device and the transfers on the link, against time."""
+def plot_gantt(
+    problem: Problem,
+    schedule: Schedule | FluidSchedule,
+    ax: Axes,
+    looks: Sequence[str] | None = None,
+) -> None:
+    """Draw the operations on the device and the transfers on the link, against time.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of which `schedule` is a schedule; of a certificate, `Certificate.executed`.
+    schedule : Schedule or FluidSchedule
+        What is drawn.
+    ax : Axes
+        Of matplotlib.
+    looks : sequence of str, optional
+        How each operation looks; see `offcert.report.bars.bars_of`.
+    """
     scale, _ = time_scale(problem, schedule.makespan)
     rows = rows_of(problem)
-    bars = list(bars_of(problem, schedule))
+    bars = list(bars_of(problem, schedule, looks))
     few = len(bars) <= _MOST_OUTLINED
-    for name, look in LOOKS.items():
+    for name, look in shown_looks(bars).items():
         chosen = [bar for bar in bars if bar.look == name]
         height = len(rows) - 1 - rows.index(chosen[0].row) if chosen else 0
         ax.broken_barh(
@@ -99,7 +127,7 @@ def plot_gantt(problem: Problem, schedule: Schedule | FluidSchedule, ax: Axes) -
         for bar in chosen:
             _plot_name(bar, height + 0.5, schedule.makespan, scale, ax)
     ax.set_yticks([len(rows) - 0.5 - index for index in range(len(rows))], rows)
-    ax.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    ax.legend(ncols=5, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
 
 
 def _plot_name(bar: Bar, height: float, makespan: int, scale: int, ax: Axes) -> None:
@@ -144,11 +172,21 @@ def plot_memory(problem: Problem, schedule: Schedule | FluidSchedule, ax: Axes) 
 
 
 def plot_bound(certificate: Certificate, *axes: Axes) -> None:
-    """Mark the lower bound, before which no schedule ends, if there is one."""
+    """Mark the lower bound, before which no schedule ends, if there is one.
+
+    Where memory is minimised it is below the limit, in the last of the axes.
+    """
     problem, result = certificate.problem, certificate.result
-    if result.bounds and result.objective is not None:
+    if not result.bounds or result.objective is None:
+        return
+    if problem.minimise is Minimise.MEMORY:
+        executed = certificate.executed
+        unit, _ = size_scale(executed, max(executed.trace.peak_memory, result.objective))
+        text = f"lower bound {format_size(result.lower_bound, problem.units)}"
+        axes[-1].axhline(result.lower_bound / unit, color=BOUND, linestyle=":", label=text)
+    else:
         scale, _ = time_scale(problem, result.objective)
         text = f"lower bound {format_time(result.lower_bound, problem.units)}"
         for ax in axes:
             ax.axvline(result.lower_bound / scale, color=BOUND, linestyle=":", label=text)
-        axes[-1].legend(loc="lower center", facecolor="white", edgecolor="none")
+    axes[-1].legend(loc="lower center", facecolor="white", edgecolor="none")

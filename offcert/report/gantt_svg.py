@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from offcert.core.messages import cut
-from offcert.core.problem import Problem
+from offcert.core.problem import Minimise, Problem
 from offcert.core.schedule import Schedule
-from offcert.core.units import format_size, format_time
+from offcert.core.units import format_objective, format_size
 from offcert.proofs.certificate import Certificate
 from offcert.report.bars import (
     BOUND,
@@ -18,7 +18,9 @@ from offcert.report.bars import (
     Bar,
     bars_of,
     joined,
+    looks_of,
     rows_of,
+    shown_looks,
 )
 from offcert.report.fluid_curve import fluid_memory_curve
 from offcert.report.memory_curve import memory_curve
@@ -86,7 +88,7 @@ def gantt_svg(certificate: Certificate, *, width: int = 1100, whole: bool = True
         or beyond that, what would be too narrow to be seen is joined, so that the picture stays
         small.
     """
-    problem, schedule = certificate.problem, certificate.result.schedule
+    problem, schedule = certificate.executed, certificate.result.schedule
     assert schedule is not None
     if isinstance(schedule, Schedule):
         curve = steps(*memory_curve(problem, schedule))
@@ -95,16 +97,16 @@ def gantt_svg(certificate: Certificate, *, width: int = 1100, whole: bool = True
     rows = rows_of(problem)
     frame = Frame(
         width,
-        max(schedule.makespan, certificate.result.lower_bound, 1),
+        max(schedule.makespan, _earliest_end(certificate), 1),
         largest_shown(problem, max(int(size) for _, size in curve)),
         _ROWS_TOP + _ROW * len(rows) + 14,
     )
     root = picture(frame, f"{cut(problem.name, 48)}: {certificate.result.summary(problem.units)}")
-    bars = list(bars_of(problem, schedule))
+    bars = list(bars_of(problem, schedule, looks_of(certificate)))
     most, pixels = _FILE if whole else _NOTEBOOK
     if len(bars) > most:
         bars = joined(bars, pixels / (frame.x(frame.span) - frame.x(0)) * frame.span)
-    _draw_legend(root)
+    _draw_legend(root, bars)
     for index, row in enumerate(rows):
         _draw_row(root, frame, index, row, [bar for bar in bars if bar.row == row])
     draw_memory(root, frame, problem, [(curve, HELD, "on the device")], step=0.25 if whole else 1.0)
@@ -150,7 +152,7 @@ def picture(frame: Frame, title: str) -> Element:
     element(root, "text", title, x=_LEFT, y=20, font_size=14, font_weight="600")
     stripes = element(root, "defs")
     lines = {"/": "M0,6 L6,0 M-1,1 L1,-1 M5,7 L7,5", "\\": "M0,0 L6,6 M-1,5 L1,7 M5,-1 L7,1"}
-    lines["|"] = "M3,0 L3,6"
+    lines |= {"|": "M3,0 L3,6", "-": "M0,3 L6,3"}
     for name, look in LOOKS.items():
         if look.hatch:
             pattern = element(
@@ -172,9 +174,9 @@ def _fill(look: str, width: float) -> str:
     return f"url(#offcert-{look})" if striped else LOOKS[look].colour
 
 
-def _draw_legend(root: Element) -> None:
+def _draw_legend(root: Element, bars: Sequence[Bar]) -> None:
     x = float(_LEFT)
-    for name, look in LOOKS.items():
+    for name, look in shown_looks(bars).items():
         element(root, "rect", x=x, y=31, width=22, height=12, fill=_fill(name, 22))
         element(root, "text", look.name, x=x + 28, y=41)
         x += 28 + _LETTER * len(look.name) + 24
@@ -308,14 +310,23 @@ def draw_time_axis(
     element(group, "text", name, x=frame.width - _RIGHT, y=y + 32, text_anchor="end")
 
 
+def _earliest_end(certificate: Certificate) -> int:
+    """Return the lower bound in ticks; 0 if it is one of bytes."""
+    in_ticks = certificate.problem.minimise is Minimise.TIME
+    return certificate.result.lower_bound if in_ticks else 0
+
+
 def _draw_bound(root: Element, frame: Frame, certificate: Certificate) -> None:
-    """Mark the lower bound: no schedule ends before this line."""
+    """Mark the lower bound: no schedule ends before this line, or takes less memory."""
     result = certificate.result
     if not result.bounds:
         return
-    x = frame.x(result.lower_bound)
-    text = f"lower bound {format_time(result.lower_bound, certificate.problem.units)}"
+    text = f"lower bound {format_objective(result.lower_bound, certificate.problem)}"
     text += f" ({result.evidence})"
+    if certificate.problem.minimise is Minimise.MEMORY:
+        _draw_least_bytes(root, frame, result.lower_bound, text)
+        return
+    x = frame.x(result.lower_bound)
     mark = element(
         root,
         "path",
@@ -329,6 +340,23 @@ def _draw_bound(root: Element, frame: Frame, certificate: Certificate) -> None:
     left = x > frame.width / 2
     side = {"x": x - 4 if left else x + 4, "text_anchor": "end" if left else "start"}
     element(root, "text", text, y=_ROWS_TOP - 12, fill=BOUND, **side)
+
+
+def _draw_least_bytes(root: Element, frame: Frame, least: int, text: str) -> None:
+    y = frame.y(least)
+    mark = element(
+        root,
+        "path",
+        class_="bound",
+        d=f"M{_LEFT},{y:.2f} H{frame.width - _RIGHT}",
+        stroke=BOUND,
+        stroke_width=1.6,
+        stroke_dasharray="2 3",
+    )
+    element(mark, "title", text)
+    halo = {"stroke": "#ffffff", "stroke_width": 3, "paint_order": "stroke"}
+    x = frame.width - _RIGHT - 6
+    element(root, "text", text, x=x, y=y + 13, fill=BOUND, text_anchor="end", **halo)
 
 
 def gantt_text(certificate: Certificate) -> str:

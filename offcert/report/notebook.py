@@ -5,15 +5,16 @@ One element, both XML and HTML, with nothing that is loaded from elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from offcert.core.messages import cut
-from offcert.core.problem import Problem
+from offcert.core.problem import Minimise, Problem
 from offcert.core.result import Evidence
-from offcert.core.units import format_time
+from offcert.core.units import format_objective, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.bars import BOUND, HELD
+from offcert.report.execution import choices_summary, reruns_of
 from offcert.report.gantt_svg import (
     Frame,
     draw_memory,
@@ -57,9 +58,21 @@ def _add_problem(root: Element, problem: Problem) -> None:
             ("memory limit", problem.memory_summary),
             ("link", f"{problem.platform.link}, {problem.rates}"),
             ("transfers", str(problem.transfers)),
+            *_choices(problem),
         ],
     )
     root.append(problem_svg(problem))
+
+
+def _choices(problem: Problem) -> Iterator[tuple[str, str]]:
+    """Yield what is open beside the transfers, where something is."""
+    found = choices_summary(problem)
+    if "recompute" in found or "offload" in found:
+        yield "may be done", problem.means
+    if "repeatable" in found and problem.computed is not None:
+        yield "may run again", f"{found['repeatable']} of {len(problem.computed)} computations"
+    if "minimise" in found:
+        yield "wanted", problem.objective_summary
 
 
 def problem_svg(problem: Problem) -> Element:
@@ -102,20 +115,29 @@ def _add_certificate(root: Element, certificate: Certificate) -> None:
     units = problem.units
     head = element(root, "div")
     element(head, "b", cut(problem.name, 100))
-    element(head, "span", f" at {problem.memory_summary}: {result.status}")
+    limit = problem.objective_summary
+    if problem.minimise is Minimise.TIME:
+        limit = f"at {problem.memory_summary}"
+    element(head, "span", f" {limit}: {result.status}")
     facts = [("found by", cut(certificate.method))]
     if result.infeasibility is not None:
         lack = replace(result.infeasibility, name=cut(result.infeasibility.name, 100))
         facts.append(("no schedule", why_infeasible(lack, units)))
     if result.objective is not None and result.schedule is not None:
-        slowdown = result.objective / max(1, problem.trace.compute_time)
-        makespan = format_time(result.objective, units)
+        ticks = result.schedule.makespan
+        slowdown = ticks / max(1, problem.trace.compute_time)
+        makespan = format_time(ticks, units)
         leaving = len(offloaded_names(certificate))
+        if problem.minimise is Minimise.MEMORY:
+            facts.append(("memory", format_size(result.objective, units)))
         facts += [
             ("makespan", f"{makespan}, {slowdown:.3f} times the compute time"),
             ("gap", f"{100 * result.gap:.4g} %"),
-            ("offloaded", f"{leaving} of {len(problem.trace.tensors)} tensors"),
+            ("offloaded", f"{leaving} of {len(certificate.executed.trace.tensors)} tensors"),
         ]
+        reruns = reruns_of(certificate)
+        if reruns is not None:
+            facts.append(("recomputed", reruns.said(units)))
     _add_facts(root, facts)
     if result.schedule is not None:
         root.append(gantt_svg(certificate, width=_WIDTH, whole=False))
@@ -142,7 +164,7 @@ def _add_bounds(root: Element, certificate: Certificate) -> None:
     _add_row(element(table, "thead"), "th", ("lower bound", "method", "evidence"))
     body = element(table, "tbody")
     for bound in bounds[:_MOST_BOUNDS]:
-        value = format_time(bound.value, certificate.problem.units)
+        value = format_objective(bound.value, certificate.problem)
         _add_row(body, "td", (value, cut(bound.method), str(bound.evidence)))
     more = len(bounds) - _MOST_BOUNDS
     claimed = "As the certificate claims; offcert.verify checks it."

@@ -11,8 +11,9 @@ from typing import Any
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.units import format_size, format_time
+from offcert.core.units import format_objective, format_size, format_time
 from offcert.proofs.certificate import Certificate, read_certificate
+from offcert.report.execution import reruns_of
 
 
 def write_summary(folder: Path) -> str:
@@ -48,22 +49,26 @@ def write_summary(folder: Path) -> str:
 
 
 def _plan_lines(certificate: Certificate) -> list[str]:
-    problem, result = certificate.problem, certificate.result
+    problem, result = certificate.executed, certificate.result
     trace, units = problem.trace, problem.units
+    plain = certificate.problem.trace
     if result.schedule is None or result.objective is None:
         return [f"No plan: {result.status}."]
     moved = {trace.gaps[gap].tensor for gap in result.schedule.evicted}
     size = sum(trace.tensors[tensor].size for tensor in moved)
     if isinstance(result.schedule, FluidSchedule):
         size = round(result.schedule.offloaded_size)
+    reruns = reruns_of(certificate)
+    again = [] if reruns is None else [f"- recomputed: {reruns.said(units)}"]
     return [
-        f"- memory: {format_size(trace.peak_memory, units)} without a plan, "
+        f"- memory: {format_size(plain.peak_memory, units)} without a plan, "
         f"{format_size(problem.platform.memory, units)} allowed",
         f"- offloaded: {len(moved)} of {len(trace.gaps)} tensors, {format_size(size, units)}",
-        f"- step: {format_time(result.objective, units)}, of which "
+        *again,
+        f"- step: {format_time(result.schedule.makespan, units)}, of which "
         f"{format_time(trace.compute_time, units)} is computing",
-        f"- no plan can take less than {format_time(result.lower_bound, units)}: "
-        f"{result.status}, gap {100 * result.gap:.4f} %",
+        f"- no plan can take less than {format_objective(result.lower_bound, certificate.problem)}"
+        f": {result.status}, gap {100 * result.gap:.4f} %",
     ]
 
 

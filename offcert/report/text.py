@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Units
+from offcert.core.problem import Minimise, Problem, Recompute, Units
 from offcert.core.result import Infeasibility, SolveStatus
-from offcert.core.units import format_size, format_time
+from offcert.core.units import format_objective, format_size, format_time
 from offcert.proofs.certificate import Certificate
+from offcert.report.execution import choices_lines, choices_summary, reruns_of, within
 from offcert.report.origin import origin_lines, origin_summary
 from offcert.verify.document import Verification
 
@@ -23,11 +24,12 @@ def problem_summary(problem: Problem) -> dict[str, Any]:
         "gaps": len(trace.gaps),
         "evictable_tensors": _evictable(problem),
         "compute_time": trace.compute_time,
-        "least_memory": trace.least_memory,
-        "peak_memory": trace.peak_memory,
+        "least_memory": problem.least_memory,
+        "peak_memory": problem.peak_memory,
         "memory": problem.platform.memory,
         "bandwidth": str(problem.platform.rate(Kind.OFFLOAD)),
         "prefetch_bandwidth": str(problem.platform.rate(Kind.PREFETCH)),
+        **choices_summary(problem),
         **origin_summary(problem),
     }
 
@@ -41,14 +43,18 @@ def describe_problem(problem: Problem) -> str:
     trace, units = problem.trace, problem.units
     moved = sum(trace.gap_size(gap) for gap in range(len(trace.gaps)))
     evictable = _evictable(problem)
+    limit = []
+    if problem.minimise is Minimise.TIME:
+        limit = [f"  memory limit   {format_size(problem.platform.memory, units)}"]
     return "\n".join(
         [
             f"{problem.name}: {len(trace)} operations, {evictable} tensors that may leave",
             *origin_lines(problem),
+            *choices_lines(problem),
             f"  compute time   {format_time(trace.compute_time, units)}",
-            f"  least memory   {format_size(trace.least_memory, units)}",
-            f"  peak memory    {format_size(trace.peak_memory, units)}",
-            f"  memory limit   {format_size(problem.platform.memory, units)}",
+            f"  least memory   {format_size(problem.least_memory, units)}",
+            f"  peak memory    {format_size(problem.peak_memory, units)}",
+            *limit,
             f"  moving it all  {_both_ways(problem, moved)}",
         ]
     )
@@ -82,6 +88,12 @@ def certificate_summary(certificate: Certificate) -> dict[str, Any]:
         "offloaded": offloaded_names(certificate),
         "memory": certificate.problem.platform.memory,
     }
+    reruns = reruns_of(certificate)
+    if reruns is not None:
+        summary["execution"] = reruns.to_json()
+    if certificate.problem.minimise is Minimise.MEMORY:
+        schedule = result.schedule
+        summary["makespan"] = None if schedule is None else schedule.makespan
     if infeasibility is not None:
         summary["infeasibility"] = {
             "operation": infeasibility.operation,
@@ -101,7 +113,7 @@ def certificate_summary(certificate: Certificate) -> dict[str, Any]:
 
 def offloaded_names(certificate: Certificate) -> list[str]:
     """Return the names of the tensors that leave the device, in the order of the trace."""
-    schedule, trace = certificate.result.schedule, certificate.problem.trace
+    schedule, trace = certificate.result.schedule, certificate.executed.trace
     if schedule is None:
         return []
     tensors = sorted({trace.gaps[gap].tensor for gap in schedule.evicted})
@@ -118,34 +130,49 @@ def describe_certificate(certificate: Certificate) -> str:
     """Return a certificate's claims for people."""
     result, problem = certificate.result, certificate.problem
     units = problem.units
-    lines = [
-        f"{problem.name} at {format_size(problem.platform.memory, units)}: {result.status}",
-    ]
+    joint = " at" if problem.minimise is Minimise.TIME else ","
+    lines = [f"{problem.name}{joint} {within(certificate)}: {result.status}"]
     if result.infeasibility is not None:
         return "\n".join([*lines, f"  {why_infeasible(result.infeasibility, units)}"])
     if result.objective is not None:
-        slowdown = result.objective / max(1, problem.trace.compute_time)
-        lines.append(
-            f"  step time    {format_time(result.objective, units)} ({slowdown:.3f} times the "
-            "compute time)"
-        )
-        lines.append(f"  lower bound  {format_time(result.lower_bound, units)}")
-        lines.append(f"  gap          {100 * result.gap:.4f} %")
-        lines.append(f"  offloaded    {len(offloaded_names(certificate))} tensors")
+        lines += _found_lines(certificate)
     if certificate.notes.no_plan is not None:
         lines.append(f"  {certificate.notes.no_plan}")
     for step, message in certificate.notes.failed.items():
         lines.append(f"  {step} failed: {message}")
     lines.append(f"  found in     {result.runtime:.1f} s")
     for bound in result.bounds:
-        value = format_time(bound.value, units)
+        value = format_objective(bound.value, problem)
         lines.append(f"  bound {value:>14}  {bound.method} ({bound.evidence})")
     return "\n".join(lines)
+
+
+def _found_lines(certificate: Certificate) -> list[str]:
+    """Return what a schedule takes, how far it may be from the best, and what it does."""
+    result, problem = certificate.result, certificate.problem
+    lines = []
+    assert result.objective is not None
+    if problem.minimise is Minimise.MEMORY:
+        lines.append(f"  memory       {format_objective(result.objective, problem)}")
+    if result.schedule is not None:
+        ticks = result.schedule.makespan
+        slowdown = ticks / max(1, problem.trace.compute_time)
+        time = format_time(ticks, problem.units)
+        lines.append(f"  step time    {time} ({slowdown:.3f} times the compute time)")
+    lines.append(f"  lower bound  {format_objective(result.lower_bound, problem)}")
+    lines.append(f"  gap          {100 * result.gap:.4f} %")
+    lines.append(f"  offloaded    {len(offloaded_names(certificate))} tensors")
+    reruns = reruns_of(certificate)
+    if reruns is not None:
+        lines.append(f"  recomputed   {reruns.said(problem.units)}")
+    return lines
 
 
 def verification_summary(verification: Verification) -> dict[str, Any]:
     """Return the outcome of a verification as JSON values."""
     result = verification.certificate.result
+    reruns = reruns_of(verification.certificate)
+    execution = {} if reruns is None else {"execution": reruns.to_json()}
     return {
         "valid": verification.valid,
         "outcome": str(verification.outcome),
@@ -155,6 +182,7 @@ def verification_summary(verification: Verification) -> dict[str, Any]:
         "objective": result.objective,
         "lower_bound": result.lower_bound,
         "evidence": None if verification.evidence is None else str(verification.evidence),
+        **execution,
         "bounds": [
             {
                 "method": bound.method,
@@ -173,16 +201,33 @@ def describe_verification(verification: Verification) -> str:
         return "\n".join(["INVALID", *(f"  {fault}" for fault in verification.faults)])
     if verification.unverified:
         return describe_unverified(verification.unverified)
-    result, units = verification.certificate.result, verification.certificate.problem.units
+    certificate = verification.certificate
+    result, problem = certificate.result, certificate.problem
     lines = [f"VALID: {result.status}"]
     if result.status is not SolveStatus.INFEASIBLE and verification.evidence is not None:
-        found = "none" if result.objective is None else format_time(result.objective, units)
-        bound_of_all = format_time(result.lower_bound, units)
-        lines.append(f"  makespan {found}, lower bound {bound_of_all} ({verification.evidence})")
+        what = "makespan" if problem.minimise is Minimise.TIME else "memory"
+        found = "none" if result.objective is None else format_objective(result.objective, problem)
+        bound_of_all = format_objective(result.lower_bound, problem)
+        lines.append(f"  {what} {found}, lower bound {bound_of_all} ({verification.evidence})")
+    lines += _execution_lines(certificate)
     for bound in verification.bounds:
-        value = format_time(bound.value, units)
+        value = format_objective(bound.value, problem)
         lines.append(f"  bound {value:>14}  {bound.method}: {bound.evidence}, {bound.finding}")
     return "\n".join(lines)
+
+
+def _execution_lines(certificate: Certificate) -> list[str]:
+    """Return what was found of the execution of a valid certificate."""
+    reruns, problem = reruns_of(certificate), certificate.problem
+    if reruns is None:
+        return []
+    stays = ""
+    if problem.recompute is Recompute.CHAIN:
+        stays = "; what is stored stays until its backward operation"
+    return [
+        f"  execution {len(reruns.execution.runs)} operations, each with its inputs{stays}",
+        f"  recomputed {reruns.said(problem.units)}",
+    ]
 
 
 def describe_unverified(reasons: Sequence[str]) -> str:

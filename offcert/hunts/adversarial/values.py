@@ -14,7 +14,7 @@ from offcert.certify.methods import METHODS
 from offcert.certify.search import Search
 from offcert.core.errors import InputError, MethodError, PlanError
 from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
+from offcert.core.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import (
@@ -215,6 +215,8 @@ PLANNERS = (
         name
         for name, method in METHODS.items()
         if method.transfers == frozenset(Transfers)
+        and Recompute.NONE in method.recompute
+        and Minimise.TIME in method.minimise
         and name not in BOUNDS
         and name not in ("bounds", "fluid-exact")
     ),

@@ -1,0 +1,22 @@
+"""The methods for problems in which computations may run again, or memory is minimised, by name."""
+
+from __future__ import annotations
+
+from offcert.certify.joint_steps import descend_plain
+from offcert.certify.method import Method
+from offcert.core.problem import Minimise, Recompute
+
+_NETWORKS = "chains, and networks as profile writes them"
+_AGAIN = frozenset({Recompute.CHAIN, Recompute.ANY})
+_TIME, _MEMORY = frozenset({Minimise.TIME}), frozenset({Minimise.MEMORY})
+
+JOINT_METHODS = {
+    "offload-alone": Method(
+        run=descend_plain,
+        summary="the best schedule in which nothing runs again, as certify finds it",
+        reads=("time_limit", "workers", "target_gap", "seed"),
+        network=_NETWORKS,
+        recompute=_AGAIN,
+        minimise=_TIME,
+    ),
+}

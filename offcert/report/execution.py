@@ -1,0 +1,122 @@
+"""What an execution does that plain training does not: which operations run again, at what cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from offcert.core.execution import Execution
+from offcert.core.problem import Problem, Recompute, Units
+from offcert.core.units import format_size, format_time
+from offcert.proofs.certificate import Certificate
+
+
+@dataclass(frozen=True)
+class Reruns:
+    """The operations of an execution that run a computation again.
+
+    Attributes
+    ----------
+    execution : Execution
+        What is executed.
+    compute_time : int
+        Ticks if everything runs once.
+    """
+
+    execution: Execution
+    compute_time: int
+
+    @cached_property
+    def operations(self) -> tuple[int, ...]:
+        """Indices of the operations whose computation has run before."""
+        seen: set[int] = set()
+        found = []
+        for index, computation in enumerate(self.execution.runs):
+            if computation in seen:
+                found.append(index)
+            seen.add(computation)
+        return tuple(found)
+
+    @property
+    def computations(self) -> int:
+        """How many computations run more than once."""
+        return len({self.execution.runs[index] for index in self.operations})
+
+    @property
+    def most_runs(self) -> int:
+        """How often the computation runs that runs most often."""
+        runs = self.execution.runs
+        return max((runs.count(runs[index]) for index in self.operations), default=1)
+
+    @property
+    def ticks(self) -> int:
+        """Ticks of all operations that run again."""
+        durations = self.execution.trace.durations
+        return sum(durations[index] for index in self.operations)
+
+    def said(self, units: Units) -> str:
+        """Return in words how much runs again, and what that costs."""
+        count = len(self.operations)
+        if not count:
+            return "nothing runs again"
+        part = f"{100 * self.ticks / max(1, self.compute_time):.3g} % of the compute time"
+        often = f", up to {self.most_runs} times" if self.most_runs > 2 else ""
+        operations = "operation" if count == 1 else "operations"
+        return f"{count} {operations} again{often}: {format_time(self.ticks, units)}, {part}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the same as JSON values; times in ticks."""
+        return {
+            "operations": len(self.execution.runs),
+            "again": len(self.operations),
+            "computations_again": self.computations,
+            "most_runs": self.most_runs,
+            "recomputed_ticks": self.ticks,
+        }
+
+
+def reruns_of(certificate: Certificate) -> Reruns | None:
+    """Return what runs again in a certificate; None if its problem lets nothing run again."""
+    execution = certificate.result.execution
+    if execution is None:
+        return None
+    return Reruns(execution, certificate.problem.trace.compute_time)
+
+
+def choices_summary(problem: Problem) -> dict[str, Any]:
+    """Return as JSON values what a problem leaves open beside its transfers, if it does."""
+    found: dict[str, Any] = {}
+    network = problem.computed
+    if network is not None and problem.recompute is not Recompute.NONE:
+        found["recompute"] = str(problem.recompute)
+        found["repeatable"] = sum(each.repeatable for each in network.computations)
+    if not problem.offload:
+        found["offload"] = False
+    if problem.minimise == "memory":
+        found["minimise"] = "memory"
+        found["deadline"] = problem.deadline
+    return found
+
+
+def choices_lines(problem: Problem) -> list[str]:
+    """Return the same for people."""
+    lines = []
+    found = choices_summary(problem)
+    if "recompute" in found or "offload" in found:
+        lines.append(f"  may be done    {problem.means}")
+    if "repeatable" in found:
+        assert problem.computed is not None
+        every = len(problem.computed)
+        lines.append(f"  may run again  {found['repeatable']} of {every} computations")
+    if "minimise" in found:
+        lines.append(f"  wanted         {problem.objective_summary}")
+    return lines
+
+
+def within(certificate: Certificate) -> str:
+    """Return within what a certificate's schedule is to be: a memory limit, or a deadline."""
+    problem = certificate.problem
+    if problem.minimise == "memory":
+        return problem.objective_summary
+    return format_size(problem.platform.memory, problem.units)
