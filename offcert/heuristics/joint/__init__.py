@@ -1,0 +1,1 @@
+"""Searches for plans in which computations run again and tensors leave the device."""

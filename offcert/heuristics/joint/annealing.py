@@ -1,0 +1,157 @@
+"""Simulated annealing over programs and what leaves, in batches."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from offcert.core.compiled import compiled
+from offcert.heuristics.joint.evaluation import evaluate
+from offcert.heuristics.joint.moves import change
+from offcert.heuristics.joint.state import UNCOVERED, State, Work, assign, new_work
+from offcert.heuristics.joint.tables import COMPUTE, Integers, Tables
+
+
+class JointAnnealer:
+    """Improves a program in batches, so that the caller can look at the clock in between.
+
+    Parameters
+    ----------
+    tables : Tables
+        Of the problem.
+    start : State
+        Where to start.
+    seed : int
+        Of the random numbers.
+    weight : float
+        Ticks a byte that does not fit.
+
+    Attributes
+    ----------
+    best : State
+        The best one so far that fits; the start, if none does.
+    makespan : float
+        Its estimated ticks; infinite if it does not fit.
+    fits : bool
+        Whether the present one fits.
+    """
+
+    def __init__(self, tables: Tables, start: State, seed: int, weight: float) -> None:
+        self._tables = tables
+        self._random = np.random.default_rng(seed)
+        self._classes, self._members = classes_of(tables)
+        self._work = new_work(tables)
+        self._state, self._new = start.copy(), start.copy()
+        self.best = start.copy()
+        self.weight = weight
+        self.makespan = np.inf
+        self.restart(start)
+
+    def restart(self, state: State) -> None:
+        """Continue from a state."""
+        _copy(self._state, state)
+        self._value = float(evaluate(self._tables, self._state, self._work, self.weight))
+        self.fits = not self._work.facts[UNCOVERED]
+        if self.fits and self._value < self.makespan:
+            self.makespan = self._value
+            _copy(self.best, state)
+
+    def penalise(self, weight: float) -> None:
+        """Change the ticks a byte that does not fit."""
+        self.weight = weight
+        self._value = float(evaluate(self._tables, self._state, self._work, weight))
+
+    def run(self, steps: int, hot: float, cold: float) -> bool:
+        """Make `steps` steps, cooling from `hot` to `cold` ticks; return whether that helped."""
+        before = self.makespan
+        self._value, self.makespan, self.fits = _anneal(
+            self._tables,
+            self._classes,
+            self._members,
+            self._state,
+            self._new,
+            self.best,
+            self._work,
+            self._value,
+            self.makespan,
+            self.weight,
+            steps,
+            hot,
+            cold,
+            int(self._random.integers(2**31)),
+        )
+        return bool(self.makespan < before)
+
+    @property
+    def current(self) -> State:
+        """A copy of the present state."""
+        return self._state.copy()
+
+
+def classes_of(tables: Tables) -> tuple[Integers, Integers]:
+    """Return computations that may run again in classes of equal durations and sizes.
+
+    Returns
+    -------
+    first, members : int64 arrays
+        ``members[first[c]:first[c + 1]]`` are those of class `c`.
+    """
+    classes: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for index in range(len(tables.duration)):
+        if tables.repeatable[index]:
+            row = slice(tables.write_first[index], tables.write_first[index + 1])
+            sizes = tables.size[tables.write[row]].tolist()
+            classes[(int(tables.duration[index]), *sizes)].append(index)
+    rows = list(classes.values()) or [[0]]
+    first = np.cumsum([0, *map(len, rows)]).astype(np.int64)
+    return first, np.array([each for row in rows for each in row], dtype=np.int64)
+
+
+def weight_of(tables: Tables, peak: int) -> float:
+    """Return ticks a byte that does not fit, for the first round: a step for the peak."""
+    return 4.0 * float(tables.settings[COMPUTE]) / max(1, peak)
+
+
+def _copy(to: State, of: State) -> None:
+    for target, source in zip(to, of, strict=True):
+        target[:] = source
+
+
+@compiled
+def _anneal(
+    tables: Tables,
+    classes: Integers,
+    members: Integers,
+    state: State,
+    new: State,
+    best: State,
+    work: Work,
+    value: float,
+    best_value: float,
+    weight: float,
+    steps: int,
+    hot: float,
+    cold: float,
+    seed: int,
+) -> tuple[float, float, bool]:
+    """Anneal in place; return the present value, the best that fits, and whether this one fits."""
+    np.random.seed(seed)
+    temperature = hot
+    cooling = (cold / hot) ** (1.0 / max(1, steps))
+    fits = evaluate(tables, state, work, weight) == value and work.facts[UNCOVERED] == 0
+    for _ in range(steps):
+        temperature *= cooling
+        assign(new, state)
+        if not change(tables, classes, members, new, work):
+            continue
+        found = evaluate(tables, new, work, weight)
+        if found > value and np.random.random() >= np.exp((value - found) / temperature):
+            continue
+        assign(state, new)
+        value = found
+        fits = work.facts[UNCOVERED] == 0
+        if fits and value < best_value:
+            best_value = value
+            assign(best, state)
+    return value, best_value, fits

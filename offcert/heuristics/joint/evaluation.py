@@ -1,0 +1,126 @@
+"""How long a program takes with the transfers that it needs, compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from offcert.core.compiled import inlined, plain
+from offcert.heuristics.joint.lives import live
+from offcert.heuristics.joint.moving import INFEASIBLE, choose, order, ordered_length
+from offcert.heuristics.joint.state import (
+    GAPS,
+    LACKING,
+    MOVED,
+    RUNS,
+    UNCOVERED,
+    State,
+    Work,
+    new_work,
+)
+from offcert.heuristics.joint.tables import DUPLEX, Tables
+from offcert.heuristics.joint.unrolling import unroll
+
+# Of what takes more runs than are looked at.
+_TOO_LONG = 1e30
+
+
+@plain
+def evaluate(tables: Tables, state: State, work: Work, weight: float) -> float:
+    """Return the ticks of a program, and more for every byte that does not fit.
+
+    Parameters
+    ----------
+    tables, state, work : Tables, State, Work
+        The problem, the program, and scratch, on which the result is written: ``facts``, the runs,
+        what they need, and the gaps.
+    weight : float
+        Ticks a byte that does not fit.
+
+    Returns
+    -------
+    float
+        If everything fits, the makespan of the ordered schedule that moves what is chosen.
+    """
+    runs = unroll(tables, state, work)
+    if runs < 0:
+        work.facts[UNCOVERED] = 2**60
+        return _TOO_LONG
+    work.facts[RUNS] = runs
+    live(tables, state, work, runs)
+    order(work, runs)
+    choose(tables, work, runs)
+    if work.facts[UNCOVERED] == 0:
+        length = ordered_length(tables, work, runs)
+        if length != INFEASIBLE:
+            return float(length)
+        work.facts[UNCOVERED] = 1
+    return _length_without(tables, work, runs) + weight * (
+        work.facts[UNCOVERED] + work.facts[LACKING]
+    )
+
+
+@inlined
+def _length_without(tables: Tables, work: Work, runs: int) -> float:
+    """Return the ticks that it takes at least, whatever does not fit."""
+    compute = out = back = 0
+    for run in range(runs):
+        compute += tables.duration[work.runs[run]]
+    for gap in range(work.facts[GAPS]):
+        if work.chosen[gap]:
+            out += tables.offload[work.gap_value[gap]]
+            back += tables.prefetch[work.gap_value[gap]]
+    moving = max(out, back) if tables.settings[DUPLEX] else out + back
+    return float(max(compute, moving))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the evaluation says of a program.
+
+    Attributes
+    ----------
+    makespan : int or None
+        Ticks of the ordered schedule that moves `gaps`; on a duplex link a little less at times.
+        None if it does not fit.
+    lacking : int
+        Bytes that do not fit.
+    moved : int
+        Bytes that leave.
+    runs : tuple of int
+        The computation of each run.
+    demand : tuple of int
+        Bytes on the device during each run if nothing leaves.
+    gaps : tuple of tuple of int
+        Value, and the runs before and after, of what leaves.
+    """
+
+    makespan: int | None
+    lacking: int
+    moved: int
+    runs: tuple[int, ...]
+    demand: tuple[int, ...]
+    gaps: tuple[tuple[int, int, int], ...]
+
+
+def estimate(tables: Tables, state: State) -> Estimate:
+    """Return what the evaluation says of a program."""
+    work = new_work(tables)
+    found = evaluate(tables, state, work, 0.0)
+    lacking = int(work.facts[UNCOVERED])
+    if found >= _TOO_LONG:
+        return Estimate(None, lacking, 0, (), (), ())
+    count = int(work.facts[RUNS])
+    chosen = np.flatnonzero(work.chosen[: work.facts[GAPS]])
+    return Estimate(
+        int(found) if lacking == 0 else None,
+        lacking,
+        int(work.facts[MOVED]),
+        tuple(work.runs[:count].tolist()),
+        tuple(work.need[:count].tolist()),
+        tuple(
+            (int(work.gap_value[gap]), int(work.gap_before[gap]), int(work.gap_after[gap]))
+            for gap in chosen
+        ),
+    )

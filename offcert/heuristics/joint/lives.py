@@ -1,0 +1,123 @@
+"""What is on the device during each run, and what may be absent over the turn, compiled.
+
+It is what `Strategy.without_unread` and `Strategy.expand` make of the runs, found from the end to
+the beginning: then the last use of a copy is known before its first.
+"""
+
+from __future__ import annotations
+
+from offcert.core.compiled import inlined
+from offcert.heuristics.joint.state import GAPS, TURN, State, Work
+from offcert.heuristics.joint.tables import OFFLOAD, Tables
+
+_NONE = -2
+# Columns of `Work.held`.
+_LAST, _AFTER, _BEFORE = 0, 1, 2
+
+
+@inlined
+def live(tables: Tables, state: State, work: Work, runs: int) -> None:
+    """Write what each run needs on the device, and the gaps over the turn.
+
+    A copy is there from the run that makes it to the last one that reads or holds it. Of each copy
+    that is there over the turn, one gap spans it. What nobody reads is discarded, and held by
+    nobody.
+    """
+    for value in range(tables.size.size):
+        _forget(work, value)
+    for run in range(runs + 1):
+        work.need[run] = 0
+    work.facts[GAPS] = 0
+    turn = work.facts[TURN]
+    for run in range(runs - 1, -1, -1):
+        computation = work.runs[run]
+        _write(tables, state, work, computation, run)
+        for place in range(tables.read_first[computation], tables.read_first[computation + 1]):
+            value = tables.read[place]
+            if work.last[value] < 0:
+                work.last[value] = run
+            if run >= turn:
+                work.after[value] = run
+            elif work.before[value] == _NONE:
+                work.before[value] = run
+        for place in range(tables.hold_first[computation], tables.hold_first[computation + 1]):
+            _hold(work, tables.hold[place], run, turn)
+    for value in range(tables.size.size):
+        if tables.source[value] and max(work.last[value], work.held[value, _LAST]) >= 0:
+            _close(tables, state, work, value, -1)
+    _accumulate(tables, work, runs)
+
+
+@inlined
+def _forget(work: Work, value: int) -> None:
+    work.last[value] = -1
+    work.after[value] = -1
+    work.before[value] = _NONE
+    work.held[value, _LAST] = -1
+    work.held[value, _AFTER] = -1
+    work.held[value, _BEFORE] = _NONE
+
+
+@inlined
+def _hold(work: Work, value: int, run: int, turn: int) -> None:
+    """Note that a run holds a value, if it is there: that is known where it is written."""
+    if work.held[value, _LAST] < 0:
+        work.held[value, _LAST] = run
+    if run >= turn:
+        work.held[value, _AFTER] = run
+    elif work.held[value, _BEFORE] == _NONE:
+        work.held[value, _BEFORE] = run
+
+
+@inlined
+def _write(tables: Tables, state: State, work: Work, computation: int, run: int) -> None:
+    """Begin the copies that a run makes; what nobody reads is discarded."""
+    beside, discards = 0, False
+    begin, end = tables.write_first[computation], tables.write_first[computation + 1]
+    for place in range(end - 1, begin - 1, -1):
+        value = tables.write[place]
+        if work.last[value] < 0:
+            discards = True
+            beside += tables.size[value]
+        else:
+            _close(tables, state, work, value, run)
+    workspace = tables.workspace[computation]
+    if discards:
+        lean = tables.lean[computation]
+        workspace = workspace + beside if lean < 0 else lean
+    # Sums over runs are made in `_accumulate`.
+    work.need[run] += workspace
+    work.need[run + 1] -= workspace
+
+
+@inlined
+def _close(tables: Tables, state: State, work: Work, value: int, run: int) -> None:
+    """Begin the copy of a value whose uses are known."""
+    turn = work.facts[TURN]
+    last = max(work.last[value], work.held[value, _LAST])
+    after, before = work.after[value], work.before[value]
+    if after < 0 or 0 <= work.held[value, _AFTER] < after:
+        after = work.held[value, _AFTER]
+    before = max(before, work.held[value, _BEFORE])
+    if before == _NONE:
+        before = run
+    size = tables.size[value]
+    work.need[max(run, 0)] += size
+    work.need[last + 1] -= size
+    may_leave = tables.settings[OFFLOAD] and tables.evictable[value] and not state.stays[value]
+    if may_leave and size > 0 and run < turn and after - before > 1:
+        gap = work.facts[GAPS]
+        work.gap_value[gap] = value
+        work.gap_before[gap] = before
+        work.gap_after[gap] = after
+        work.gap_start[gap] = run
+        work.facts[GAPS] = gap + 1
+    _forget(work, value)
+
+
+@inlined
+def _accumulate(tables: Tables, work: Work, runs: int) -> None:
+    total = 0
+    for run in range(runs):
+        total += work.need[run]
+        work.need[run] = total

@@ -1,0 +1,194 @@
+"""What the search changes, the program that it stands for, and the scratch of its evaluation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offcert.core.compiled import inlined
+from offcert.core.program import Program, Segment
+from offcert.heuristics.joint.tables import LONGEST, Integers, Tables
+
+Floats = NDArray[np.float64]
+
+# Entries of `Work.facts`.
+TURN, RUNS, GAPS, UNCOVERED, MOVED, LACKING = range(6)
+
+
+class State(NamedTuple):
+    """Segments, what is kept in them, and what may not move.
+
+    Attributes
+    ----------
+    count : int64 array, shape (1,)
+        Number of segments.
+    first, last : int64 arrays
+        Their first and last computations, by increasing first and decreasing last one: a segment
+        comes before those inside of it. No two overlap unless one is inside of the other.
+    kept : int64 array, one entry a computation
+        1 if it does not run again in the innermost segment that holds it.
+    stays : int64 array, one entry a value
+        1 if it may not leave.
+    """
+
+    count: Integers
+    first: Integers
+    last: Integers
+    kept: Integers
+    stays: Integers
+
+    def copy(self) -> State:
+        """Return a copy."""
+        return State(*(array.copy() for array in self))
+
+
+class Work(NamedTuple):
+    """Scratch of the evaluation; what it says of the last program is described where it is made.
+
+    Attributes
+    ----------
+    parent, innermost, phase, stamp : int64 arrays
+        Of `unrolling`.
+    runs : int64 array
+        The computation of each run.
+    last, after, before, held : int64 arrays
+        Of `lives`.
+    need : int64 array, one entry a run
+        Bytes on the device during it if nothing leaves.
+    gap_value, gap_before, gap_after, gap_start, chosen : int64 arrays, one entry a gap
+        The value, the runs between which it may be absent, the run that made it (-1 if it is there
+        at the start), and whether it leaves.
+    out, back : int64 arrays
+        The gaps in the order in which they leave, and in the reverse of that of their return.
+    bucket, following : int64 arrays
+        Of `moving`.
+    front, rear, gap_end : int64 arrays
+        Ticks from the start to each run, and from its start to the end; ends of transfers.
+    facts : int64 array
+        The first run of what cannot run again, the numbers of runs and of gaps, the bytes that do
+        not fit, those that leave, and those that do not fit at a run on average.
+    """
+
+    parent: Integers
+    innermost: Integers
+    phase: Integers
+    stamp: Integers
+    runs: Integers
+    last: Integers
+    after: Integers
+    before: Integers
+    held: Integers
+    need: Integers
+    gap_value: Integers
+    gap_before: Integers
+    gap_after: Integers
+    gap_start: Integers
+    chosen: Integers
+    out: Integers
+    back: Integers
+    bucket: Integers
+    following: Integers
+    front: Integers
+    rear: Integers
+    gap_end: Integers
+    facts: Integers
+
+
+def new_state(tables: Tables) -> State:
+    """Return the state in which everything runs once and may leave."""
+    computations, values = len(tables.duration), len(tables.size)
+    # Segments that are inside of each other all differ: there are fewer than twice as many as ends.
+    segments = 2 * computations + 2
+    return State(
+        np.zeros(1, dtype=np.int64),
+        np.zeros(segments, dtype=np.int64),
+        np.zeros(segments, dtype=np.int64),
+        tables.frozen.copy(),
+        np.zeros(values, dtype=np.int64),
+    )
+
+
+def new_work(tables: Tables) -> Work:
+    """Return scratch for one thread."""
+    computations, values = len(tables.duration), len(tables.size)
+    runs = int(tables.settings[LONGEST])
+
+    def integers(*shape: int) -> Integers:
+        return np.zeros(shape, dtype=np.int64)
+
+    return Work(
+        integers(2 * computations + 2),
+        integers(computations + 1),
+        integers(2 * computations + 2),
+        integers(2 * computations + 2),
+        integers(runs),
+        integers(values),
+        integers(values),
+        integers(values),
+        integers(values, 3),
+        integers(runs + 2),
+        *(integers(values + 1) for _ in range(7)),
+        integers(runs + 2),
+        integers(values + 1),
+        integers(runs + 2),
+        integers(runs + 2),
+        integers(values + 1),
+        integers(6),
+    )
+
+
+@inlined
+def assign(state: State, other: State) -> None:
+    """Make a state the same as another."""
+    count = other.count[0]
+    state.count[0] = count
+    for index in range(count):
+        state.first[index] = other.first[index]
+        state.last[index] = other.last[index]
+    for index in range(other.kept.size):
+        state.kept[index] = other.kept[index]
+    for index in range(other.stays.size):
+        state.stays[index] = other.stays[index]
+
+
+def program_of(state: State) -> Program:
+    """Return the program that a state stands for."""
+    count = int(state.count[0])
+    spans = [(int(state.first[i]), int(state.last[i])) for i in range(count)]
+    kept = {int(each) for each in np.flatnonzero(state.kept)}
+    return Program(_nested(spans, kept))
+
+
+def _nested(spans: list[tuple[int, int]], kept: set[int]) -> list[Segment]:
+    """Return the outermost of some segments, with the others inside of them."""
+    segments = []
+    index = 0
+    while index < len(spans):
+        first, last = spans[index]
+        end = index + 1
+        while end < len(spans) and spans[end][0] <= last:
+            end += 1
+        inner = _nested(spans[index + 1 : end], kept)
+        covered = {each for span in inner for each in range(span.first, span.last + 1)}
+        own = sorted(kept.intersection(range(first, last + 1)) - covered)
+        segments.append(Segment(first, last, tuple(own), tuple(inner)))
+        index = end
+    return segments
+
+
+def state_of(program: Program, tables: Tables) -> State:
+    """Return the state that stands for a program; what is kept is kept in the innermost segment."""
+    state = new_state(tables)
+
+    def add(segments: tuple[Segment, ...]) -> None:
+        for segment in segments:
+            index = int(state.count[0])
+            state.first[index], state.last[index] = segment.first, segment.last
+            state.count[0] += 1
+            state.kept[list(segment.kept)] = 1
+            add(segment.inner)
+
+    add(program.segments)
+    return state

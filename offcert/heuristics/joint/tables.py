@@ -1,0 +1,297 @@
+"""A problem with a network as the arrays that the compiled search for joint plans reads."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offcert.core.errors import InputError, MethodError
+from offcert.core.network import Network
+from offcert.core.plan import Kind
+from offcert.core.problem import Problem
+
+Integers = NDArray[np.int64]
+
+# Entries of `Tables.settings`.
+MEMORY, DUPLEX, OFFLOAD, COMPUTE, LONGEST = range(5)
+# What `Tables.saver` says of a computation of which nothing is saved.
+NEVER = 2**40
+# No execution that is looked at has more runs than this many times the computations.
+_MOST_RUNS = 6
+
+Ranges = Sequence[tuple[int, int]]
+
+
+class Tables(NamedTuple):
+    """What the search knows of a problem; rows ``x`` of a list are ``list[first[x]:first[x+1]]``.
+
+    Values that in-place changes made stand for the value in whose memory they lie.
+
+    Attributes
+    ----------
+    duration, workspace, lean, repeatable : int64 arrays, one entry a computation
+        As in `Computation`; ``lean`` is -1 where there is none.
+    read_first, read : int64 arrays
+        Values that a computation reads.
+    write_first, write : int64 arrays
+        Values with memory of their own that it makes.
+    hold_first, hold : int64 arrays
+        Values that it holds.
+    trigger_first, trigger : int64 arrays
+        For what cannot run again: the computations that saved something that it reads. A segment
+        that holds one of them runs again before it.
+    by_writer : int64 array, one entry a computation
+        1 if those are the writers of what it reads, which trigger nothing if they are kept.
+    saver : int64 array, one entry a computation
+        The first computation that saves something which this one writes; a segment that ends
+        before it does not run this one again for its own sake. `NEVER` if there is none.
+    group_first, group : int64 arrays
+        For each computation those that can only run again together with it: in-place changes of one
+        value, its writer, and who reads it before the last of them.
+    frozen : int64 array, one entry a computation
+        1 if it cannot run again inside of a segment.
+    cut : int64 array, one entry a computation and one more
+        1 if a segment may begin there, or end just before.
+    blocked : int64 array, one entry a computation and one more
+        How many computations before it cannot run again at all.
+    range_first, range_last : int64 arrays
+        The ranges that segments may have, by their first computations; empty if any may be one.
+    size, evictable, offload, prefetch : int64 arrays, one entry a value
+        Bytes, whether it may leave over the turn, and the ticks of a transfer in either direction.
+    source : int64 array, one entry a value
+        1 if it is there at the start.
+    settings : int64 array
+        The memory limit, whether the link is duplex, whether anything may leave, the ticks of all
+        computations, and the most runs of an execution.
+    """
+
+    duration: Integers
+    workspace: Integers
+    lean: Integers
+    repeatable: Integers
+    read_first: Integers
+    read: Integers
+    write_first: Integers
+    write: Integers
+    hold_first: Integers
+    hold: Integers
+    trigger_first: Integers
+    trigger: Integers
+    by_writer: Integers
+    saver: Integers
+    group_first: Integers
+    group: Integers
+    frozen: Integers
+    cut: Integers
+    blocked: Integers
+    range_first: Integers
+    range_last: Integers
+    size: Integers
+    evictable: Integers
+    offload: Integers
+    prefetch: Integers
+    source: Integers
+    settings: Integers
+
+
+def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
+    """Return the arrays of a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        One with a network.
+    ranges : sequence of pair of int, optional
+        First and last computation of what may be a segment; by default any range. Those that
+        cannot run again as a whole are left out.
+
+    Raises
+    ------
+    InputError
+        If a range is not inside of the network.
+    MethodError
+        If the problem says not what is computed from what.
+    """
+    network = problem.computed
+    if network is None:
+        raise MethodError("a search for what may run again needs a network, not a trace")
+    flow = _Flow(network)
+    groups = _groups(network)
+    frozen = _frozen(network, groups)
+    cut = _cuts(groups)
+    blocked = np.cumsum([0, *(not each.repeatable for each in network.computations)])
+    chosen = _usable(network, ranges, cut, blocked)
+    platform = problem.platform
+    moves = {
+        kind: [platform.transfer_time(value.size, kind) for value in network.values]
+        for kind in Kind
+    }
+    settings = (
+        platform.memory,
+        platform.duplex,
+        problem.offload,
+        network.compute_time,
+        _MOST_RUNS * len(network) + 64,
+    )
+    return Tables(
+        _array(each.duration for each in network.computations),
+        _array(each.workspace for each in network.computations),
+        _array(-1 if each.lean is None else each.lean for each in network.computations),
+        _array(each.repeatable for each in network.computations),
+        *_rows(flow.reads),
+        *_rows(flow.writes),
+        *_rows(flow.holds),
+        *_rows(flow.triggers),
+        _array(not each.of for each in network.computations),
+        _array(flow.savers),
+        *_rows(groups),
+        _array(frozen),
+        cut,
+        blocked.astype(np.int64),
+        _array(first for first, _ in chosen),
+        _array(last for _, last in chosen),
+        _array(value.size for value in network.values),
+        _array(_may_leave(network)),
+        _array(moves[Kind.OFFLOAD]),
+        _array(moves[Kind.PREFETCH]),
+        _array(writer < 0 for writer in network.writer),
+        _array(settings),
+    )
+
+
+class _Flow:
+    """Who reads, makes and holds what, in values that have memory of their own."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        root = [index if v.base is None else v.base for index, v in enumerate(network.values)]
+        computations = network.computations
+        self.reads = [sorted({root[v] for v in each.reads}) for each in computations]
+        self.holds = [sorted({root[v] for v in each.holds}) for each in computations]
+        self.writes = [[v for v in each.writes if root[v] == v] for each in computations]
+        self.savers = [NEVER] * len(network)
+        self.triggers = [self._triggers(index) for index in range(len(network))]
+
+    def _triggers(self, backward: int) -> list[int]:
+        """Return who saved what a computation reads, if that cannot run again."""
+        network = self.network
+        computation = network.computations[backward]
+        if computation.repeatable:
+            return []
+        read = set(computation.reads)
+        if not computation.of:
+            found = sorted({network.writer[v] for v in read} - {-1})
+            for each in found:
+                self.savers[each] = min(self.savers[each], each)
+            return found
+        found = []
+        for each in computation.of:
+            forward = network.computations[each]
+            saved = read.intersection((*forward.reads, *forward.writes))
+            if saved:
+                found.append(each)
+            for value in saved:
+                writer = network.writer[value]
+                if writer >= 0:
+                    self.savers[writer] = min(self.savers[writer], each)
+        return found
+
+
+def _groups(network: Network) -> list[list[int]]:
+    """Return for each computation those that run again with it, or not at all."""
+    parent = list(range(len(network)))
+
+    def find(index: int) -> int:
+        while parent[index] != index:
+            parent[index] = parent[parent[index]]
+            index = parent[index]
+        return index
+
+    for members in _families(network).values():
+        for other in members[1:]:
+            parent[find(other)] = find(members[0])
+    together: dict[int, list[int]] = defaultdict(list)
+    for index in range(len(network)):
+        together[find(index)].append(index)
+    return [together[find(index)] for index in range(len(network))]
+
+
+def _families(network: Network) -> dict[int, list[int]]:
+    """Return for each value that is changed in place who has to meet the same copy of it.
+
+    Its writer, who changes it, and who reads it before the last change: on a copy that has been
+    changed already these could not run again.
+    """
+    changers: dict[int, list[int]] = defaultdict(list)
+    readers: dict[int, set[int]] = defaultdict(set)
+    for index, value in enumerate(network.values):
+        if value.base is not None:
+            changers[value.base].append(network.writer[index])
+            readers[value.base].update(network.readers[index])
+    families = {}
+    for base, changing in changers.items():
+        last = max(changing)
+        reading = {each for each in (*network.readers[base], *readers[base]) if each < last}
+        families[base] = sorted({network.writer[base], *changing, *reading} - {-1})
+    return families
+
+
+def _frozen(network: Network, groups: Sequence[Sequence[int]]) -> list[bool]:
+    """Return which computations cannot run again: what they change, or who changes, cannot."""
+    fixed = {index for index, each in enumerate(network.computations) if not each.repeatable}
+    for index, value in enumerate(network.values):
+        if value.base is not None and network.writer[value.base] < 0:
+            fixed.add(network.writer[index])
+    return [not fixed.isdisjoint(group) for group in groups]
+
+
+def _cuts(groups: Sequence[Sequence[int]]) -> Integers:
+    """Return where segments may begin and end: not inside of what runs again together."""
+    inside = np.zeros(len(groups) + 1, dtype=np.int64)
+    for index, group in enumerate(groups):
+        if index == group[0]:
+            inside[group[0] + 1] += 1
+            # The last place inside is just before the last member.
+            inside[min(group[-1] + 1, len(groups))] -= 1
+    return (np.cumsum(inside) == 0).astype(np.int64)
+
+
+def _may_leave(network: Network) -> list[bool]:
+    """Return which values may leave: none that is changed in place after the turn."""
+    late = {
+        value.base
+        for index, value in enumerate(network.values)
+        if value.base is not None and not network.computations[network.writer[index]].repeatable
+    }
+    return [value.evictable and index not in late for index, value in enumerate(network.values)]
+
+
+def _usable(
+    network: Network, ranges: Ranges | None, cut: Integers, blocked: Integers
+) -> list[tuple[int, int]]:
+    if ranges is None:
+        return []
+    chosen = set()
+    for index, (first, last) in enumerate(ranges):
+        if not 0 <= first <= last < len(network):
+            raise InputError(
+                f"ranges[{index}] must lie inside of computations 0 to {len(network) - 1}, "
+                f"not be ({first}, {last})"
+            )
+        if cut[first] and cut[last + 1] and blocked[first] == blocked[last + 1]:
+            chosen.add((first, last))
+    # No range at all is another thing than any range.
+    return sorted(chosen) or [(len(network), len(network))]
+
+
+def _array(values: Iterable[int]) -> Integers:
+    return np.array([int(value) for value in values], dtype=np.int64)
+
+
+def _rows(rows: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:
+    first = np.cumsum([0, *(len(row) for row in rows)]).astype(np.int64)
+    return first, _array(value for row in rows for value in row)
