@@ -10,12 +10,16 @@ from pathlib import Path
 
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest, read_problem
+from offcert.core.messages import cut
 from offcert.core.problem import Problem
+from offcert.core.units import parse_size
 from offcert.instances.library import Library
 
 LIBRARY_PREFIX = "library:"
 _RANGE = re.compile(r"([0-9.]+)\s*%?\s*:\s*([0-9.]+)\s*%?\s*:\s*([0-9.]+)\s*%?")
 _PERCENT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
+_SIZED = re.compile(r"[0-9.]+\s*([kKMGT]i?)?B")
+_MOST_LIMITS = 10_000
 
 
 @dataclass(frozen=True)
@@ -97,8 +101,8 @@ def parse_limits(text: str) -> list[str]:
     Parameters
     ----------
     text : str
-        Limits and ranges of percentages ``first:last:step`` (last included), separated by commas:
-        ``"0:100:5"``, ``"25%,4GiB"``.
+        Limits and ranges ``first:last:step`` (last included) of percentages or sizes, separated by
+        commas: ``"0:100:5"``, ``"4GiB:16GiB:2GiB"``, ``"25%,4GiB"``.
 
     Raises
     ------
@@ -112,15 +116,39 @@ def parse_limits(text: str) -> list[str]:
 
 
 def _range(text: str) -> list[str]:
+    parts = [part.strip() for part in text.split(":")]
+    if len(parts) == 3 and all(map(_SIZED.fullmatch, parts)):
+        first, last, step = (parse_size(part, "memory") for part in parts)
+        return [f"{size}B" for size in _steps(text, first, last, step)]
+    return _percents(text)
+
+
+def _steps(text: str, first: int, last: int, step: int) -> range:
+    if step == 0 or last < first:
+        raise InputError(f'the memory range "{text}" must go up in steps of more than 0')
+    _require_few(text, (last - first) // step + 1)
+    return range(first, last + 1, step)
+
+
+def _require_few(text: str, count: int) -> None:
+    if count > _MOST_LIMITS:
+        raise InputError(
+            f'the memory range "{text}" has {count} limits; {_MOST_LIMITS} are the most'
+        )
+
+
+def _percents(text: str) -> list[str]:
     match = _RANGE.fullmatch(text)
     if match is None or not all(_PERCENT.fullmatch(number) for number in match.groups()):
-        raise InputError(f'memory must be a range such as "0:100:5", in percent, not "{text}"')
+        raise InputError(
+            f'memory must be a range such as "0:100:5", in percent, or "4GiB:16GiB:2GiB", not '
+            f'"{cut(text)}"'
+        )
     first, last, step = (Fraction(number) for number in match.groups())
     if step == 0 or last < first:
         raise InputError(f'the memory range "{text}" must go up in steps of more than 0')
     count = int((last - first) / step) + 1
-    if count > 10_000:
-        raise InputError(f'the memory range "{text}" has {count} limits; 10000 are the most')
+    _require_few(text, count)
     return [f"{_decimal(first + index * step)}%" for index in range(count)]
 
 
@@ -137,10 +165,10 @@ def percent_of(problem: Problem) -> float | None:
     limits are whole bytes; it depends on nothing but the problem. None where least and peak are the
     same and the limit is below them.
     """
-    memory, trace = problem.platform.memory, problem.trace
-    if trace.least_memory == trace.peak_memory:
-        return 100.0 if memory >= trace.peak_memory else None
-    exact = Fraction(100 * (memory - trace.least_memory), trace.peak_memory - trace.least_memory)
+    memory, least, peak = problem.platform.memory, problem.least_memory, problem.peak_memory
+    if least == peak:
+        return 100.0 if memory >= peak else None
+    exact = Fraction(100 * (memory - least), peak - least)
     for digits in range(16):
         percent = Fraction(-((-exact.numerator * 10**digits) // exact.denominator), 10**digits)
         if problem.memory_at(percent / 100) == memory:

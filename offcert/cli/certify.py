@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 
+from offcert.cli import frontier
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import add_problem, add_search, search
 
 _EXAMPLES = (
     "offcert certify problem.json --memory 25% --time-limit 30 -o certificate.json",
     "offcert certify problem.json --device-memory 16GiB --target-gap 0.1% -o certificate.json",
+    "offcert certify problem.json --recompute any --memory 5%:100%:5% -o curve",
+    "offcert certify problem.json --recompute any --minimise memory --overhead 20%",
 )
 
 
@@ -17,11 +20,26 @@ def add(commands: Commands) -> None:
     """Add the command."""
     summary = "find a schedule and prove how good it is"
     parser = add_command(commands, "certify", summary, _run, examples=_EXAMPLES)
-    add_problem(parser)
-    add_search(parser)
+    parser.set_defaults(prepare=_prepare)
+    add_problem(parser, several=True)
+    add_search(parser, several=True)
+
+
+def _prepare(options: argparse.Namespace) -> None:
+    """Find out before any work whether what is found can be written."""
+    if options.output is None:
+        return
+    if frontier.is_curve(options):
+        frontier.require_folder(options)
+        return
+    from offcert.core.documents import require_writable
+
+    require_writable(options.output)
 
 
 def _run(options: argparse.Namespace) -> int:
+    if frontier.is_curve(options):
+        return frontier.run(options)
     from offcert.certify.ladder import certify
 
     return search(options, certify)

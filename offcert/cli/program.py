@@ -93,12 +93,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    getattr(options, "prepare", _require_output)(options)
+    code: int = options.run(options)
+    return code
+
+
+def _require_output(options: argparse.Namespace) -> None:
+    """Find out before any work whether what is found can be written."""
     if getattr(options, "output", None) is not None:
         from offcert.core.documents import require_writable
 
         require_writable(options.output)
-    code: int = options.run(options)
-    return code
 
 
 def exit_code(act: Callable[[], int]) -> int:

@@ -23,8 +23,16 @@ TRANSFERS = ("atomic", "interruptible", "fractional")
 DEFAULTS: dict[str, Any] = {"time_limit": 60.0, "workers": 2, "target_gap": 0.0, "seed": 0}
 
 
-def add_problem(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say what to solve."""
+# What is added to help texts where several limits make a curve.
+_FOLDER = (
+    "; for a curve a folder for certificates, table and picture: limits that it has already are "
+    "not searched again"
+)
+_SEVERAL = "; several make a curve: 5%%:100%%:5%% (first, last, step), 4GiB:16GiB:2GiB, 25%%,6GiB"
+
+
+def add_problem(parser: argparse.ArgumentParser, several: bool = False) -> None:
+    """Add the arguments that say what to solve, at one limit or, if `several`, at many."""
     parser.add_argument("problem", metavar="PROBLEM", help="problem file")
     limits = parser.add_mutually_exclusive_group()
     limits.add_argument(
@@ -32,7 +40,8 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
         metavar="LIMIT",
         help="memory for what the trace counts: a size such as 6GiB, or 40%% of the way from the "
         "least that is feasible (where computations may run again: what the largest of them takes "
-        "alone) to what is used if everything runs once and stays (default: the file's)",
+        "alone) to what is used if everything runs once and stays"
+        f"{_SEVERAL if several else ''} (default: the file's)",
     )
     limits.add_argument(
         "--device-memory",
@@ -60,13 +69,14 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
     add_choices(parser)
 
 
-def add_search(parser: argparse.ArgumentParser) -> None:
+def add_search(parser: argparse.ArgumentParser, several: bool = False) -> None:
     """Add the arguments that say how to search, and where the certificate goes."""
+    each = ", for each limit" if several else ""
     parser.add_argument(
         "--time-limit",
         type=seconds,
         metavar="S",
-        help=f"seconds to search (default: {DEFAULTS['time_limit']:g})",
+        help=f"seconds to search{each} (default: {DEFAULTS['time_limit']:g})",
     )
     parser.add_argument(
         "--workers", type=count, metavar="N", help=f"threads (default: {DEFAULTS['workers']})"
@@ -88,8 +98,8 @@ def add_search(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="CERTIFICATE",
-        help="file for the certificate, kept up to date during the search (default: none is "
-        "written)",
+        help="file for the certificate, kept up to date during the search"
+        f"{_FOLDER if several else ''} (default: none is written)",
     )
 
 

@@ -35,12 +35,16 @@ def test_limits(text: str, limits: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("0:100", 'a range such as "0:100:5", in percent, not "0:100"'),
+        ("0:100", 'a range such as "0:100:5", in percent, or .*, not "0:100"'),
         ("a:b:c", 'not "a:b:c"'),
         ("10:0:5", "must go up"),
         ("0:10:0", "must go up"),
         ("0:100:0.001", "has 100001 limits"),
-        ("1GiB:2GiB:1GiB", "in percent"),
+        ("1GiB:2GiB:1%", "in percent"),
+        ("2GiB:1GiB:1GiB", "must go up"),
+        ("1GiB:2GiB:0B", "must go up"),
+        ("1B:1GiB:1B", "has 1073741824 limits"),
+        ("1.5B:2B:1B", "must be a whole number of bytes"),
         ("0:1..5:1", "in percent"),
     ],
 )
@@ -101,3 +105,9 @@ def test_what_cannot_be_found(tmp_path: Path) -> None:
     write_problem(path, cnn_chain(4, 0))
     with pytest.raises(InputError, match=f'two different problems are called "cnn-8-0".*{path}'):
         find_subjects(["library:cnn-8-0", str(path)])
+
+
+def test_ranges_of_sizes_are_in_bytes() -> None:
+    gib = 2**30
+    assert parse_limits("1GiB:2GiB:0.5GiB") == [f"{n * gib // 2}B" for n in (2, 3, 4)]
+    assert parse_limits("10B:15B:2B,25%") == ["10B", "12B", "14B", "25%"]

@@ -1,0 +1,167 @@
+"""The curve over memory that `certify` makes when it is given several limits."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from offcert.cli.ending import ending_anyhow
+from offcert.cli.output import native_output_to_stderr, show
+from offcert.cli.progress import progress
+from offcert.cli.searching import describe_progress, read_problem, search_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from offcert.certify.frontier import FrontierProgress
+    from offcert.core.problem import Problem
+    from offcert.proofs.certificate import Certificate
+
+_TABLE, _DOCUMENT, _PICTURE = "curve.md", "curve.json", "curve.svg"
+
+
+def is_curve(options: argparse.Namespace) -> bool:
+    """Whether several limits are asked for: a range or a list of them."""
+    memory = options.memory
+    return memory is not None and any(mark in memory for mark in ":,")
+
+
+def require_folder(options: argparse.Namespace) -> None:
+    """Make the folder for the certificates before any work is done.
+
+    Raises
+    ------
+    InputError
+        If it cannot be made, or the name is a file's.
+    """
+    from pathlib import Path
+
+    from offcert.core.documents import require_writable
+    from offcert.core.errors import InputError
+
+    folder = Path(options.output)
+    if folder.is_file():
+        raise InputError(f"{folder} is a file: several limits need a folder for certificates")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be made: {error.strerror}") from None
+    require_writable(folder / _TABLE)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Certify limit after limit, keep table and certificates up to date, and say the table."""
+    from functools import partial
+    from pathlib import Path
+
+    from offcert.campaign.selection import parse_limits
+    from offcert.certify.frontier import frontier
+    from offcert.certify.interrupts import terminating_interrupts
+    from offcert.core.units import parse_memory
+
+    texts = parse_limits(options.memory)
+    options.memory = None
+    problem = read_problem(options)
+    limits = [parse_memory(text, problem) for text in texts]
+    settings = search_settings(options)
+    folder = None if options.output is None else _Folder(Path(options.output), settings)
+    done: list[Certificate] = []
+
+    def conclude(certificate: Certificate) -> int:
+        """End with what is known when the search at hand cannot be ended."""
+        return _said(options, [*done, certificate], folder)
+
+    with (
+        ending_anyhow(conclude),
+        native_output_to_stderr(),
+        terminating_interrupts(),
+        progress(options, _describe) as tell,
+    ):
+        keep = None if folder is None else folder.write
+        found = None if folder is None else folder.find
+        search = partial(frontier, problem, limits, **settings)
+        for certificate in search(progress=tell, keep=keep, found=found):
+            done.append(certificate)
+            if folder is not None:
+                folder.write(certificate)
+                folder.write_curve(done)
+    return _said(options, done, folder)
+
+
+def _said(
+    options: argparse.Namespace, certificates: Sequence[Certificate], folder: _Folder | None
+) -> int:
+    from offcert.report.frontier import describe_frontier, frontier_json
+
+    document, text = frontier_json(certificates), describe_frontier(certificates)
+    if folder is not None:
+        folder.write_curve(certificates)
+        document["written"] = str(folder.path)
+        text += f"\nwrote {folder.path}"
+    show(options, document, text)
+    return 0
+
+
+def _describe(news: FrontierProgress) -> str:
+    from offcert.core.units import format_size
+
+    memory = format_size(news.problem.platform.memory, news.problem.units)
+    said = describe_progress(news.problem, news.news)
+    return f"{news.number}/{news.limits} at {memory}  {said}"
+
+
+class _Folder:
+    """Where the certificates of a curve are: one file a limit, beside table and picture."""
+
+    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
+        self.path = path
+        self._settings = settings
+
+    def file(self, problem: Problem) -> Path:
+        """Return where the certificate of a problem at its limit is."""
+        return self.path / f"memory-{problem.platform.memory}.json"
+
+    def write(self, certificate: Certificate) -> None:
+        """Write a certificate to its place."""
+        certificate.write(self.file(certificate.problem))
+
+    def find(self, problem: Problem) -> Certificate | None:
+        """Return what a run before this one has left, if it was made as this one would be."""
+        from offcert.core.errors import InputError
+        from offcert.core.files import problem_digest
+        from offcert.proofs.certificate import read_certificate
+
+        path = self.file(problem)
+        if not path.is_file():
+            return None
+        try:
+            found = read_certificate(path)
+        except InputError:
+            return None
+        notes, asked = found.notes, found.settings
+        ended = notes.unfinished is None and not notes.interrupted
+        same = all(getattr(asked, name) == value for name, value in self._settings.items())
+        if ended and same and problem_digest(found.problem) == problem_digest(problem):
+            return found
+        return None
+
+    def write_curve(self, certificates: Sequence[Certificate]) -> None:
+        """Write table, document and picture of what there is."""
+        from functools import partial
+
+        from offcert.core.documents import write_atomically, write_json
+        from offcert.report.frontier import describe_frontier, frontier_json
+        from offcert.report.frontier_svg import frontier_svg_text
+
+        problem = certificates[0].problem
+        write_json(self.path / _DOCUMENT, frontier_json(certificates))
+        for name, text in (
+            (_TABLE, describe_frontier(certificates) + "\n"),
+            (_PICTURE, frontier_svg_text({problem.means: certificates})),
+        ):
+            write_atomically(self.path / name, partial(_write_text, text))
+
+
+def _write_text(text: str, path: Path) -> None:
+    path.write_text(text, encoding="utf-8")
