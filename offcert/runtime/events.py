@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from offcert.runtime.recomputing import is_recomputing
+
 if TYPE_CHECKING:
     from offcert.runtime.hooks import Hooks
 
@@ -134,7 +136,8 @@ class Session:
 
     def watch(self, kind: str, path: str, call: int, values: Any) -> None:
         """Ask for the gradients of those tensors that `tick` wants to hear of."""
-        if not torch.is_grad_enabled():
+        # What runs again gives results only: gradients go through the graph of the first run.
+        if not torch.is_grad_enabled() or is_recomputing():
             return
         for index, tensor in enumerate(tensors_in(values)):
             # Leaves are left alone: a hook would stay on the caller's tensor.

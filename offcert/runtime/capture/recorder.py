@@ -21,6 +21,7 @@ from offcert.runtime.cost import operator_cost
 from offcert.runtime.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
 from offcert.runtime.hardware import Hardware, roofline_ns
 from offcert.runtime.hooks import Hooks
+from offcert.runtime.in_place import changed_in_place
 from offcert.runtime.saved import Entry, Handle
 from offcert.runtime.saved_storages import SavedStorages, dtype_name, owned_storages
 from offcert.runtime.signature import Signature, signature
@@ -320,17 +321,6 @@ class Recorder(Session):
             life.held.append((since, len(self.moments) - 1))
         self._held_since.clear()
         self.tracker.stop()
-
-
-def changed_in_place(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
-    """Yield the strided tensors among an operator's arguments that its schema says it writes to."""
-    for position, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        given = args[position] if position < len(args) else kwargs.get(argument.name)
-        for leaf in tree_leaves(given):
-            if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
-                yield leaf
 
 
 def _is_query(func: Any) -> bool:

@@ -23,6 +23,9 @@ from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hooks import Hooks, uncompiled, unwrap
 from offcert.runtime.quiet import one_line, quiet
+from offcert.runtime.segments.attach import Segments
+from offcert.runtime.segments.placed import PlacedProgram
+from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.step import TrainingStep
 
 
@@ -32,6 +35,7 @@ def capture(
     clock: Clock | str = Clock.MODULES,
     hardware: Hardware | None = None,
     tensors: str | None = None,
+    program: PlacedProgram | None = None,
 ) -> Capture:
     """Capture one training step as a trace.
 
@@ -49,6 +53,9 @@ def capture(
         The roofline that gives operations their durations, in nanoseconds; zero without one.
     tensors : str, optional
         ``"auto"``, ``"fake"`` or ``"real"``, instead of what the step says.
+    program : PlacedProgram, optional
+        Segments of the model that run again in the backward pass; the trace is that of the step as
+        it runs then.
 
     Returns
     -------
@@ -71,13 +78,13 @@ def capture(
             raise InputError(f"{name} has no shape yet: run the model once before it is captured")
     if tensors != "real":
         try:
-            recorder, batch = _run_fake(step, hardware)
+            recorder, batch = _run_fake(step, hardware, program)
             return captured(step, recorder, clock, "fake", batch)
         except Exception as error:
             if tensors == "fake":
                 raise _told(step, error) from error
     try:
-        recorder, batch = _run_real(step, hardware)
+        recorder, batch = _run_real(step, hardware, program)
         return captured(step, recorder, clock, "real", batch)
     except Exception as error:
         raise _told(step, error) from error
@@ -153,21 +160,25 @@ def batch_bytes(batch: Any) -> int:
     return sum(storages.values())
 
 
-def _run_fake(step: TrainingStep, hardware: Hardware | None) -> tuple[Recorder, int]:
+def _run_fake(
+    step: TrainingStep, hardware: Hardware | None, program: PlacedProgram | None
+) -> tuple[Recorder, int]:
     twins = FakeTwins()
     with _as_it_was(step, twins.twin), quiet(), twins.mode, CpuKernels():
         batch = twins.batch(step)
         # The step may take it apart.
         size = batch_bytes(batch)
-        return _record(step, batch, hardware), size
+        return _record(step, batch, hardware, program), size
 
 
-def _run_real(step: TrainingStep, hardware: Hardware | None) -> tuple[Recorder, int]:
+def _run_real(
+    step: TrainingStep, hardware: Hardware | None, program: PlacedProgram | None
+) -> tuple[Recorder, int]:
     with _as_it_was(step, None):
         batch = step.make_batch()
         size = batch_bytes(batch)
         with Originals():
-            return _record(step, batch, hardware), size
+            return _record(step, batch, hardware, program), size
 
 
 @contextmanager
@@ -195,16 +206,22 @@ def _globals_of(function: Any) -> list[Any]:
     return [each for each in found if isinstance(each, nn.Module | dict | list | set)]
 
 
-def _record(step: TrainingStep, batch: Any, hardware: Hardware | None) -> Recorder:
+def _record(
+    step: TrainingStep, batch: Any, hardware: Hardware | None, program: PlacedProgram | None
+) -> Recorder:
     hooks = Hooks(unwrap(step.model), Nobody())
     recorder = Recorder(hooks, hardware)
-    hooks.steps = recorder
+    segments = Segments(hooks.root, [program] if program else [])
+    hooks.steps = SegmentedSteps(recorder, segments) if program else recorder
+    # Before the clock: what is kept is then saved in the operation that makes it.
+    segments.attach()
     hooks.attach()
     try:
         with recorder.active():
             step.execute(batch)
     finally:
         hooks.detach()
+        segments.detach()
     recorder.finish()
     return recorder
 

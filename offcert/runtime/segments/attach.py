@@ -1,0 +1,284 @@
+"""`Segments`: a user's modules, as long as parts of them run under checkpointing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import nn
+
+from offcert.core.errors import InputError
+from offcert.runtime.segments.frame import Frame, Now, Walk, run_frame
+from offcert.runtime.segments.keeping import Keeper
+from offcert.runtime.segments.placed import PlacedProgram
+from offcert.runtime.segments.resolve import Part, resolve
+
+
+class Segments:
+    """Segments of a model's forward passes that run again when the backward pass needs them.
+
+    Each runs under non-reentrant `torch.utils.checkpoint.checkpoint`: states of PyTorch's random
+    generators and autocast are kept, recomputation stops early, segments inside of segments are
+    checkpoints inside of checkpoints. Forward hooks that the user has put on modules in a segment,
+    and on the module that is one, are called again when it runs again. What modules remember is as
+    in plain training: see `ModuleStates`.
+
+    Kept results are handed to the saved-tensor hooks that are active around the segment, like what
+    autograd itself saves; they may leave the device.
+
+    Parameters
+    ----------
+    root : nn.Module
+        The model.
+    programs : sequence of PlacedProgram
+        One of them is followed in each step.
+
+    Raises
+    ------
+    InputError
+        If a program cannot be carried out on the model.
+    """
+
+    def __init__(self, root: nn.Module, programs: list[PlacedProgram]) -> None:
+        self.root = root
+        self.lookups = [resolve(root, program) for program in programs]
+        self.now = Now()
+        self._parameters: set[int] = set()
+        self._undo: list[Callable[[], None]] = []
+
+    def attach(self) -> None:
+        """Wrap the modules; whoever attaches detaches."""
+        if self._undo:
+            raise InputError("these segments have been attached already")
+        self._parameters = {p.untyped_storage()._cdata for p in self.root.parameters()}
+        watched: dict[str, nn.Module] = {}
+        modules: dict[str, nn.Module] = {}
+        containers: dict[str, nn.Sequential] = {}
+        for lookup in self.lookups:
+            watched |= lookup.watched
+            modules |= lookup.modules
+            containers |= lookup.containers
+        try:
+            for path, module in modules.items():
+                self._replace(module, "_call_impl", _Call(self, path, module))
+            for path, container in containers.items():
+                self._replace(container, "forward", _Run(self, path, container))
+            for path, module in watched.items():
+                self._hook(path, module)
+        except BaseException:
+            self.detach()
+            raise
+
+    def detach(self) -> None:
+        """Leave the modules as they were."""
+        while self._undo:
+            self._undo.pop()()
+        self.now = Now()
+
+    def _replace(self, module: nn.Module, name: str, value: Any) -> None:
+        attributes = module.__dict__
+        before = attributes.get(name)
+        attributes[name] = value
+
+        def undo() -> None:
+            if attributes.get(name) is value:
+                if before is None:
+                    del attributes[name]
+                else:
+                    attributes[name] = before
+
+        self._undo.append(undo)
+
+    def _hook(self, path: str, module: nn.Module) -> None:
+        hook = _TickHook(self, path)
+        handles = [
+            module.register_forward_pre_hook(hook.enter),
+            module.register_forward_hook(hook.leave, always_call=True),
+        ]
+        self._undo.extend(handle.remove for handle in handles)
+
+    # Steps.
+
+    def begin_call(self, program: int, calls: dict[str, int]) -> None:
+        """Begin a call of the model in this thread.
+
+        Parameters
+        ----------
+        program : int
+            Which of the programs is followed.
+        calls : dict
+            How often each module has been called in the step; empty at its first call.
+        """
+        self.now.walk = Walk(self.lookups[program], calls)
+
+    def end_call(self) -> None:
+        """End it."""
+        self.now.walk = None
+
+    # What is called instead of modules.
+
+    def frame(self, part: Part) -> Frame:
+        """Return a frame for a call of a segment."""
+        walk = self.now.walk
+        assert walk is not None
+        keeper = None if walk.frame is None else walk.frame.keeper
+        if walk.frame is None and part.kept:
+            keeper = Keeper(part.name, part.kept, self._parameters)
+        return Frame(part.name, self.now, part.states, keeper)
+
+    def runs(self, part: Part) -> bool:
+        """Whether a segment is to be checkpointed now.
+
+        Raises
+        ------
+        InputError
+            If the program itself checkpoints what is around it.
+        """
+        if not torch.is_grad_enabled() or not _may_hook():
+            return False
+        walk = self.now.walk
+        assert walk is not None
+        if walk.frame is None and _is_checkpointed():
+            raise InputError(
+                f"{part.name} cannot run again by a plan: the program itself checkpoints it"
+            )
+        return True
+
+
+def _may_hook() -> bool:
+    """Whether saved-tensor hooks are allowed: function transforms switch them off."""
+    return torch._C._autograd._saved_tensors_hooks_is_enabled()  # type: ignore[attr-defined]
+
+
+def _is_checkpointed() -> bool:
+    """Whether the innermost saved-tensor hooks are those of a checkpoint."""
+    top = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return top is not None and getattr(top[0], "__module__", "") == "torch.utils.checkpoint"
+
+
+class _Wrapped:
+    """Called instead of a method of a module; copies of the module have their own method."""
+
+    method = ""
+
+    def __init__(self, segments: Segments, path: str, module: nn.Module) -> None:
+        self.segments = segments
+        self.path = path
+        self.module = module
+        own = module.__dict__.get(self.method)
+        self.original = own or getattr(type(module), self.method).__get__(module)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is made of a copy of the model is no matter of the plan.
+        return _original, (self.module, self.method)
+
+
+def _original(module: nn.Module, method: str) -> Any:
+    return MethodType(getattr(type(module), method), module)
+
+
+class _Call(_Wrapped):
+    """A call of a module with its hooks."""
+
+    method = "_call_impl"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        walk = self.segments.now.walk
+        if walk is None:
+            return self.original(*args, **kwargs)
+        part = walk.program.calls.get((self.path, walk.count(f"call {self.path}")))
+        if part is None or not self.segments.runs(part):
+            return self.original(*args, **kwargs)
+        return run_frame(self.segments.frame(part), self.original, args, kwargs)
+
+
+class _Run(_Wrapped):
+    """The forward pass of an `nn.Sequential`."""
+
+    method = "forward"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        walk = self.segments.now.walk
+        if walk is None:
+            return self.original(*args, **kwargs)
+        parts = walk.program.runs.get((self.path, walk.count(f"forward {self.path}")))
+        if not parts or len(args) != 1 or kwargs:
+            return self.original(*args, **kwargs)
+        assert isinstance(self.module, nn.Sequential)
+        return self._children(args[0], 0, len(self.module) - 1, parts)
+
+    def _children(self, value: Any, first: int, last: int, parts: list[Part]) -> Any:
+        """Call children one after another, those of each part as a segment."""
+        children = list(self.module._modules.values())
+        starts = {part.first: part for part in parts}
+        at = first
+        while at <= last:
+            part = starts.get(at)
+            if part is not None and self.segments.runs(part):
+                body = _Children(self, part)
+                value = run_frame(self.segments.frame(part), body, (value,), {})
+                at = part.last + 1
+            else:
+                child = children[at]
+                assert child is not None
+                value = child(value)
+                at += 1
+        return value
+
+
+class _Children:
+    """The children of a part, as a function."""
+
+    def __init__(self, run: _Run, part: Part) -> None:
+        self.run = run
+        self.part = part
+
+    def __call__(self, value: Any) -> Any:
+        return self.run._children(value, self.part.first, self.part.last, self.part.inner)
+
+
+class _TickHook:
+    """The events of a module in which, or after which, something may be kept."""
+
+    def __init__(self, segments: Segments, path: str) -> None:
+        self.segments = segments
+        self.path = path
+        self.enter = _Method(self._enter)
+        self.leave = _Method(self._leave)
+
+    def _enter(self, module: nn.Module, args: Any) -> None:
+        walk = self.segments.now.walk
+        if walk is not None:
+            call = walk.count(self.path)
+            walk.opened.setdefault(self.path, []).append(call)
+            walk.tick(("enter", self.path, call))
+
+    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
+        walk = self.segments.now.walk
+        if walk is not None and walk.opened.get(self.path):
+            walk.tick(("leave", self.path, walk.opened[self.path].pop()))
+
+
+class _Method:
+    """A hook that a copy of the module does not inherit."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self.function = function
+
+    def __call__(self, *arguments: Any) -> None:
+        if not torch.compiler.is_compiling():
+            self.function(*arguments)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Method:
+        return _Method(_ignore)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Method, (_ignore,)
+
+
+def _ignore(*arguments: Any) -> None:
+    """Do nothing."""

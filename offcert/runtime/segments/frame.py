@@ -1,0 +1,248 @@
+"""One call of a segment: its first run, and those in the backward pass."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils.checkpoint import checkpoint
+
+from offcert.core.errors import InputError
+from offcert.runtime.recomputing import recomputing
+from offcert.runtime.segments.keeping import Give, Keep, Keeper, Tick, Watch
+from offcert.runtime.segments.state import Before, Beginning, ModuleStates
+
+
+class Walk:
+    """Where a forward pass has got to, or a segment that runs again.
+
+    Attributes
+    ----------
+    program : object
+        What is looked up in it: a `Lookup`.
+    calls : dict
+        How often each module has been called in the forward passes of the step.
+    frame : Frame or None
+        The innermost segment that runs.
+    again : Frame or None
+        The segment that runs again.
+    watch : Watch or None
+        Of the kept results.
+    """
+
+    __slots__ = ("again", "calls", "frame", "opened", "program", "watch")
+
+    def __init__(self, program: Any, calls: dict[str, int], again: Frame | None = None) -> None:
+        self.program = program
+        self.calls = calls
+        self.opened: dict[str, list[int]] = {}
+        self.frame = again
+        self.again = again
+        self.watch: Watch | None = None
+
+    def count(self, key: str) -> int:
+        """Return the number of the call that begins."""
+        call = self.calls.get(key, 0)
+        self.calls[key] = call + 1
+        return call
+
+    def tick(self, event: Tick) -> None:
+        """Note an event of a module."""
+        if self.watch is not None:
+            self.watch.tick(event)
+
+
+class Now(threading.local):
+    """What runs in a thread."""
+
+    def __init__(self) -> None:
+        self.walk: Walk | None = None
+
+
+class Frame:
+    """A call of a segment.
+
+    PyTorch's checkpoint holds the contexts that this gives it, and so the frame and what it keeps,
+    as long as autograd may still need them.
+
+    Parameters
+    ----------
+    name : str
+        For people.
+    now : Now
+        Of the segments.
+    states : ModuleStates
+        Of its modules.
+    keeper : Keeper or None
+        Of the outermost segment around it.
+    """
+
+    def __init__(self, name: str, now: Now, states: ModuleStates, keeper: Keeper | None) -> None:
+        assert now.walk is not None
+        self.name = name
+        self.now = now
+        self.states = states
+        self.keeper = keeper
+        self.program = now.walk.program
+        self.calls = dict(now.walk.calls)
+        self.before: Before | None = None
+        self._beginning: Beginning | None = None
+
+    def contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+        """Return the contexts of the first run and of all others."""
+        return _First(self), _Again(self)
+
+    @contextmanager
+    def first(self) -> Iterator[None]:
+        """Run the segment for the first time: in a forward pass, or in an outer segment."""
+        walk = self.now.walk
+        assert walk is not None
+        outer, walk.frame = walk.frame, self
+        self._beginning = self.states.begin()
+        own = walk.watch is None and self.keeper is not None
+        if own:
+            assert self.keeper is not None
+            walk.watch = Keep(self.keeper)
+        try:
+            yield
+        finally:
+            walk.frame = outer
+            if own:
+                assert walk.watch is not None
+                walk.watch.leave()
+                walk.watch = None
+        self.before, self._beginning = self.states.end(self._beginning), None
+        if own and self.keeper is not None:
+            self.keeper.check()
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Run it again, from the state in which it began."""
+        before = self.before
+        if before is None:
+            # A gradient is computed within the segment.
+            assert self._beginning is not None
+            before = self.states.end(self._beginning)
+        walk = Walk(self.program, dict(self.calls), self)
+        if self.keeper is not None:
+            walk.watch = Give(self.keeper, lambda: walk.frame is self and not _keeps_graph())
+        outer, self.now.walk = self.now.walk, walk
+        try:
+            with recomputing(), self.states.again(before):
+                yield
+        finally:
+            self.now.walk = outer
+            if walk.watch is not None:
+                walk.watch.leave()
+
+
+def _keeps_graph() -> bool:
+    """Whether the backward pass that runs may be followed by another one through the same graph."""
+    if torch._C._current_graph_task_id() == -1:
+        return True
+    return bool(torch._C._autograd._get_current_graph_task_keep_graph())
+
+
+class _Context(AbstractContextManager[None]):
+    """A context that can be entered again and again."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self._open: list[ExitStack] = []
+
+    def enter(self) -> AbstractContextManager[None]:
+        raise NotImplementedError
+
+    def __enter__(self) -> None:
+        stack = ExitStack()
+        stack.enter_context(self.enter())
+        self._open.append(stack)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._open.pop().__exit__(kind, error, traceback)
+
+
+class _First(_Context):
+    def enter(self) -> AbstractContextManager[None]:
+        return self.frame.first()
+
+
+class _Again(_Context):
+    def enter(self) -> AbstractContextManager[None]:
+        return self.frame.again()
+
+
+def run_frame(
+    frame: Frame, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call a function so that what it saves for the backward pass is computed again there.
+
+    Tensors anywhere in its arguments are inputs that autograd saves; the same tensor given twice is
+    one.
+    """
+    body = _Body(frame.name, function, args, kwargs)
+    return checkpoint(
+        body,
+        *body.take_tensors(),
+        use_reentrant=False,
+        context_fn=frame.contexts,
+        determinism_check="default",
+    )
+
+
+class _Body:
+    """A function of tensors alone."""
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        self.function = function
+        self.leaves, self.spec = tree_flatten((args, kwargs))
+        self.places: list[tuple[int, int]] = []
+        for leaf in self.leaves:
+            _require_steady(name, leaf)
+
+    def take_tensors(self) -> list[torch.Tensor]:
+        """Return the tensors among the arguments, each once; autograd is to hold them, not this."""
+        tensors: list[torch.Tensor] = []
+        index_of: dict[int, int] = {}
+        for place, leaf in enumerate(self.leaves):
+            if not isinstance(leaf, torch.Tensor):
+                continue
+            index = index_of.setdefault(id(leaf), len(tensors))
+            if index == len(tensors):
+                tensors.append(leaf)
+            self.places.append((place, index))
+        for place, _ in self.places:
+            self.leaves[place] = None
+        return tensors
+
+    def __call__(self, *tensors: torch.Tensor) -> Any:
+        leaves = list(self.leaves)
+        for place, index in self.places:
+            leaves[place] = tensors[index]
+        args, kwargs = tree_unflatten(leaves, self.spec)
+        return self.function(*args, **kwargs)
+
+
+def _require_steady(name: str, leaf: Any) -> None:
+    """Refuse caches of keys and values: running again would add to them again."""
+    if hasattr(leaf, "get_seq_length") and callable(getattr(leaf, "update", None)):
+        raise InputError(
+            f"{name} cannot run again: it adds to the {type(leaf).__name__} that it is given; call "
+            "the model with use_cache=False"
+        )

@@ -1,0 +1,181 @@
+"""`PlacedProgram`: which calls of which modules run again, as a JSON value names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from offcert.core.documents import Fields
+from offcert.core.errors import InputError
+from offcert.runtime.events import ENTER, LEAVE
+
+
+@dataclass(frozen=True, order=True)
+class Kept:
+    """Operators whose results stay, so that they do not run again.
+
+    They are those between an event of the clock and the next one.
+
+    Attributes
+    ----------
+    kind : str
+        ``"enter"`` or ``"leave"``: what the module does.
+    path : str
+        Of the module, as in ``model.named_modules()``.
+    call : int
+        Which call of it in the forward passes of the step.
+    operators : tuple of int, or None
+        Which of the operators that compute something, in their order; None for all.
+    """
+
+    kind: str
+    path: str
+    call: int = 0
+    operators: tuple[int, ...] | None = None
+
+    def to_json(self) -> list[Any]:
+        """Return it as a JSON value."""
+        row: list[Any] = [self.kind, self.path, self.call]
+        return row if self.operators is None else [*row, list(self.operators)]
+
+
+@dataclass(frozen=True)
+class PlacedSegment:
+    """A call of a module, or of consecutive children of an `nn.Sequential`, that runs again.
+
+    Attributes
+    ----------
+    path : str
+        Of the module; of the container, if `children` are named.
+    call : int
+        Which call of it in the forward passes of the step.
+    children : tuple of two str, or None
+        Names of the first and the last child.
+    kept : tuple of Kept
+        Inside of the segment, at any depth.
+    inner : tuple of PlacedSegment
+        Segments inside of it.
+    """
+
+    path: str
+    call: int = 0
+    children: tuple[str, str] | None = None
+    kept: tuple[Kept, ...] = ()
+    inner: tuple[PlacedSegment, ...] = ()
+
+    def __str__(self) -> str:
+        """Name it for people."""
+        name = self.path or "the model"
+        if self.children is not None:
+            first, last = self.children
+            name = f"children {first} to {last} of {name}"
+        return name if self.call == 0 else f"call {self.call + 1} of {name}"
+
+    def nested(self) -> Iterator[PlacedSegment]:
+        """Yield the segment and those inside, at any depth."""
+        yield self
+        for each in self.inner:
+            yield from each.nested()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON value."""
+        document: dict[str, Any] = {"path": self.path, "call": self.call}
+        if self.children is not None:
+            document["children"] = list(self.children)
+        document["kept"] = [each.to_json() for each in self.kept]
+        document["inner"] = [each.to_json() for each in self.inner]
+        return document
+
+
+@dataclass(frozen=True)
+class PlacedProgram:
+    """What `offcert.core.program.Program` says, in terms of a model's modules.
+
+    Parameters
+    ----------
+    segments : iterable of PlacedSegment
+        The outermost ones; what is in none of them runs once.
+
+    Raises
+    ------
+    InputError
+        If the same call is a segment twice.
+    """
+
+    segments: tuple[PlacedSegment, ...]
+
+    def __init__(self, segments: Iterable[PlacedSegment] = ()) -> None:
+        object.__setattr__(self, "segments", tuple(segments))
+        seen = set()
+        for segment in self.nested():
+            key = (segment.path, segment.call, segment.children)
+            if key in seen:
+                raise InputError(f"{segment} is a segment twice")
+            seen.add(key)
+
+    def __bool__(self) -> bool:
+        """Whether anything runs again."""
+        return bool(self.segments)
+
+    def __repr__(self) -> str:
+        inside = list(self.nested())
+        kept = sum(len(segment.kept) for segment in inside)
+        return f"<PlacedProgram: {len(inside)} segments, in which {kept} events keep results>"
+
+    def nested(self) -> Iterator[PlacedSegment]:
+        """Yield all segments, at any depth."""
+        for each in self.segments:
+            yield from each.nested()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the program as a JSON value."""
+        return {"segments": [segment.to_json() for segment in self.segments]}
+
+
+def placed_from_json(value: Any, place: str = "program") -> PlacedProgram:
+    """Return the placed program that a JSON value describes.
+
+    Raises
+    ------
+    InputError
+        One sentence that names the first field that is missing, wrong or unknown.
+    """
+    fields = Fields(value, place)
+    segments = [_segment(item) for item in fields.each("segments")]
+    fields.finish()
+    return PlacedProgram(segments)
+
+
+def _segment(item: Fields) -> PlacedSegment:
+    children = None
+    if item.has("children"):
+        names = item.get("children", list)
+        if len(names) != 2 or not all(isinstance(name, str) for name in names):
+            raise InputError(f"{item.path('children')} must be two names")
+        children = names[0], names[1]
+    place = item.path("kept")
+    segment = PlacedSegment(
+        item.get("path", str),
+        item.integer("call", 0),
+        children,
+        tuple(_kept(row, f"{place}[{i}]") for i, row in enumerate(item.get("kept", list))),
+        tuple(_segment(inner) for inner in item.each("inner")),
+    )
+    item.finish()
+    return segment
+
+
+def _kept(row: Any, place: str) -> Kept:
+    fits = isinstance(row, list) and len(row) in (3, 4) and row[0] in (ENTER, LEAVE)
+    if not fits or not isinstance(row[1], str) or not _is_count(row[2]):
+        raise InputError(f'{place} must be ["{ENTER}" or "{LEAVE}", path, call]')
+    if len(row) == 3:
+        return Kept(row[0], row[1], row[2])
+    if not isinstance(row[3], list) or not all(map(_is_count, row[3])):
+        raise InputError(f"{place}[3] must be a list of numbers of operators")
+    return Kept(row[0], row[1], row[2], tuple(row[3]))
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0

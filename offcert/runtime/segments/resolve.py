@@ -1,0 +1,201 @@
+"""From the names in a placed program to modules; what cannot run again is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from offcert.core.errors import InputError
+from offcert.runtime.hooks import is_compiled
+from offcert.runtime.segments.keeping import Tick
+from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
+from offcert.runtime.segments.state import ModuleStates
+
+
+@dataclass(slots=True)
+class Part:
+    """A segment, as the modules of a model.
+
+    Attributes
+    ----------
+    name : str
+        For people.
+    states : ModuleStates
+        Of all modules in it.
+    first, last : int
+        Positions of the children, if it is a run of them.
+    inner : list of Part
+        Runs of the same container's children inside of it.
+    kept : dict
+        What is kept in it, if it is an outermost one; see `Keeper`.
+    """
+
+    name: str
+    states: ModuleStates
+    first: int = 0
+    last: int = 0
+    inner: list[Part] = field(default_factory=list)
+    kept: dict[Tick, frozenset[int] | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Lookup:
+    """A placed program, looked up by calls.
+
+    Attributes
+    ----------
+    calls : dict
+        Segments that are calls of modules, by path and call.
+    runs : dict
+        Those that are children of a container, the outermost ones, by its path and call.
+    modules, containers : dict
+        The modules and containers that they are calls of, by path.
+    watched : dict
+        The modules whose events say what is kept.
+    """
+
+    calls: dict[tuple[str, int], Part] = field(default_factory=dict)
+    runs: dict[tuple[str, int], list[Part]] = field(default_factory=dict)
+    modules: dict[str, nn.Module] = field(default_factory=dict)
+    containers: dict[str, nn.Sequential] = field(default_factory=dict)
+    watched: dict[str, nn.Module] = field(default_factory=dict)
+
+
+def resolve(root: nn.Module, program: PlacedProgram) -> Lookup:
+    """Return the modules of a model that a placed program speaks of.
+
+    Raises
+    ------
+    InputError
+        If there is no such module, or it cannot run again: compiled modules and script modules,
+        the model itself, children of what is not simply an `nn.Sequential`, segments that overlap.
+    """
+    lookup = Lookup()
+    resolver = _Resolver(root, lookup)
+    for segment in program.segments:
+        resolver.add(segment, None)
+    return lookup
+
+
+class _Resolver:
+    def __init__(self, root: nn.Module, lookup: Lookup) -> None:
+        self.modules = dict(root.named_modules(remove_duplicate=False))
+        self.lookup = lookup
+        # A module that is called by several names has the first of them.
+        self.name_of = {id(module): path for path, module in root.named_modules()}
+
+    def add(self, segment: PlacedSegment, outer: tuple[PlacedSegment, Part] | None) -> None:
+        module = self._module(segment)
+        if segment.children is None:
+            part = self._call(segment, module)
+        else:
+            part = self._run(segment, module, outer)
+        if outer is None:
+            inside = [each for one in segment.nested() for each in one.kept]
+            part.kept = {
+                (each.kind, each.path, each.call): None
+                if each.operators is None
+                else frozenset(each.operators)
+                for each in inside
+            }
+            if inside:
+                self._watch(segment, module)
+        for inner in segment.inner:
+            self.add(inner, (segment, part))
+
+    def _module(self, segment: PlacedSegment) -> nn.Module:
+        module = self.modules.get(segment.path)
+        if module is None:
+            raise InputError(f"the model has no module {segment.path}, which is to run again")
+        known = self.name_of[id(module)]
+        if known != segment.path:
+            raise InputError(f"{segment.path} is {known}: it must be named so")
+        return module
+
+    def _call(self, segment: PlacedSegment, module: nn.Module) -> Part:
+        if not segment.path:
+            raise InputError("the model itself cannot run again as one segment, only parts of it")
+        inside = list(_named(segment.path, module))
+        part = self._part(segment, inside)
+        self.lookup.calls[segment.path, segment.call] = part
+        self.lookup.modules[segment.path] = module
+        return part
+
+    def _run(
+        self,
+        segment: PlacedSegment,
+        module: nn.Module,
+        outer: tuple[PlacedSegment, Part] | None,
+    ) -> Part:
+        name = segment.path or "the model"
+        assert segment.children is not None
+        if (
+            not isinstance(module, nn.Sequential)
+            or type(module).forward is not nn.Sequential.forward
+            or "forward" in module.__dict__
+        ):
+            raise InputError(
+                f"{segment} cannot run again as one segment: {name} is a "
+                f"{type(module).__name__}, whose own code calls its children"
+            )
+        names = list(module._modules)
+        for child in segment.children:
+            if child not in names:
+                raise InputError(f"{name} has no child {child}, which is to run again")
+        first, last = (names.index(child) for child in segment.children)
+        if last < first:
+            raise InputError(f"{segment} cannot run again: they come in the other order")
+        children = [(child, module._modules[child]) for child in names[first : last + 1]]
+        inside = [
+            item
+            for child, each in children
+            if each is not None
+            for item in _named(f"{segment.path}.{child}" if segment.path else child, each)
+        ]
+        part = self._part(segment, inside)
+        part.first, part.last = first, last
+        self._put(segment, part, outer)
+        self.lookup.containers[segment.path] = module
+        return part
+
+    def _put(
+        self, segment: PlacedSegment, part: Part, outer: tuple[PlacedSegment, Part] | None
+    ) -> None:
+        """Add a run to those that it must not overlap."""
+        key = segment.path, segment.call
+        beside = self.lookup.runs.setdefault(key, [])
+        if outer is not None and outer[0].children and (outer[0].path, outer[0].call) == key:
+            beside = outer[1].inner
+            if part.first < outer[1].first or part.last > outer[1].last:
+                raise InputError(f"{segment} is no part of {outer[0]}")
+        for other in beside:
+            if part.first <= other.last and other.first <= part.last:
+                raise InputError(f"{part.name} and {other.name} overlap")
+        beside.append(part)
+        beside.sort(key=lambda each: each.first)
+
+    def _part(self, segment: PlacedSegment, inside: list[tuple[str, nn.Module]]) -> Part:
+        for path, module in inside:
+            if isinstance(module, torch.jit.ScriptModule):
+                raise InputError(f"{segment} cannot run again: {path} is a script module")
+            if is_compiled(module):
+                raise InputError(f"{segment} cannot run again: {path} is compiled")
+        modules = list({id(module): module for _, module in inside}.values())
+        return Part(str(segment), ModuleStates(str(segment), modules))
+
+    def _watch(self, segment: PlacedSegment, module: nn.Module) -> None:
+        for path, each in _named(segment.path, module):
+            known = self.name_of[id(each)]
+            if known == path:
+                self.lookup.watched[path] = each
+        for kept in (each for one in segment.nested() for each in one.kept):
+            if kept.path not in self.lookup.watched:
+                raise InputError(f"{segment} has no module {kept.path}, whose results are to stay")
+
+
+def _named(path: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    for name, each in module.named_modules():
+        yield (f"{path}.{name}" if path and name else path or name), each

@@ -1,0 +1,124 @@
+"""When segments are on: from a call of the model that begins or continues a step to its return."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from offcert.runtime.events import Event, Session
+from offcert.runtime.hooks import Hooks, Steps, unwrap
+from offcert.runtime.segments.attach import Segments
+from offcert.runtime.segments.placed import PlacedProgram
+
+
+class SegmentedSteps:
+    """Steps in which segments run under checkpointing.
+
+    Parameters
+    ----------
+    steps : Steps
+        Who decides when a step begins.
+    segments : Segments
+        Attached as long as steps begin.
+    program_of : callable, optional
+        Which of the programs of the segments a session follows, or None; by default the first.
+    """
+
+    def __init__(
+        self,
+        steps: Steps,
+        segments: Segments,
+        program_of: Callable[[Session], int | None] = lambda session: 0,
+    ) -> None:
+        self._steps = steps
+        self._segments = segments
+        self._program_of = program_of
+        self._session: weakref.ref[Session] | None = None
+        self._calls: dict[str, int] = {}
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
+        """Begin a step at a call of the model, or go on with the one under way."""
+        session = self._steps.begin(args, kwargs)
+        program = None if session is None else self._program_of(session)
+        if session is not None and program is not None:
+            if self._session is None or self._session() is not session:
+                self._session = weakref.ref(session)
+                self._calls = {}
+            self._segments.begin_call(program, self._calls)
+        return session
+
+    def left(self, session: Session, output: Any) -> None:
+        """The call of the model has returned, or raised."""
+        self._segments.end_call()
+        self._steps.left(session, output)
+
+
+@contextmanager
+def segmented(model: nn.Module, program: PlacedProgram, *, calls: int = 1) -> Iterator[None]:
+    """Train a model in the block so that parts of it run again in the backward pass.
+
+    Nothing leaves the device. Losses, gradients, parameters and buffers are bitwise those of plain
+    training.
+
+    Parameters
+    ----------
+    model : nn.Module
+        It may be wrapped by DistributedDataParallel.
+    program : PlacedProgram
+        What runs again.
+    calls : int
+        How often a step calls the model: calls of modules are counted anew after so many.
+
+    Raises
+    ------
+    InputError
+        If the program cannot be carried out on the model.
+    """
+    root = unwrap(model)
+    segments = Segments(root, [program])
+    hooks = Hooks(root, _EachCall(calls))
+    hooks.steps = SegmentedSteps(_EachCall(calls, hooks), segments)
+    segments.attach()
+    try:
+        hooks.attach(lambda path: False)
+        yield
+    finally:
+        hooks.detach()
+        segments.detach()
+
+
+class _Quiet(Session):
+    """A step of which nobody wants to know anything."""
+
+    def tick(self, event: Event) -> None:
+        """Take no note."""
+
+    def wants(self, event: Event) -> bool:
+        """Nothing is wanted."""
+        return False
+
+
+class _EachCall:
+    """Begins a step at every so many calls of the model."""
+
+    def __init__(self, calls: int, hooks: Hooks | None = None) -> None:
+        self._calls = calls
+        self._made = 0
+        self._hooks = hooks
+        self._session: Session | None = None
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
+        if not torch.is_grad_enabled() or self._hooks is None:
+            return None
+        if self._session is None or self._session.failed or self._made >= self._calls:
+            self._session, self._made = _Quiet(self._hooks), 0
+        self._made += 1
+        return self._session
+
+    def left(self, session: Session, output: Any) -> None:
+        """Nothing is left open."""
