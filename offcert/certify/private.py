@@ -11,7 +11,7 @@ from offcert.certify.records import improve
 from offcert.core.errors import InputError
 from offcert.core.files import PROBLEM_FORMAT, problem_digest, problem_from_json
 from offcert.core.messages import show
-from offcert.core.problem import Problem
+from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.instances.library import Entry, Family, Library, make_entry
 from offcert.verify.document import verify
 
@@ -94,7 +94,8 @@ def insert(library: Library, problem: Problem, group: str = _DEFAULT_GROUP) -> E
     """Take a problem into a library, or return the entry that it has there.
 
     Problems that differ in the memory limit only make one family; its name is the problem's, with
-    underscores for what file names should not hold.
+    underscores for what file names should not hold, and with what may run again, what stays and
+    what is least, where that is not as usual.
 
     Raises
     ------
@@ -108,7 +109,7 @@ def insert(library: Library, problem: Problem, group: str = _DEFAULT_GROUP) -> E
         if found is not None:
             return found
         label = _label(problem)
-        name = problem.name.removesuffix(f"-{label}")
+        name = problem.name.removesuffix(f"-{label}") + _variant(problem)
         name = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._-") or "problem"
         entry = make_entry(problem, name, label, problem.platform.memory)
         others: tuple[Entry, ...] = ()
@@ -124,6 +125,16 @@ def insert(library: Library, problem: Problem, group: str = _DEFAULT_GROUP) -> E
         entries = sorted((*others, entry), key=lambda each: each.problem.platform.memory)
         library.write(replace(family, entries=tuple(entries)))
     return entry
+
+
+def _variant(problem: Problem) -> str:
+    """Return what tells a problem from others of the same network and name; mostly nothing."""
+    parts = [] if problem.recompute is Recompute.NONE else [str(problem.recompute)]
+    parts += [] if problem.offload else ["held"]
+    if problem.minimise is Minimise.MEMORY:
+        parts.append("memory" if problem.deadline is None else f"memory{problem.deadline}")
+    suffix = "".join(f"-{part}" for part in parts)
+    return "" if problem.name.endswith(suffix) else suffix
 
 
 def _label(problem: Problem) -> str:

@@ -12,10 +12,13 @@ from offcert.core.errors import InputError, PlanError
 from offcert.core.files import problem_digest
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Plan
+from offcert.core.problem import Minimise
 from offcert.core.result import Bound, Evidence
 from offcert.core.simulate import simulate
+from offcert.core.strategy import Strategy
 from offcert.instances.library import Entry, Library
 from offcert.instances.records import KnownBound, Record
+from offcert.instances.strategies import strategy_of
 from offcert.proofs.attestation import witness
 from offcert.proofs.certificate import Certificate
 from offcert.verify.document import Verification, verify
@@ -79,43 +82,55 @@ def merged(entry: Entry, certificate: Certificate) -> Record:
     Raises
     ------
     UnsoundError
-        If a proved bound exceeds the makespan of a valid schedule.
+        If a proved bound exceeds the value of a valid schedule.
     """
     by = _author(certificate)
     old, result = entry.record, certificate.result
-    value, plan, value_by = old.value, old.plan, old.value_by
+    value, plan, value_by, strategy = old.value, old.plan, old.value_by, old.strategy
     if result.objective is not None and (value is None or result.objective < value):
-        value, plan = _plan_and_value(certificate)
+        value, plan, strategy = _value_and_plan(certificate)
         value_by = by
     bounds = [*old.bounds, *(KnownBound(_shortened(bound), by) for bound in result.bounds)]
     for known in bounds:
         if value is not None and known.bound.value > value and _proved(known.bound):
             raise UnsoundError(
                 f"{entry.name}: the bound {known.bound.value} of {known.bound.method} exceeds the "
-                f"makespan {value} of a valid schedule"
+                f"value {value} of a valid schedule"
             )
     # A claim that a valid schedule refutes is dropped.
     sound = [known for known in bounds if value is None or known.bound.value <= value]
-    return Record(value, plan, value_by, tuple(_worth_keeping(sound)))
+    return Record(value, plan, value_by, tuple(_worth_keeping(sound)), strategy)
 
 
-def _plan_and_value(certificate: Certificate) -> tuple[int, Plan | None]:
-    """Return the schedule's makespan, or its plan's if that is less, and the plan if it attains it.
+def _value_and_plan(certificate: Certificate) -> tuple[int, Plan | None, Strategy | None]:
+    """Return the value, or its plan's if that is less, and plan and strategy if they attain it.
 
-    A schedule that no plan of atomic transfers reproduces keeps its value without a plan.
+    A schedule that no plan of atomic transfers reproduces keeps its value without a plan, and so
+    does one of an execution that no strategy makes.
     """
-    problem, schedule = certificate.problem, certificate.result.schedule
+    problem, result = certificate.problem, certificate.result
+    schedule, value = result.schedule, result.objective
     assert schedule is not None
+    assert value is not None
     if isinstance(schedule, FluidSchedule):
-        return schedule.makespan, None
+        return value, None, None
+    strategy = None
+    if result.execution is not None:
+        network = problem.computed
+        strategy = None if network is None else strategy_of(result.execution, network)
+        if strategy is None:
+            return value, None, None
+    executed = certificate.executed
     try:
-        plan = schedule.plan(problem.trace)
-        simulated = simulate(problem, plan)
+        plan = schedule.plan(executed.trace)
+        simulated = simulate(executed, plan)
     except PlanError:
-        return schedule.makespan, None
-    if check(problem, simulated) or simulated.makespan > schedule.makespan:
-        return schedule.makespan, None
-    return simulated.makespan, plan
+        return value, None, None
+    if check(executed, simulated) or simulated.makespan > schedule.makespan:
+        return value, None, None
+    if problem.minimise is Minimise.TIME:
+        value = simulated.makespan
+    return value, plan, strategy
 
 
 def _worth_keeping(bounds: list[KnownBound]) -> list[KnownBound]:

@@ -71,7 +71,9 @@ def chosen(problem: Problem, options: argparse.Namespace) -> Problem:
     elif minimise == "time":
         # Where time is the objective, the file's deadline has no meaning any more.
         changes["deadline"] = None
-    return replace(problem, **changes)
+    changed = replace(problem, **changes)
+    # Where memory is the objective a limit means nothing: so that a problem has one document.
+    return changed.with_memory(changed.peak_memory) if options.minimise == "memory" else changed
 
 
 def _deadline(problem: Problem, options: argparse.Namespace, minimise: str) -> int | None:

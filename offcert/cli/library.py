@@ -11,7 +11,7 @@ from offcert.cli.output import STDOUT, add_target, print_problem, show
 from offcert.cli.parser import Commands, Run, add_command, add_group
 
 if TYPE_CHECKING:
-    from offcert.core.problem import Units
+    from offcert.core.problem import Problem
     from offcert.instances.library import Entry, Family, Library
 
 
@@ -144,23 +144,31 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _line(family: Family, entry: Entry, width: int) -> str:
+    from offcert.core.problem import Minimise
     from offcert.core.units import format_size
 
-    row, units = _summary(family, entry), entry.problem.units
+    row, problem = _summary(family, entry), entry.problem
+    memory = "least"
+    if problem.minimise is Minimise.TIME:
+        memory = format_size(row["memory"], problem.units)
     return (
         f"{row['name']:{width}}  {row['operations']:4} operations  "
-        f"memory {format_size(row['memory'], units):>10}  value {_time(row['value'], units):>12}  "
-        f"bound {_time(row['lower_bound'], units):>12}  {row['status']:8}  {row['evidence'] or '-'}"
+        f"memory {memory:>10}  value {_value(row['value'], problem):>12}  "
+        f"bound {_value(row['lower_bound'], problem):>12}  {row['status']:8}  "
+        f"{row['evidence'] or '-'}"
     )
 
 
-def _time(ticks: int | None, units: Units) -> str:
-    from offcert.core.units import format_time
+def _value(value: int | None, problem: Problem) -> str:
+    """Return a time, or a size where memory is minimised."""
+    from offcert.core.units import format_objective
 
-    return "-" if ticks is None else format_time(ticks, units)
+    return "-" if value is None else format_objective(value, problem)
 
 
 def _summary(family: Family, entry: Entry) -> dict[str, Any]:
+    from offcert.report.execution import choices_summary
+
     best = entry.record.best
     return {
         "name": entry.name,
@@ -173,6 +181,7 @@ def _summary(family: Family, entry: Entry) -> dict[str, Any]:
         "gap": entry.record.gap,
         "status": str(entry.record.status),
         "evidence": None if best is None else str(best.bound.evidence),
+        **choices_summary(entry.problem),
     }
 
 
@@ -190,12 +199,11 @@ def _show(options: argparse.Namespace) -> int:
         "record": record,
     }
     lines = [describe_problem(entry.problem), f"  origin         {family.origin}"]
-    units = entry.problem.units
-    lines.append(f"  value          {_time(entry.record.value, units)}")
+    lines.append(f"  value          {_value(entry.record.value, entry.problem)}")
     if entry.record.value_by is not None:
         lines[-1] += f" by {entry.record.value_by}"
     lines += [
-        f"  bound          {_time(known.bound.value, units)} by {known.bound.method}, "
+        f"  bound          {_value(known.bound.value, entry.problem)} by {known.bound.method}, "
         f"{known.bound.evidence} ({known.by})"
         for known in entry.record.bounds
     ]
@@ -232,11 +240,12 @@ def _add(options: argparse.Namespace) -> int:
             entry = add(library, document, new=options.new, group=options.group)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
-        row, units = _summary(library.family_of(entry.name), entry), entry.problem.units
+        row = _summary(library.family_of(entry.name), entry)
         rows.append(row)
+        value, bound = (_value(row[name], entry.problem) for name in ("value", "lower_bound"))
         lines.append(
-            f"{row['name']}: value {_time(row['value'], units)}, bound "
-            f"{_time(row['lower_bound'], units)} ({row['evidence'] or '-'}), {row['status']}"
+            f"{row['name']}: value {value}, bound {bound} ({row['evidence'] or '-'}), "
+            f"{row['status']}"
         )
     show(options, {"improved": rows}, "\n".join(lines))
     return 0

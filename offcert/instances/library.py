@@ -340,9 +340,9 @@ def _entry_from_json(item: Fields, base: Problem, family: str) -> Entry:
             f"{item.path('sha256')} must be the hash of the problem {cut(entry.name)}, "
             f"{entry.digest}, not {show(digest)}"
         )
-    # The trace is the same for every entry of a family, so it is taken where it is cached.
+    # The trace is the same for every entry of a family, so the problem that has it is taken.
     fields = Fields(item.get("record", dict), item.path("record"))
-    record = record_from_json(fields, base.trace)
+    record = record_from_json(fields, base)
     item.finish()
     return replace(entry, record=record)
 

@@ -9,8 +9,11 @@ from typing import Any
 from offcert.core.documents import Fields, show
 from offcert.core.errors import InputError, PlanError
 from offcert.core.plan import Kind, Move, Plan
+from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.core.strategy import Strategy
 from offcert.core.trace import Trace, require_integer
+from offcert.instances.strategies import strategy_from_json, strategy_to_json
 
 _KINDS = {"o": Kind.OFFLOAD, "p": Kind.PREFETCH}
 _LETTERS = {kind: letter for letter, kind in _KINDS.items()}
@@ -31,28 +34,49 @@ class Record:
     Attributes
     ----------
     value : int or None
-        Makespan of the best schedule known, in ticks.
+        Makespan of the best schedule known, in ticks; its bytes where memory is minimised.
     plan : Plan or None
         Simulating it gives a schedule of that makespan; None if no plan of atomic transfers does.
     value_by : str or None
         Who attained it: method, version and settings.
     bounds : tuple of KnownBound
         The best lower bound, the best proved one, and what cross-attests either.
+    strategy : Strategy or None
+        What is executed, where the problem lets computations run again: the plan is one for that
+        execution. None without a plan.
     """
 
     value: int | None = None
     plan: Plan | None = None
     value_by: str | None = None
     bounds: tuple[KnownBound, ...] = ()
+    strategy: Strategy | None = None
+
+    def executed(self, problem: Problem) -> Problem:
+        """Return the problem that the plan is for: at the value's bytes where these are least.
+
+        Parameters
+        ----------
+        problem : Problem
+            Of which this is the record.
+        """
+        network = problem.computed
+        if self.strategy is not None and network is not None:
+            scheduled = problem.executed(self.strategy.expand(network))
+        else:
+            scheduled = problem.plain()
+        if problem.minimise is Minimise.MEMORY and self.value is not None:
+            return scheduled.with_memory(self.value)
+        return scheduled
 
     @property
     def lower_bound(self) -> int | None:
-        """The best lower bound known, in ticks."""
+        """The best lower bound known, in ticks or bytes."""
         return max((known.bound.value for known in self.bounds), default=None)
 
     @property
     def proved_bound(self) -> int | None:
-        """The best lower bound that needs nobody's word, in ticks."""
+        """The best lower bound that needs nobody's word, in ticks or bytes."""
         proved = (k.bound.value for k in self.bounds if k.bound.evidence is Evidence.PROVED)
         return max(proved, default=None)
 
@@ -86,6 +110,9 @@ def record_to_json(record: Record) -> dict[str, Any]:
     plan = None
     if record.plan is not None:
         plan = [[_LETTERS[move.kind], move.gap, move.before] for move in record.plan.moves]
+    strategy = {}
+    if record.strategy is not None:
+        strategy["strategy"] = strategy_to_json(record.strategy)
     return {
         "value": record.value,
         "value_by": record.value_by,
@@ -99,12 +126,20 @@ def record_to_json(record: Record) -> dict[str, Any]:
             }
             for known in record.bounds
         ],
+        **strategy,
         "plan": plan,
     }
 
 
-def record_from_json(fields: Fields, trace: Trace) -> Record:
+def record_from_json(fields: Fields, problem: Problem) -> Record:
     """Return the record that a JSON object describes.
+
+    Parameters
+    ----------
+    fields : Fields
+        The object.
+    problem : Problem
+        Of which it is the record, at any memory limit.
 
     Raises
     ------
@@ -121,12 +156,19 @@ def record_from_json(fields: Fields, trace: Trace) -> Record:
                 f"{fields.path('bounds')}[{number}].value must not exceed the value {value}, "
                 f"as {known.bound.value} does"
             )
+    strategy, trace = _strategy_from_json(fields, problem)
     moves = fields.optional("plan", (list, type(None)))
+    if problem.recompute is not Recompute.NONE and (moves is None) != (strategy is None):
+        raise InputError(
+            f"{fields.path('plan')} and {fields.path('strategy')} go together where computations "
+            "may run again"
+        )
     record = Record(
         value,
         None if moves is None else _plan_from_json(moves, fields.path("plan"), trace),
         fields.optional("value_by", (str, type(None))),
         bounds,
+        strategy,
     )
     if value is None and (record.plan is not None or record.value_by is not None):
         raise InputError(f"{fields.path('value')} must not be null if there is a plan or an author")
@@ -134,6 +176,21 @@ def record_from_json(fields: Fields, trace: Trace) -> Record:
         raise InputError(f"{fields.path('value_by')} must say who attained the value")
     fields.finish()
     return record
+
+
+def _strategy_from_json(fields: Fields, problem: Problem) -> tuple[Strategy | None, Trace]:
+    """Return the strategy, if there is one, and the trace that the plan is for."""
+    value = fields.optional("strategy", (list, type(None)))
+    if value is None:
+        return None, problem.trace
+    place, network = fields.path("strategy"), problem.computed
+    if problem.recompute is Recompute.NONE or network is None:
+        raise InputError(f"{place} is for problems in which computations may run again")
+    strategy = strategy_from_json(value, place)
+    try:
+        return strategy, problem.executed(strategy.expand(network)).trace
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
 
 
 def _bound_from_json(item: Fields) -> KnownBound:

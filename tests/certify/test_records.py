@@ -179,7 +179,7 @@ def test_a_proof_that_a_schedule_refutes_is_a_program_error(library: Library) ->
     greedy = certificate("greedy")["objective"]
     wrong = attested(certificate()["objective"] + 1, Evidence.PROVED)
     library.store(NAME, Record(greedy, None, "someone", (wrong,)))
-    with pytest.raises(UnsoundError, match="exceeds the makespan"):
+    with pytest.raises(UnsoundError, match="exceeds the value"):
         add(library, certificate())
 
 
