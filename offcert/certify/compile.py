@@ -25,7 +25,7 @@ GROUPS: dict[str, tuple[tuple[Callable[[], None], ...], int]] = {
     "verification": ((warm.warm_verification,), 8),
     "annealing": ((warm.warm_local_search, warm.warm_order_search, warm.warm_set_search), 8),
     "matched heads and tails": ((warm.warm_matched,), 6),
-    "plans": ((warm.warm_plans, warm.warm_dynprog), 4),
+    "plans": ((warm.warm_plans, warm.warm_dynprog, warm.warm_checkpoints), 6),
 }
 
 
@@ -208,6 +208,7 @@ def group_of(kernel: str) -> tuple[str, int]:
         "offcert.formulations.labels.outward": "outward search",
         "offcert.formulations.labels.matched": "matched heads and tails",
         "offcert.formulations.": "pivot program",
+        "offcert.heuristics.checkpoint.": "plans",
         "offcert.heuristics.": "annealing",
     }
     group = next((name for start, name in parts.items() if kernel.startswith(start)), "plans")

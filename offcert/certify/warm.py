@@ -58,6 +58,19 @@ def warm_dynprog() -> None:
 
 
 @cache
+def warm_checkpoints() -> None:
+    """Compile what selects the checkpoints of a chain."""
+    from offcert.core.checkpoint_chain import CheckpointChain
+    from offcert.heuristics.checkpoint.live_selection import live_selection
+    from offcert.heuristics.checkpoint.registry import SELECTIONS
+
+    sizes = (1, 2, 1, 1)
+    for method in SELECTIONS.values():
+        method.select(sizes)
+    live_selection(CheckpointChain((1,) * 3, (1,) * 3, sizes))
+
+
+@cache
 def warm_local_search() -> None:
     """Compile the simulator and annealing over claim sequences."""
     from offcert.heuristics.local_search import local_search

@@ -5,8 +5,8 @@ Training*, §5. A convolution is one layer with its ReLU, and so is a fully conn
 a layer of its own. VGG-19 goes without average pooling, flattening and dropout, AlexNet has them
 (§5.1.3). In the *plain* AlexNet, max-pooling is part of the convolution before it (§5.6.1).
 
-Sizes follow from shapes: four bytes a number, on images of 224 × 224. They are those of torchvision's
-networks, whose AlexNet has 64 · 55 · 55 numbers behind its first convolution.
+Sizes follow from shapes: four bytes a number, on images of 224 × 224. They are those of
+torchvision's networks, whose AlexNet has 64 · 55 · 55 numbers behind its first convolution.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ SELECTION_NETWORKS: dict[str, Callable[[], Iterable[Layer]]] = {
 }
 
 
-def selection_network(name: str, batch: int = 128, *, kept: bool = False) -> CheckpointChain:
+def selection_network(name: str, batch: int = 128, *, pytorch: bool = False) -> CheckpointChain:
     """Return a network of the selection paper as a chain.
 
     Parameters
@@ -146,9 +146,9 @@ def selection_network(name: str, batch: int = 128, *, kept: bool = False) -> Che
         A name in `SELECTION_NETWORKS`.
     batch : int
         Images.
-    kept : bool
-        Whether layers keep what PyTorch keeps beside their outputs. The paper's models know
-        nothing of it.
+    pytorch : bool
+        Whether to count what PyTorch does beside the paper's models: layers keep more than their
+        outputs (`Layer.kept`), and the input has no gradient.
 
     Returns
     -------
@@ -170,11 +170,12 @@ def selection_network(name: str, batch: int = 128, *, kept: bool = False) -> Che
     channels, side = IMAGE
     output = [FLOAT * batch * channels * side**2]
     output += [FLOAT * batch * layer.outputs for layer in layers]
-    beside = [batch * layer.kept if kept else 0 for layer in layers]
+    beside = [batch * layer.kept if pytorch else 0 for layer in layers]
     return CheckpointChain(
         forward,
         [_BACKWARD * ticks for ticks in forward],
         output,
         [size + more for size, more in zip(output[1:], beside, strict=True)],
+        [0, *output[1:]] if pytorch else output,
         names=[layer.name for layer in layers],
     )
