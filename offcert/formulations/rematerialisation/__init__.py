@@ -1,0 +1,1 @@
+"""Exact models, and a relaxation, of recomputation without offloading."""

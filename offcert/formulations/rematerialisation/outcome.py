@@ -1,0 +1,249 @@
+"""What the models of recomputation return, and the best execution and bound on the way."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from offcert.core.errors import InputError, MethodError
+from offcert.core.execution import Execution
+from offcert.core.network import Network
+from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.core.result import SolveStatus
+from offcert.core.schedule import Schedule
+from offcert.formulations.common.outcome import SolverClaim, details
+from offcert.formulations.rematerialisation.copies import scheduled
+
+OnExecution = Callable[[Execution, Schedule, int], object]
+
+
+@dataclass(frozen=True, slots=True)
+class RematerialisationOutcome:
+    """What a model of recomputation found and what its solver claims.
+
+    Attributes
+    ----------
+    status : SolveStatus
+        ``OPTIMAL`` only if the objective equals the lower bound.
+    execution : Execution or None
+        The best one known, the hint included.
+    schedule : Schedule or None
+        Its schedule, in which nothing leaves the device.
+    memory : int or None
+        Bytes that it takes.
+    objective : int or None
+        Ticks, or bytes where these are minimised.
+    lower_bound : int
+        No execution of the problem is better, as far as the solver is right; at least the bound
+        that the model was given.
+    within : int or None
+        The least objective among the executions that the model describes, if the solver found
+        that. It is no bound on others.
+    claim : SolverClaim or None
+        What the solver showed about all executions by itself, if that says anything.
+    error : str or None
+        What went wrong, in the solver or around it.
+    interrupted : bool
+        Whether the user ended it.
+    seconds : float
+        How long it took.
+    statistics : mapping
+        JSON values that are good to know and that nothing depends on.
+    """
+
+    status: SolveStatus
+    execution: Execution | None
+    schedule: Schedule | None
+    memory: int | None
+    objective: int | None
+    lower_bound: int
+    within: int | None = None
+    claim: SolverClaim | None = None
+    error: str | None = None
+    interrupted: bool = False
+    seconds: float = 0.0
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What a certificate says of the solver's work."""
+        return details(self.statistics, self.error, self.interrupted, self.seconds)
+
+
+class RematerialisationRun:
+    """One run of a model: the best execution and bound so far, whatever happens to the solver.
+
+    Parameters
+    ----------
+    problem : Problem
+        Without offloading, in which any computation may run again.
+    hint : Execution, optional
+        A legal one; it counts if it keeps to the memory limit, or to the deadline where memory is
+        minimised.
+    lower_bound : int
+        Ticks or bytes, proved elsewhere.
+    solver : str
+        Whose claims these are.
+    on_execution : callable, optional
+        Told of every execution that is better than those before, with its schedule and its bytes.
+    **statistics : JSON values
+        Settings.
+
+    Raises
+    ------
+    MethodError
+        If the problem is not one of these.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        hint: Execution | None,
+        lower_bound: int,
+        *,
+        solver: str,
+        on_execution: OnExecution | None = None,
+        **statistics: Any,
+    ) -> None:
+        self.problem = problem
+        self.network = required_network(problem)
+        self.least_bytes = problem.minimise is Minimise.MEMORY
+        self.best: tuple[Execution, Schedule, int] | None = None
+        own = max(max(self.network.own_memory), _at_start(self.network))
+        natural = own if self.least_bytes else self.network.compute_time
+        self.lower_bound = max(lower_bound, natural)
+        self.claimed: int | None = None
+        self.within: int | None = None
+        self.error: str | None = None
+        self.interrupted = False
+        self.statistics: dict[str, Any] = {"solver": solver, **statistics}
+        self._solver, self._on_execution = solver, on_execution
+        self._began = time.monotonic()
+        if self.least_bytes:
+            most = problem.deadline
+            self.feasible = most is None or self.network.compute_time <= most
+        else:
+            self.feasible = own <= problem.platform.memory
+        if hint is not None:
+            self.take(hint)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self._began
+
+    @property
+    def objective(self) -> int | None:
+        """Ticks or bytes of the best execution, or None."""
+        if self.best is None:
+            return None
+        return self.best[2] if self.least_bytes else self.best[1].makespan
+
+    @property
+    def finished(self) -> bool:
+        """Whether the best execution is as good as the bound."""
+        return self.objective is not None and self.objective <= self.lower_bound
+
+    @property
+    def spare(self) -> int | None:
+        """Ticks that runs beside the first ones may take in what is still of interest, or None."""
+        if self.least_bytes:
+            most = self.problem.deadline
+        else:
+            most = None if self.objective is None else self.objective - 1
+        return None if most is None else most - self.network.compute_time
+
+    def take(self, execution: Execution) -> bool:
+        """Keep an execution if it is within the limits and better than what is known."""
+        schedule, memory = scheduled(self.problem, execution)
+        value, other = schedule.makespan, memory
+        limit: int | None = self.problem.platform.memory
+        if self.least_bytes:
+            value, other, limit = memory, schedule.makespan, self.problem.deadline
+        if limit is not None and other > limit:
+            return False
+        if self.objective is not None and value >= self.objective:
+            return False
+        self.best = execution, schedule, memory
+        if self._on_execution is not None:
+            self._on_execution(*self.best)
+        return True
+
+    def take_bound(self, value: float, margin: float = 0.0) -> None:
+        """Take a solver's bound on all executions, less a margin, rounded up."""
+        if math.isfinite(value):
+            claimed = math.ceil(value - margin)
+            self.claimed = max(claimed, self.claimed or 0)
+            self.lower_bound = max(self.lower_bound, claimed)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep what is known if the block is interrupted or a solver fails in it."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.interrupted = True
+        except InputError:
+            raise
+        except (RuntimeError, ValueError, TypeError, MemoryError) as error:
+            self.error = f"{type(error).__name__}: {error}"
+
+    def outcome(self) -> RematerialisationOutcome:
+        """Return what is known now."""
+        objective = self.objective
+        if objective is not None and self.lower_bound > objective:
+            self.error = f"a bound of {self.lower_bound} contradicts an execution of {objective}"
+            self.lower_bound, self.claimed = 0, None
+        status = SolveStatus.UNKNOWN
+        if not self.feasible:
+            status = SolveStatus.INFEASIBLE
+        elif objective is not None:
+            optimal = objective == self.lower_bound
+            status = SolveStatus.OPTIMAL if optimal else SolveStatus.FEASIBLE
+        claim = None if self.claimed is None else SolverClaim(self.claimed, self._solver)
+        execution, schedule, memory = self.best or (None, None, None)
+        return RematerialisationOutcome(
+            status,
+            execution,
+            schedule,
+            memory,
+            objective,
+            self.lower_bound,
+            self.within,
+            claim,
+            self.error,
+            self.interrupted,
+            round(self.elapsed, 3),
+            self.statistics,
+        )
+
+
+def required_network(problem: Problem) -> Network:
+    """Return the network of a problem of recomputation alone.
+
+    Raises
+    ------
+    MethodError
+        If something may leave the device, or not just anything may run again.
+    """
+    network = problem.computed
+    if network is None or problem.recompute is not Recompute.ANY:
+        raise MethodError('models of recomputation need a problem with recompute "any"')
+    if problem.offload:
+        raise MethodError("models of recomputation need a problem in which nothing may leave")
+    return network
+
+
+def _at_start(network: Network) -> int:
+    """Return the bytes of what is there at the start and read at all."""
+    return sum(
+        value.size
+        for value, writer, readers in zip(
+            network.values, network.writer, network.readers, strict=True
+        )
+        if writer < 0 and readers
+    )

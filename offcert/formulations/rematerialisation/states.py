@@ -1,0 +1,194 @@
+"""What the models talk about: states of values, and what a run takes and leaves.
+
+A value that is changed in place goes through states: as it was written, after the first change,
+and so on. A copy on the device is in one of them, and every computation reads a value in the state
+that the program gives it. A run that changes a value turns a copy from one state into the next;
+that copy is then gone as what it was. So with states in place of values, in-place changes need no
+case of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offcert.core.network import Network
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A value after some in-place changes.
+
+    Attributes
+    ----------
+    value : int
+        A value with memory of its own.
+    level : int
+        How many computations have changed it.
+    size : int
+        Bytes.
+    maker : int
+        The computation that leaves it so; -1 if it is there at the start.
+    """
+
+    value: int
+    level: int
+    size: int
+    maker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a run of a computation takes and leaves.
+
+    Attributes
+    ----------
+    duration : int
+        Ticks.
+    workspace : int
+        Bytes if it keeps all that it writes.
+    lean : int or None
+        Bytes of workspace if it keeps less; None if that spares nothing.
+    repeatable : bool
+        Whether it may run again, and that can be of any use.
+    needs : tuple of int
+        States of which a copy must be there.
+    makes : tuple of int
+        States of which it writes new copies.
+    turns : tuple of (int, int)
+        States of which it changes a copy in place, and what that becomes.
+    """
+
+    duration: int
+    workspace: int
+    lean: int | None
+    repeatable: bool
+    needs: tuple[int, ...]
+    makes: tuple[int, ...]
+    turns: tuple[tuple[int, int], ...]
+
+    @property
+    def leaves(self) -> tuple[int, ...]:
+        """All states of which there is a copy afterwards that was not there before."""
+        return (*self.makes, *(after for _, after in self.turns))
+
+
+@dataclass(frozen=True)
+class StateNetwork:
+    """A network in terms of states.
+
+    Attributes
+    ----------
+    network : Network
+        What it was made of.
+    states : tuple of State
+        Those that some computation makes or needs.
+    steps : tuple of Step
+        One a computation.
+    readers : tuple of tuple of int
+        For each state, the computations that need it.
+    """
+
+    network: Network
+    states: tuple[State, ...]
+    steps: tuple[Step, ...]
+    readers: tuple[tuple[int, ...], ...]
+
+    @property
+    def sources(self) -> list[int]:
+        """The states that are there at the start."""
+        return [number for number, state in enumerate(self.states) if state.maker < 0]
+
+    def own_memory(self, computation: int) -> int:
+        """Return the bytes that a run takes at least."""
+        return self.network.own_memory[computation]
+
+
+def state_network(network: Network) -> StateNetwork:
+    """Return a network in terms of states."""
+    return _Translation(network).result()
+
+
+class _Translation:
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.changers: dict[int, list[int]] = {}
+        for number, value in enumerate(network.values):
+            if value.base is not None:
+                self.changers.setdefault(value.base, []).append(network.writer[number])
+        self.numbers: dict[tuple[int, int], int] = {}
+        self.states: list[State] = []
+
+    def result(self) -> StateNetwork:
+        parts = [self._parts(index) for index in range(len(self.network))]
+        readers: list[list[int]] = [[] for _ in self.states]
+        for index, (needs, _, _) in enumerate(parts):
+            for state in needs:
+                readers[state].append(index)
+        steps = [
+            self._step(index, needs, makes, turns, readers)
+            for index, (needs, makes, turns) in enumerate(parts)
+        ]
+        return StateNetwork(
+            self.network, tuple(self.states), tuple(steps), tuple(map(tuple, readers))
+        )
+
+    def _state(self, value: int, level: int, maker: int) -> int:
+        key = (value, level)
+        if key not in self.numbers:
+            self.numbers[key] = len(self.states)
+            self.states.append(State(value, level, self.network.values[value].size, maker))
+        return self.numbers[key]
+
+    def _parts(
+        self, index: int
+    ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]]:
+        """Return what a computation needs, makes and turns; makers come before their readers."""
+        network = self.network
+        stored = set()
+        for value in network.computations[index].reads:
+            base = network.values[value].base
+            stored.add(value if base is None else base)
+        needs, turns = [], []
+        for value in sorted(stored):
+            changers = self.changers.get(value, [])
+            level = len({each for each in changers if each < index})
+            state = self._state(value, level, network.writer[value] if level == 0 else -1)
+            needs.append(state)
+            if index in changers:
+                turns.append((state, self._state(value, level + 1, index)))
+        makes = tuple(
+            self._state(value, 0, index)
+            for value in network.computations[index].writes
+            if network.values[value].base is None
+        )
+        return tuple(needs), makes, tuple(turns)
+
+    def _step(
+        self,
+        index: int,
+        needs: tuple[int, ...],
+        makes: tuple[int, ...],
+        turns: tuple[tuple[int, int], ...],
+        readers: list[list[int]],
+    ) -> Step:
+        computation = self.network.computations[index]
+        left = (*makes, *(after for _, after in turns))
+        # What takes no memory can stay for ever, unless a change in place ends it.
+        changed = {self.states[state].value for state in left} & set(self.changers)
+        useful = any(
+            readers[state] and (self.states[state].size or self.states[state].value in changed)
+            for state in left
+        )
+        lean = computation.lean
+        kept = computation.workspace + sum(self.states[state].size for state in makes)
+        if not makes or (lean is not None and lean >= kept):
+            lean = None
+        return Step(
+            computation.duration,
+            computation.workspace,
+            lean,
+            computation.repeatable and useful,
+            needs,
+            makes,
+            turns,
+        )
