@@ -1,0 +1,197 @@
+"""The combined paper's dynamic program, from a problem to an execution and its transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from offcert.core.checkpoint_chain import CheckpointChain
+from offcert.core.errors import MethodError, NoPlanError
+from offcert.core.execution import Execution
+from offcert.core.fluid_schedule import FluidSchedule
+from offcert.core.problem import Problem, Transfers
+from offcert.core.schedule import Schedule
+from offcert.core.strategy import Strategy
+from offcert.heuristics.combined.decisions import Decisions, Sweep, Tables
+from offcert.heuristics.combined.slots import slotted
+from offcert.heuristics.combined.timing import Moved, turned_schedule
+from offcert.heuristics.ordered import ordered_orders, ordered_schedule
+
+# What the tables may take, in bytes.
+MOST_MEMORY = 3 * 2**30
+SLOTS = 50
+
+
+@dataclass(frozen=True)
+class CombinedPlan:
+    """What the dynamic program found.
+
+    Attributes
+    ----------
+    value : int
+        Ticks, as the program counts them, in slots.
+    execution : Execution
+        What runs; its trace has everything that follows.
+    inputs : tuple of `Moved`
+        The inputs of stages that leave, as the paper counts their memory: what a stage keeps leaves
+        and returns with its output, though its backward operation needs it later.
+    gaps : tuple of int
+        The gaps of the trace that are evicted, in the order in which their tensors leave.
+    turn : int
+        The last operation of the first forward pass.
+    """
+
+    value: int
+    execution: Execution
+    inputs: tuple[Moved, ...]
+    gaps: tuple[int, ...]
+    turn: int
+
+    def counted(self, problem: Problem) -> FluidSchedule:
+        """Return the schedule with interruptible transfers as the paper counts memory.
+
+        If nothing was rounded, its makespan is `value`.
+        """
+        return turned_schedule(_pausing(problem, self.execution), self.inputs, self.turn)
+
+    def fluid(self, problem: Problem) -> FluidSchedule:
+        """Return the shortest schedule with interruptible transfers that turn with the computing.
+
+        What a stage keeps beside its output is released as soon as it has left, and returns when it
+        is needed itself.
+        """
+        trace = self.execution.trace
+        moved = []
+        for number in self.gaps:
+            gap = trace.gaps[number]
+            tensor = trace.tensors[gap.tensor]
+            moved.append(Moved(number, tensor.size, tensor.uses[0], gap.before, gap.after))
+        return turned_schedule(_pausing(problem, self.execution), moved, self.turn)
+
+    def atomic(self, problem: Problem) -> Schedule:
+        """Return the shortest schedule of whole transfers, all out before all back, in this order.
+
+        Raises
+        ------
+        MethodError
+            If there is none.
+        """
+        executed = problem.executed(self.execution)
+        _, returning = ordered_orders(executed, self.gaps)
+        return ordered_schedule(executed, self.gaps, returning)
+
+
+def combined_plan(
+    problem: Problem,
+    slots: int | None = SLOTS,
+    *,
+    recompute: bool = True,
+    offload: bool | None = None,
+    bare: bool = False,
+) -> CombinedPlan:
+    """Run the combined paper's dynamic program (supplement, B: ``OC`` and ``C_A``).
+
+    Parameters
+    ----------
+    problem : Problem
+        A chain.
+    slots : int or None
+        Into how many slots the memory is divided; None for as many as make nothing round.
+    recompute : bool
+        Whether anything may run again.
+    offload : bool, optional
+        Whether anything may leave; by default if the problem lets it. Without, the link has rate 0.
+    bare : bool
+        Whether a stage may also keep all that it makes without its input, which has to be computed
+        again then, but not the stage itself. The paper's operations cannot do that.
+
+    Returns
+    -------
+    CombinedPlan
+        Its execution is legal and fits into the memory however coarse the slots are.
+
+    Raises
+    ------
+    NoPlanError
+        If nothing fits in slots, where something may well fit in bytes.
+    MethodError
+        If the problem is no chain, there are no slots, or the tables would not fit into memory.
+    """
+    chain = problem.checkpoint_chain
+    if chain is None:
+        raise MethodError("the combined program needs a chain")
+    if slots is not None and slots < 1:
+        raise MethodError(f"the combined program needs at least 1 slot, not {slots}")
+    offload = problem.offload if offload is None else offload
+    scaled = slotted(chain, problem.platform, slots, offload)
+    _require_room(scaled.stages, scaled.slots, scaled.most, bare)
+    decisions = Tables(scaled, recompute, bare).decisions()
+    if decisions is None:
+        raise NoPlanError(
+            f"the combined program found no plan at {scaled.slots} slots; rounding sizes up may be "
+            "the only reason"
+        )
+    return _plan(chain, decisions)
+
+
+def _require_room(stages: int, slots: int, most: int, bare: bool) -> None:
+    planes = stages * (stages + 1) // 2 * (2 if bare else 1) + stages
+    widths = [min(most, slots - kept) + 1 for kept in range(slots + 1)]
+    size = 12 * planes * sum(widths) + 20 * stages * sum(width * width for width in widths)
+    if size > MOST_MEMORY:
+        raise MethodError(
+            f"the tables for {stages} stages and {slots} slots take {size} bytes, and at most "
+            f"{MOST_MEMORY} are allowed; use fewer slots"
+        )
+
+
+def _plan(chain: CheckpointChain, decisions: Decisions) -> CombinedPlan:
+    network, stages = chain.network(), len(chain)
+    runs = [each if each >= 0 else 2 * stages + each for each in decisions.order]
+    execution = Strategy(runs).without_unread(network).expand(network)
+    sweeps = decisions.sweeps
+    inputs: list[Moved] = []
+    gaps: list[int] = []
+    for number, sweep in enumerate(sweeps):
+        if sweep.leaves:
+            full = number > 0 and sweeps[number - 1].full
+            moved, own = _input(chain, execution, sweep, full)
+            inputs += moved
+            gaps += own
+    return CombinedPlan(decisions.value, execution, tuple(inputs), tuple(gaps), stages - 1)
+
+
+def _input(
+    chain: CheckpointChain, execution: Execution, sweep: Sweep, full: bool
+) -> tuple[list[Moved], list[int]]:
+    """Return what leaves with the input of a sweep, and the gaps that this evicts."""
+    trace, stage = execution.trace, sweep.first
+    parts = [stage, len(chain) + stage] if full else [stage]
+    tensors = [
+        next(
+            index
+            for index, value in enumerate(execution.values)
+            if value == part and trace.tensors[index].uses[0] <= stage
+        )
+        for part in parts
+        if chain.network().values[part].size or part == stage
+    ]
+    # The next use of the output, after the stage that reads it in the first pass.
+    closed = next(use for use in trace.tensors[tensors[0]].uses if use > stage)
+    moved, gaps = [], []
+    for index in tensors:
+        for number, gap in enumerate(trace.gaps):
+            if gap.tensor == index and gap.before < closed <= gap.after:
+                size = trace.tensors[index].size
+                moved.append(Moved(number, size, trace.tensors[index].uses[0], stage, closed))
+                gaps.append(number)
+    return moved, gaps
+
+
+def _pausing(problem: Problem, execution: Execution) -> Problem:
+    return replace(problem.executed(execution), transfers=Transfers.INTERRUPTIBLE)
+
+
+def orders(problem: Problem, plan: CombinedPlan) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the orders in which the gaps of a plan's trace leave and return."""
+    return plan.gaps, ordered_orders(problem.executed(plan.execution), plan.gaps)[1]
