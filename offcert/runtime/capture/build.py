@@ -15,6 +15,7 @@ from offcert.runtime.capture.capture import Clock, Storage, number_places
 from offcert.runtime.capture.network import build_network
 from offcert.runtime.capture.recorder import Life, Moment, Recorder
 from offcert.runtime.events import END, ENTER, INPUT, LEAVE, OPERATOR, OUTPUT, UNPACK, Event
+from offcert.runtime.segments.ranges import NO_RANGES, Ranges, find_ranges
 
 # Storages below this that are used together are one tensor: to decide about each alone gains
 # nothing, and networks have hundreds of statistics of a few hundred bytes.
@@ -23,12 +24,16 @@ _SMALL = 2**16
 
 @dataclass(frozen=True)
 class Built:
-    """A trace and its network, the events of its operations, and what the forward pass saves."""
+    """A trace and its network, the events of its operations, and what the forward pass saves.
+
+    With the clock of modules also which of its operations can run again as one segment.
+    """
 
     trace: Trace
     network: Network
     ticks: tuple[Event, ...]
     storages: tuple[Storage, ...]
+    ranges: Ranges = NO_RANGES
 
 
 def build(recorder: Recorder, clock: Clock) -> Built:
@@ -66,7 +71,10 @@ def build(recorder: Recorder, clock: Clock) -> Built:
     network = build_network(recorder, line, groups, operations)
     if network.trace() != trace:
         raise OffcertError("the network does not make the trace that was recorded")
-    return Built(trace, network, ticks, number_places(rows))
+    ranges = NO_RANGES
+    if clock is Clock.MODULES:
+        ranges = find_ranges(line.moments, line.ticks, recorder.hooks.root)
+    return Built(trace, network, ticks, number_places(rows), ranges)
 
 
 class Line:

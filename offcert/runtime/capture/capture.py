@@ -12,6 +12,7 @@ from offcert.core.network import Network
 from offcert.core.trace import Trace
 from offcert.runtime.events import Event
 from offcert.runtime.saved_storages import Place
+from offcert.runtime.segments.ranges import NO_RANGES, Ranges, ranges_from_json
 from offcert.runtime.signature import Signature
 
 
@@ -71,6 +72,8 @@ class Capture:
     network : Network or None
         What can be computed from what; its plain trace is the trace. None if the capture was read
         from a problem, which has it.
+    ranges : Ranges
+        Which operations can run again as one segment.
     """
 
     trace: Trace
@@ -83,6 +86,7 @@ class Capture:
     device: str
     uncounted: Mapping[str, int]
     network: Network | None = None
+    ranges: Ranges = NO_RANGES
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the trace as a JSON value, for the ``source`` of a problem."""
@@ -96,6 +100,7 @@ class Capture:
             "backward_passes": self.backward_passes,
             "tensors": self.tensors,
             "device": self.device,
+            "ranges": self.ranges.to_json(),
         }
 
 
@@ -130,6 +135,10 @@ def read_capture(source: Mapping[str, Any] | None, trace: Trace) -> Capture:
             str(document["tensors"]),
             str(document["device"]),
             dict(source.get("uncounted", {})),
+            # Captures of executions have none.
+            ranges=ranges_from_json(document["ranges"], "source.capture.ranges")
+            if "ranges" in document
+            else NO_RANGES,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"source.capture is not what profiling writes: {error!r}") from error

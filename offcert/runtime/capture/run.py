@@ -130,6 +130,7 @@ def captured(
         device,
         uncounted_bytes(step, batch),
         built.network,
+        built.ranges,
     )
 
 
@@ -161,7 +162,7 @@ def batch_bytes(batch: Any) -> int:
 
 
 def _run_fake(
-    step: TrainingStep, hardware: Hardware | None, program: PlacedProgram | None
+    step: TrainingStep, hardware: Hardware | None, program: PlacedProgram | None = None
 ) -> tuple[Recorder, int]:
     twins = FakeTwins()
     with _as_it_was(step, twins.twin), quiet(), twins.mode, CpuKernels():
@@ -172,7 +173,7 @@ def _run_fake(
 
 
 def _run_real(
-    step: TrainingStep, hardware: Hardware | None, program: PlacedProgram | None
+    step: TrainingStep, hardware: Hardware | None, program: PlacedProgram | None = None
 ) -> tuple[Recorder, int]:
     with _as_it_was(step, None):
         batch = step.make_batch()

@@ -1,0 +1,172 @@
+"""From a program of computations to one of module calls, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from offcert.core.errors import InputError
+from offcert.core.network import Network
+from offcert.core.program import Program, Segment
+from offcert.runtime.events import ENTER, LEAVE, Event
+from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
+from offcert.runtime.segments.ranges import Range, Ranges
+
+
+def place(program: Program, ranges: Ranges, ticks: Sequence[Event]) -> PlacedProgram:
+    """Return a program in terms of a model's modules.
+
+    Parameters
+    ----------
+    program : Program
+        Of the network of a captured step.
+    ranges : Ranges
+        Of that capture.
+    ticks : sequence of Event
+        With which its operations begin.
+
+    Raises
+    ------
+    InputError
+        If a segment is no range, or keeps what is not computed in a forward pass.
+    """
+    return PlacedProgram(_place(segment, ranges, ticks) for segment in program.segments)
+
+
+def _place(segment: Segment, ranges: Ranges, ticks: Sequence[Event]) -> PlacedSegment:
+    found = ranges.find(segment.first, segment.last)
+    if found is None:
+        first, last = (_name(ticks, operation) for operation in (segment.first, segment.last))
+        raise InputError(
+            f"nothing runs from {first} to {last} that could run again as one: neither a call of a "
+            "module nor consecutive children of an nn.Sequential"
+        )
+    return PlacedSegment(
+        found.path,
+        found.call,
+        found.children,
+        tuple(_kept(ticks, each) for each in segment.kept),
+        tuple(_place(inner, ranges, ticks) for inner in segment.inner),
+    )
+
+
+def _kept(ticks: Sequence[Event], operation: int) -> Kept:
+    event = ticks[operation]
+    if event.kind not in (ENTER, LEAVE):
+        raise InputError(f"{_name(ticks, operation)} is in no forward pass: it cannot be kept")
+    return Kept(event.kind, event.path, event.call)
+
+
+def _name(ticks: Sequence[Event], operation: int) -> str:
+    if not 0 <= operation < len(ticks):
+        return f"operation {operation}, which does not exist,"
+    event = ticks[operation]
+    what = event.path or "the model"
+    what = what if event.call == 0 else f"call {event.call + 1} of {what}"
+    return what if event.kind == ENTER else f"after {what}"
+
+
+def program_of(placed: PlacedProgram, ranges: Ranges, ticks: Sequence[Event]) -> Program:
+    """Return the program that a placed one is, on the network of a captured step.
+
+    Raises
+    ------
+    InputError
+        If it names what the step has not run.
+    """
+    numbers = {(event.kind, event.path, event.call): n for n, event in enumerate(ticks)}
+
+    def segment_of(segment: PlacedSegment) -> Segment:
+        found = ranges.locate(segment.path, segment.call, segment.children)
+        if found is None:
+            raise InputError(f"the captured step has not run {segment}")
+        kept = []
+        for each in segment.kept:
+            number = numbers.get((each.kind, each.path, each.call))
+            if number is None:
+                raise InputError(
+                    f"{segment} keeps what follows an event of {each.path} after which the "
+                    "captured step computes nothing"
+                )
+            if each.operators is not None:
+                raise InputError(
+                    f"{segment} keeps single operators of {each.path}, not all of its results"
+                )
+            kept.append(number)
+        inner = sorted(map(segment_of, segment.inner), key=lambda one: one.first)
+        return Segment(found.first, found.last, tuple(sorted(kept)), tuple(inner))
+
+    return Program(sorted(map(segment_of, placed.segments), key=lambda one: one.first))
+
+
+def steady(network: Network, ranges: Iterable[Range]) -> list[Range]:
+    """Return those ranges whose inputs are still there when they run again.
+
+    What was computed before a range, is read in it, and is changed in place in it or later in a
+    forward pass is lost: PyTorch's checkpointing refuses it, and so do we.
+    """
+    changes: dict[int, list[int]] = {}
+    for value in range(len(network.values)):
+        base, writer = network.values[value].base, network.writer[value]
+        if base is not None and network.computations[writer].repeatable:
+            changes.setdefault(base, []).append(writer)
+    # For each value that is changed: its writer, its readers, its last change.
+    lost = [
+        (network.writer[base], network.readers[base], max(writers))
+        for base, writers in changes.items()
+    ]
+    return [
+        each
+        for each in ranges
+        if not any(
+            written < each.first <= changed and any(each.first <= r <= each.last for r in readers)
+            for written, readers, changed in lost
+        )
+    ]
+
+
+def kept_with(network: Network, first: int, last: int, computation: int) -> tuple[int, ...] | None:
+    """Return what has to be kept with a computation of a segment, itself included, or None.
+
+    What changes its results in place has to be kept as well; that is possible if it lies in the
+    segment and nobody has read them in between who runs again.
+
+    Parameters
+    ----------
+    network : Network
+        What is computed.
+    first, last : int
+        The segment.
+    computation : int
+        In it.
+    """
+    together: set[int] = set()
+    waiting = [computation]
+    while waiting:
+        each = waiting.pop()
+        if each in together:
+            continue
+        together.add(each)
+        for value in network.computations[each].writes:
+            base = network.values[value].base
+            waiting += _makers(network, value if base is None else base)
+    if not all(first <= each <= last for each in together):
+        return None
+    for each in together:
+        for value in network.computations[each].writes:
+            base = network.values[value].base
+            if base is not None and any(
+                network.writer[base] < reader < each and reader not in together
+                for reader in network.readers[base]
+            ):
+                return None
+    return tuple(sorted(together))
+
+
+def _makers(network: Network, value: int) -> list[int]:
+    """Return what computes a value and what changes it in place in a forward pass."""
+    changers = [
+        network.writer[other]
+        for other, each in enumerate(network.values)
+        if each.base == value and network.computations[network.writer[other]].repeatable
+    ]
+    return [network.writer[value], *changers]

@@ -1,0 +1,296 @@
+"""Which stretches of a forward pass can run again: calls of modules, and runs of children."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from offcert.core.documents import Fields
+from offcert.runtime.events import ENTER, LEAVE, Event
+from offcert.runtime.hooks import is_compiled
+
+if TYPE_CHECKING:
+    from offcert.runtime.capture.recorder import Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Consecutive operations that can run again as one.
+
+    Attributes
+    ----------
+    first, last : int
+        Operations of the trace from `first` to `last`.
+    path : str
+        Of the module that is called, or of the container.
+    call : int
+        Which call of it.
+    children : tuple of two str, or None
+        The first and the last child, if these are children of an `nn.Sequential`.
+    """
+
+    first: int
+    last: int
+    path: str
+    call: int
+    children: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The children of an `nn.Sequential` in one call: any consecutive ones are a range.
+
+    Attributes
+    ----------
+    path : str
+        Of the container.
+    call : int
+        Which call of it.
+    names : tuple of str
+        Of those children that compute something.
+    first, last : tuple of int
+        Their operations.
+    """
+
+    path: str
+    call: int
+    names: tuple[str, ...]
+    first: tuple[int, ...]
+    last: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """All stretches of a captured step that can run again as one segment.
+
+    Attributes
+    ----------
+    calls : tuple of Range
+        Calls of modules, from the outermost to the innermost.
+    rows : tuple of Row
+        Children of containers.
+    """
+
+    calls: tuple[Range, ...] = ()
+    rows: tuple[Row, ...] = ()
+
+    def __iter__(self) -> Iterator[Range]:
+        """Yield every range, each pair of ends once."""
+        seen = set()
+        for each in self.calls:
+            if (each.first, each.last) not in seen:
+                seen.add((each.first, each.last))
+                yield each
+        for row in self.rows:
+            for i, first in enumerate(row.first):
+                for j in range(i, len(row.last)):
+                    if (first, row.last[j]) not in seen:
+                        seen.add((first, row.last[j]))
+                        yield self._run(row, i, j)
+
+    def find(self, first: int, last: int) -> Range | None:
+        """Return the range from one operation to another, or None."""
+        for each in self.calls:
+            if (each.first, each.last) == (first, last):
+                return each
+        for row in self.rows:
+            if first in row.first and last in row.last:
+                i, j = row.first.index(first), row.last.index(last)
+                if i <= j:
+                    return self._run(row, i, j)
+        return None
+
+    def locate(self, path: str, call: int, children: tuple[str, str] | None) -> Range | None:
+        """Return the range of a call of a module, or of children of a container, or None."""
+        if children is None:
+            return next((r for r in self.calls if (r.path, r.call) == (path, call)), None)
+        for row in self.rows:
+            if (row.path, row.call) == (path, call) and set(children) <= set(row.names):
+                return self._run(row, *(row.names.index(child) for child in children))
+        return None
+
+    def _run(self, row: Row, i: int, j: int) -> Range:
+        ends = row.names[i], row.names[j]
+        return Range(row.first[i], row.last[j], row.path, row.call, ends)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return them as a JSON value."""
+        return {
+            "calls": [[each.first, each.last, each.path, each.call] for each in self.calls],
+            "rows": [
+                {
+                    "path": row.path,
+                    "call": row.call,
+                    "names": list(row.names),
+                    "first": list(row.first),
+                    "last": list(row.last),
+                }
+                for row in self.rows
+            ],
+        }
+
+
+NO_RANGES = Ranges()
+
+
+def ranges_from_json(value: Any, place: str) -> Ranges:
+    """Return the ranges that a JSON value describes.
+
+    Raises
+    ------
+    InputError
+        One sentence that names the first field that is missing, wrong or unknown.
+    """
+    fields = Fields(value, place)
+    calls = tuple(
+        Range(int(first), int(last), str(path), int(call))
+        for first, last, path, call in fields.get("calls", list)
+    )
+    rows = []
+    for item in fields.each("rows"):
+        rows.append(
+            Row(
+                item.get("path", str),
+                item.integer("call", 0),
+                tuple(map(str, item.get("names", list))),
+                item.integers("first", 0),
+                item.integers("last", 0),
+            )
+        )
+        item.finish()
+    fields.finish()
+    return Ranges(calls, tuple(rows))
+
+
+def find_ranges(moments: Sequence[Moment], ticks: Sequence[int], root: nn.Module) -> Ranges:
+    """Return the stretches of a recorded step that `Segments` can run again.
+
+    Left out are compiled modules, script modules, what the program itself checkpoints, the model as
+    a whole, and calls that compute nothing.
+
+    Parameters
+    ----------
+    moments : sequence of Moment
+        Of the recording, for the clock of modules.
+    ticks : sequence of int
+        The moments with which operations begin.
+    root : nn.Module
+        The recorded model.
+    """
+    return _Finder(moments, ticks, root).ranges()
+
+
+class _Finder:
+    def __init__(self, moments: Sequence[Moment], ticks: Sequence[int], root: nn.Module) -> None:
+        self.ticks = ticks
+        self.modules = dict(root.named_modules())
+        self.refused = _paths_of_refused(self.modules)
+        # What is called again in a backward pass is checkpointed by the program itself.
+        again = {m.event.path for m in moments if m.backward and m.event.kind == ENTER}
+        self.refused |= {above for path in again for above in _above(path)}
+        # In the order in which they are entered.
+        self.spans: dict[Event, tuple[int, int]] = {}
+        entered: dict[tuple[str, int], int] = {}
+        for index, moment in enumerate(moments):
+            event = moment.event
+            if moment.backward or not event.path:
+                continue
+            if event.kind == ENTER:
+                entered[event.path, event.call] = index
+                self.spans[event] = index, index
+            elif event.kind == LEAVE and (event.path, event.call) in entered:
+                begun = entered[event.path, event.call]
+                self.spans[event._replace(kind=ENTER)] = begun, index
+        self.root_spans = _root_spans(moments)
+        self.spans_of: dict[str, list[tuple[int, int]]] = {}
+        for event, span in self.spans.items():
+            self.spans_of.setdefault(event.path, []).append(span)
+
+    def ranges(self) -> Ranges:
+        calls = []
+        for event, (begun, ended) in self.spans.items():
+            first, last = self._operations(begun, ended)
+            if first <= last and event.path not in self.refused:
+                calls.append(Range(first, last, event.path, event.call))
+        calls.sort(key=lambda each: (each.first, -each.last))
+        return Ranges(tuple(calls), tuple(self._rows()))
+
+    def _operations(self, begun: int, ended: int) -> tuple[int, int]:
+        """Return the operations between two moments; the last is before the first if none is."""
+        return bisect_left(self.ticks, begun), bisect_left(self.ticks, ended) - 1
+
+    def _rows(self) -> Iterator[Row]:
+        containers = {
+            path: module
+            for path, module in self.modules.items()
+            if isinstance(module, nn.Sequential)
+            and type(module).forward is nn.Sequential.forward
+            and "forward" not in module.__dict__
+        }
+        for event, span in [*self.spans.items(), *self.root_spans]:
+            container = containers.get(event.path)
+            if container is None:
+                continue
+            row = self._row(event, container, span)
+            if row is not None:
+                yield row
+
+    def _row(self, event: Event, container: nn.Sequential, span: tuple[int, int]) -> Row | None:
+        known = {id(module): path for path, module in self.modules.items()}
+        children = [(name, known[id(child)]) for name, child in container.named_children()]
+        if len(children) != len(container._modules):
+            # One that is there twice: which call is whose is not clear.
+            return None
+        names, first, last = [], [], []
+        for name, path in children:
+            inside = [
+                times
+                for times in self.spans_of.get(path, [])
+                if span[0] <= times[0] and times[1] <= span[1]
+            ]
+            if len(inside) != 1:
+                return None
+            begin, end = self._operations(*inside[0])
+            if path in self.refused:
+                return None
+            if begin <= end:
+                names.append(name)
+                first.append(begin)
+                last.append(end)
+        if not names:
+            return None
+        return Row(event.path, event.call, tuple(names), tuple(first), tuple(last))
+
+
+def _root_spans(moments: Sequence[Moment]) -> list[tuple[Event, tuple[int, int]]]:
+    spans: dict[Event, tuple[int, int]] = {}
+    for index, moment in enumerate(moments):
+        event = moment.event
+        if event.path or moment.backward:
+            continue
+        if event.kind == ENTER:
+            spans[event] = index, index
+        elif event.kind == LEAVE and event._replace(kind=ENTER) in spans:
+            spans[event._replace(kind=ENTER)] = spans[event._replace(kind=ENTER)][0], index
+    return list(spans.items())
+
+
+def _paths_of_refused(modules: dict[str, nn.Module]) -> set[str]:
+    refused = set()
+    for path, module in modules.items():
+        if is_compiled(module) or isinstance(module, torch.jit.ScriptModule):
+            refused |= set(_above(path))
+    return refused
+
+
+def _above(path: str) -> Iterator[str]:
+    """Yield a path and those of all modules that it is in."""
+    yield path
+    while path:
+        path = path.rpartition(".")[0]
+        yield path
