@@ -115,14 +115,10 @@ def _run(kind: str, options: argparse.Namespace) -> int:
 
 def _generated(options: argparse.Namespace, kind: str) -> Problem:
     from offcert.core.units import parse_memory
-    from offcert.instances.kinds import generator
-    from offcert.instances.three_partition import three_partition
-    from offcert.instances.two_partition import TwoPartition, two_partition
+    from offcert.instances.kinds import generator, reduced
 
     if getattr(options, "values", None) is not None:
-        if kind == TwoPartition.kind:
-            return two_partition(options.values, options.knob_transfers)
-        return three_partition(options.values)
+        return reduced(kind, options.values, getattr(options, "knob_transfers", "atomic"))
     prefix = "knob_"
     knobs = {
         name.removeprefix(prefix): value

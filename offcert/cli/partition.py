@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
+
+if TYPE_CHECKING:
+    from offcert.proofs.certificate import Certificate
 
 _EXAMPLES = ("offcert partition certificate.json",)
 
@@ -17,13 +21,15 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "certificate",
         metavar="CERTIFICATE",
-        help="of a problem that generate two-partition or three-partition has made",
+        help="of a problem that generate two-partition, three-partition or recompute-partition "
+        "has made",
     )
 
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.errors import InputError
     from offcert.core.fluid_schedule import FluidSchedule
+    from offcert.instances.recompute_partition import RecomputePartition, part_of
     from offcert.instances.three_partition import triples_of
     from offcert.instances.two_partition import TwoPartition, half_of
     from offcert.proofs.certificate import read_certificate
@@ -32,9 +38,14 @@ def _run(options: argparse.Namespace) -> int:
     problem, schedule = certificate.problem, certificate.result.schedule
     if schedule is None:
         raise InputError(f"{options.certificate} holds no schedule")
-    values = (problem.source or {}).get("values", [])
-    if (problem.source or {}).get("generator") == TwoPartition.kind:
-        part = half_of(problem, schedule)
+    source = problem.source or {}
+    values, kind = source.get("values", []), source.get("generator")
+    if kind in (TwoPartition.kind, RecomputePartition.kind):
+        if kind == TwoPartition.kind:
+            part = half_of(problem, schedule)
+        else:
+            _require_valid(certificate)
+            part = part_of(problem, certificate.result.execution, schedule.makespan)
         sets = [part, tuple(index for index in range(len(values)) if index not in part)]
     elif isinstance(schedule, FluidSchedule):
         raise InputError(f"{options.certificate} holds a schedule whose transfers pause")
@@ -43,3 +54,13 @@ def _run(options: argparse.Namespace) -> int:
     lines = [" + ".join(str(values[index]) for index in members) for members in sets]
     show(options, {"partition": [list(members) for members in sets]}, "\n".join(lines))
     return 0
+
+
+def _require_valid(certificate: Certificate) -> None:
+    """Refuse a certificate whose execution or schedule is none of its problem's."""
+    from offcert.core.errors import InputError
+    from offcert.verify.document import verify
+
+    verification = verify(certificate.to_json())
+    if not verification.valid:
+        raise InputError(f"the certificate does not verify: {verification.reason}")

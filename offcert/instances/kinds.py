@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from fractions import Fraction
 from typing import Any
@@ -10,8 +10,10 @@ from typing import Any
 from offcert.core.documents import parse_rational, show
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem
+from offcert.instances.checkpoint_instances import CheckpointChains, RecomputeNetworks
 from offcert.instances.cnn import CnnChains
 from offcert.instances.generator import Generator
+from offcert.instances.recompute_partition import RecomputePartition, recompute_partition
 from offcert.instances.three_partition import ThreePartition, three_partition
 from offcert.instances.transformer import TransformerTraces
 from offcert.instances.two_partition import TwoPartition, two_partition
@@ -25,8 +27,11 @@ KINDS: dict[str, type[Generator]] = {
         TransformerTraces,
         UniformChains,
         UnetTraces,
+        CheckpointChains,
+        RecomputeNetworks,
         ThreePartition,
         TwoPartition,
+        RecomputePartition,
     )
 }
 
@@ -51,6 +56,30 @@ def generator(kind: str, knobs: Mapping[str, Any]) -> Generator:
     return KINDS[kind](**values)
 
 
+def reduced(kind: str, values: Sequence[int], transfers: str = "atomic") -> Problem:
+    """Return what a reduction makes of given values.
+
+    Parameters
+    ----------
+    kind : str
+        One of those kinds that take no memory.
+    values : sequence of int
+        The numbers to divide.
+    transfers : str
+        For 2-partition.
+
+    Raises
+    ------
+    InputError
+        If the values are no instance of the problem.
+    """
+    if kind == TwoPartition.kind:
+        return two_partition(values, transfers)
+    if kind == RecomputePartition.kind:
+        return recompute_partition(values)
+    return three_partition(values)
+
+
 def from_source(source: Mapping[str, Any], memory: Fraction = Fraction(0)) -> Problem:
     """Make a problem again from its source: the same kind, knobs and seed, or the same values.
 
@@ -63,9 +92,7 @@ def from_source(source: Mapping[str, Any], memory: Fraction = Fraction(0)) -> Pr
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"source.generator must be one of {', '.join(KINDS)}, not {show(kind)}")
     if "seed" not in source:
-        if kind == TwoPartition.kind:
-            return two_partition(source.get("values", ()), source.get("transfers", "atomic"))
-        return three_partition(source.get("values", ()))
+        return reduced(kind, source.get("values", ()), source.get("transfers", "atomic"))
     known = {item.name for item in fields(KINDS[kind])}
     knobs = {name: value for name, value in source.items() if name in known}
     return generator(kind, knobs).problem(source["seed"], memory)

@@ -223,3 +223,29 @@ def test_people_read_units_and_programs_numbers(capsys: pytest.CaptureFixture[st
     )
     line = said(capsys, "library", "list", "--family", "three-partition-4-100-yes").splitlines()[0]
     assert " value          800  bound          800  OPTIMAL   proved" in line
+
+
+def test_problems_with_recomputation_are_generated_and_a_half_is_read_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from joint_certificates import certificate_of
+
+    from offcert.instances.recompute_partition import strategy_of_part
+
+    path = tmp_path / "half.json"
+    command = ["generate", "recompute-partition", "--values", "3,5,4,2", "-o", str(path)]
+    assert main(command) == 0
+    text = capsys.readouterr().out
+    assert "  may be done    recomputation of anything\n" in text
+    assert "  answer         yes: a schedule of length 21 exists" in text
+    certificate = certificate_of(read_problem(path), strategy_of_part([3, 5, 4, 2], [0, 2]))
+    certificate.write(tmp_path / "certificate.json")
+    assert main(["partition", str(tmp_path / "certificate.json")]) == 0
+    assert capsys.readouterr().out == "3 + 4\n5 + 2\n"
+    longer = certificate_of(read_problem(path), strategy_of_part([3, 5, 4, 2], [1]))
+    longer.write(tmp_path / "certificate.json")
+    assert main(["partition", str(tmp_path / "certificate.json")]) == 2
+    assert "only a schedule of length 21 holds a half" in capsys.readouterr().err
+    for kind in ("checkpoint-chain", "recompute-network"):
+        assert main(["generate", kind, "--recompute", "any", "--no-offload", "-o", str(path)]) == 0
+        assert "recomputation of anything\n" in capsys.readouterr().out
