@@ -14,7 +14,7 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.runtime.capture.capture import Clock, Storage, number_places
 from offcert.runtime.capture.network import build_network
 from offcert.runtime.capture.recorder import Life, Moment, Recorder
-from offcert.runtime.events import END, ENTER, INPUT, LEAVE, OPERATOR, OUTPUT, UNPACK, Event
+from offcert.runtime.events import END, ENTER, INPUT, LEAVE, OPERATOR, OUTPUT, RESUME, UNPACK, Event
 from offcert.runtime.segments.ranges import NO_RANGES, Ranges, find_ranges
 
 # Storages below this that are used together are one tensor: to decide about each alone gains
@@ -155,6 +155,7 @@ def _operation_name(moment: Moment) -> str:
     if event == Event(LEAVE, "", 0):
         return "F:loss"
     relation = {LEAVE: "after ", INPUT: "before ", OUTPUT: "", ENTER: "", END: "after "}
+    relation[RESUME] = "with "
     return f"{side}:{relation[event.kind]}{where}{again}"
 
 

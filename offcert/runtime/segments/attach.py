@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import MethodType
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
+from offcert.runtime.hooks import Hooks
 from offcert.runtime.segments.frame import Frame, Now, Walk, run_frame
 from offcert.runtime.segments.keeping import Keeper
 from offcert.runtime.segments.placed import PlacedProgram
@@ -34,6 +36,8 @@ class Segments:
         The model.
     programs : sequence of PlacedProgram
         One of them is followed in each step.
+    hooks : Hooks, optional
+        Whose sessions are told when a segment has run again.
 
     Raises
     ------
@@ -41,8 +45,11 @@ class Segments:
         If a program cannot be carried out on the model.
     """
 
-    def __init__(self, root: nn.Module, programs: list[PlacedProgram]) -> None:
+    def __init__(
+        self, root: nn.Module, programs: list[PlacedProgram], hooks: Hooks | None = None
+    ) -> None:
         self.root = root
+        self.hooks = hooks
         self.lookups = [resolve(root, program) for program in programs]
         self.now = Now()
         self._parameters: set[int] = set()
@@ -119,14 +126,20 @@ class Segments:
 
     # What is called instead of modules.
 
-    def frame(self, part: Part) -> Frame:
+    def frame(self, part: Part, path: str) -> Frame:
         """Return a frame for a call of a segment."""
         walk = self.now.walk
         assert walk is not None
         keeper = None if walk.frame is None else walk.frame.keeper
         if walk.frame is None and part.kept:
             keeper = Keeper(part.name, part.kept, self._parameters)
-        return Frame(part.name, self.now, part.states, keeper)
+        return Frame(part.name, self.now, part.states, keeper, partial(self._resumed, path))
+
+    def _resumed(self, path: str) -> None:
+        if self.hooks is not None:
+            session = self.hooks.local.forward or self.hooks.local.backward
+            if session is not None:
+                session.resume(path)
 
     def runs(self, part: Part) -> bool:
         """Whether a segment is to be checkpointed now.
@@ -191,7 +204,7 @@ class _Call(_Wrapped):
         part = walk.program.calls.get((self.path, walk.count(f"call {self.path}")))
         if part is None or not self.segments.runs(part):
             return self.original(*args, **kwargs)
-        return run_frame(self.segments.frame(part), self.original, args, kwargs)
+        return run_frame(self.segments.frame(part, self.path), self.original, args, kwargs)
 
 
 class _Run(_Wrapped):
@@ -218,7 +231,7 @@ class _Run(_Wrapped):
             part = starts.get(at)
             if part is not None and self.segments.runs(part):
                 body = _Children(self, part)
-                value = run_frame(self.segments.frame(part), body, (value,), {})
+                value = run_frame(self.segments.frame(part, self.path), body, (value,), {})
                 at = part.last + 1
             else:
                 child = children[at]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from types import TracebackType
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import _StopRecomputationError, checkpoint
 
 from offcert.core.errors import InputError
 from offcert.runtime.recomputing import recomputing
@@ -80,14 +80,24 @@ class Frame:
         Of its modules.
     keeper : Keeper or None
         Of the outermost segment around it.
+    resumed : callable
+        Called when it has run again, and the backward pass goes on.
     """
 
-    def __init__(self, name: str, now: Now, states: ModuleStates, keeper: Keeper | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        now: Now,
+        states: ModuleStates,
+        keeper: Keeper | None,
+        resumed: Callable[[], None],
+    ) -> None:
         assert now.walk is not None
         self.name = name
         self.now = now
         self.states = states
         self.keeper = keeper
+        self.resumed = resumed
         self.program = now.walk.program
         self.calls = dict(now.walk.calls)
         self.before: Before | None = None
@@ -190,7 +200,7 @@ def run_frame(
     Tensors anywhere in its arguments are inputs that autograd saves; the same tensor given twice is
     one.
     """
-    body = _Body(frame.name, function, args, kwargs)
+    body = _Body(frame, function, args, kwargs)
     return checkpoint(
         body,
         *body.take_tensors(),
@@ -205,16 +215,17 @@ class _Body:
 
     def __init__(
         self,
-        name: str,
+        frame: Frame,
         function: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
+        self.frame = frame
         self.function = function
         self.leaves, self.spec = tree_flatten((args, kwargs))
         self.places: list[tuple[int, int]] = []
         for leaf in self.leaves:
-            _require_steady(name, leaf)
+            _require_steady(frame.name, leaf)
 
     def take_tensors(self) -> list[torch.Tensor]:
         """Return the tensors among the arguments, each once; autograd is to hold them, not this."""
@@ -236,7 +247,14 @@ class _Body:
         for place, index in self.places:
             leaves[place] = tensors[index]
         args, kwargs = tree_unflatten(leaves, self.spec)
-        return self.function(*args, **kwargs)
+        walk = self.frame.now.walk
+        if walk is None or walk.again is not self.frame:
+            return self.function(*args, **kwargs)
+        with suppress(_StopRecomputationError):
+            self.function(*args, **kwargs)
+        # What the calls that were left held is free now. PyTorch looks at no result.
+        self.frame.resumed()
+        return None
 
 
 def _require_steady(name: str, leaf: Any) -> None:

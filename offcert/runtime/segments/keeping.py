@@ -129,6 +129,7 @@ class Watch(TorchDispatchMode):
         self.keeper = keeper
         self.stretch: Tick | None = None
         self._entered = False
+        self._has_passed = False
         self._counts: Counter[Any] = Counter()
         self._makers = 0
 
@@ -139,14 +140,18 @@ class Watch(TorchDispatchMode):
 
     def tick(self, event: Tick) -> None:
         """Begin the stretch that begins with an event."""
-        self.stretch = event if event in self.keeper.kept else None
         self._counts.clear()
         self._makers = 0
-        if self.stretch is not None:
+        if event in self.keeper.kept:
+            self.stretch = event
             if not self._entered:
                 self.__enter__()
                 self._entered = True
-        else:
+        elif self.stretch is not None:
+            # Perhaps nothing is computed before the next event: what is open stays open then.
+            self.stretch = None
+            self._has_passed = False
+        elif self._has_passed:
             self.pause()
 
     def pause(self) -> None:
@@ -170,6 +175,7 @@ class Watch(TorchDispatchMode):
         """Run an operator, or hand out what it returned before."""
         kwargs = kwargs or {}
         if self.stretch is None:
+            self._has_passed = True
             return self.passed(func, args, kwargs)
         given = _tensors((args, kwargs))
         which = tuple(a for a in map(_address, given) if a in self.keeper.parameters)
