@@ -1,0 +1,1 @@
+"""The re-forwarding paper's algorithms for arbitrary graphs."""
