@@ -8,7 +8,7 @@ from typing import Any
 
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
-from offcert.core.network import Network
+from offcert.core.network import Computation, Network
 from offcert.core.strategy import Run, Strategy
 
 
@@ -179,18 +179,42 @@ class _Unrolling:
         return next((each for each in self.waiting if self._saved(computation, each)), None)
 
     def _again(self, segment: Segment) -> list[int]:
-        """Return what runs again: up to the last computation whose result is needed.
+        """Return what runs again: up to the last computation that saves what is needed.
 
-        Checkpointing stops once all that was saved in the segment is there again.
+        Checkpointing stops once all that was saved in the segment is there again. What is kept is
+        not run, but what comes before it is. Of a segment inside, only its inputs are saved here.
         """
-        needed = set()
-        for index, computation in enumerate(self.network.computations):
-            if not computation.repeatable:
-                needed |= self._saved(index, segment)
-        again = segment.again
-        while again and needed.isdisjoint(self.network.computations[again[-1]].writes):
-            again.pop()
-        return again
+        stop = max(
+            (
+                self._stop(index, segment)
+                for index, computation in enumerate(self.network.computations)
+                if not computation.repeatable
+            ),
+            default=-1,
+        )
+        return [each for each in segment.again if each <= stop]
+
+    def _stop(self, backward: int, segment: Segment) -> int:
+        """Return where a segment can stop so that a backward computation has what it needs."""
+        computation = self.network.computations[backward]
+        stop = -1
+        for each in self._savers(computation, segment):
+            inner = next((one for one in segment.inner if each in one), None)
+            if inner is not None:
+                stop = max(stop, inner.first - 1)
+            elif set(self.network.computations[each].writes).isdisjoint(computation.reads):
+                # It saves what it is given, before it runs.
+                stop = max(stop, each - 1)
+            else:
+                stop = max(stop, each)
+        return stop
+
+    def _savers(self, computation: Computation, segment: Segment) -> list[int]:
+        """Return the computations of a segment that save what a backward computation needs."""
+        if computation.of:
+            return [each for each in computation.of if each in segment]
+        writers = (self.network.writer[value] for value in computation.reads)
+        return [each for each in writers if each in segment]
 
     def _saved(self, backward: int, segment: Segment) -> set[int]:
         """Return what a backward computation reads and computations in a segment have saved.

@@ -34,8 +34,14 @@ def test_segments_run_again_one_after_the_other() -> None:
 
 
 def test_what_is_nested_runs_again_twice() -> None:
+    # But for the last of them: the outer segment stops where that one has what it begins with.
     found = order(Segment(0, 3, inner=(Segment(0, 1), Segment(2, 3))))
-    assert found == [*F, B[4], 0, 1, 2, 3, 2, 3, B[3], B[2], 0, 1, B[1], B[0]]
+    assert found == [*F, B[4], 0, 1, 2, 3, B[3], B[2], 0, 1, B[1], B[0]]
+
+
+def test_what_comes_before_something_kept_runs_again() -> None:
+    # Even if nothing else needs it: checkpointing stops when the last result is there.
+    assert order(Segment(1, 3, kept=(3,))) == [*F, B[4], 1, 2, B[3], B[2], B[1], B[0]]
 
 
 def test_memory_of_a_checkpointed_chain() -> None:
