@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import offcert
+from offcert.campaign.means import Means, varied
 from offcert.campaign.schema import Row
 from offcert.campaign.selection import Subject, percent_of
 from offcert.certify.methods import METHODS
@@ -17,7 +18,7 @@ from offcert.core.errors import InputError
 from offcert.core.files import problem_digest
 from offcert.core.messages import cut, meant
 from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.units import parse_memory
 
 CERTIFY = "certify"
@@ -62,23 +63,32 @@ class Point:
     @cached_property
     def facts(self) -> Row:
         """What the table's columns say about the problem."""
-        trace = self.problem.trace
+        problem = self.problem
         return {
             "problem": self.name,
             "digest": self.digest,
-            **_origin(self.problem),
-            "memory": self.problem.platform.memory,
-            "memory_percent": percent_of(self.problem),
-            "minimum_memory": trace.least_memory,
-            "peak_memory": trace.peak_memory,
-            "compute_time": trace.compute_time,
-            **_rates(self.problem),
+            **_origin(problem),
+            "memory": problem.platform.memory,
+            "memory_percent": percent_of(problem),
+            "minimum_memory": problem.least_memory,
+            "peak_memory": problem.peak_memory,
+            "compute_time": problem.trace.compute_time,
+            **_rates(problem),
+            **_means(problem),
         }
 
 
 def _rates(problem: Problem) -> Row:
     out, back = (str(problem.platform.rate(kind)) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
     return {"bandwidth": out, "prefetch_bandwidth": back if back != out else None}
+
+
+def _means(problem: Problem) -> Row:
+    """Return what may run again and leave, where that is not as usual: nothing, and everything."""
+    usual = problem.recompute is Recompute.NONE and problem.offload
+    if usual:
+        return {}
+    return {"recompute": str(problem.recompute), "offload": "yes" if problem.offload else "no"}
 
 
 def _origin(problem: Problem) -> Row:
@@ -139,6 +149,8 @@ def grid(
     methods: Sequence[str],
     limits: Sequence[str | int] | None = None,
     settings: CellSettings | None = None,
+    allow: Sequence[Means] | None = None,
+    recompute: Recompute | None = None,
 ) -> list[Cell]:
     """Return every problem at every limit with every method, each computation once.
 
@@ -153,11 +165,17 @@ def grid(
         Limits that are the same number of bytes give one cell.
     settings : CellSettings, optional
         The same for all.
+    allow : sequence of Means, optional
+        Every problem with each of these; by default as each problem says itself. Then limits are
+        the same bytes for all of them; see `offcert.campaign.means.varied`.
+    recompute : Recompute, optional
+        What may run again where something may; only with `allow`.
 
     Raises
     ------
     InputError
-        If a method is not known, or a limit cannot be read.
+        If a method is not known, a limit cannot be read, a problem does not allow what it should,
+        or has memory as its objective.
     """
     for method in methods:
         if method != CERTIFY and method not in METHODS:
@@ -166,15 +184,35 @@ def grid(
             raise InputError(f'methods must be of {names}, not "{cut(method)}"{hint}')
     chosen = settings or CellSettings()
     cells: dict[str, Cell] = {}
-    for problem in problems:
-        subject = problem if isinstance(problem, Subject) else Subject(problem.name, problem)
-        for memory in _bytes(subject, limits):
+    for subject, sizes in _subjects(problems, limits, allow, recompute):
+        for memory in sizes:
             limited = subject.at(memory)
             point = Point(subject.name, limited, problem_digest(limited))
             for method in methods:
                 cell = Cell(point, method, chosen)
                 cells.setdefault(cell.key, cell)
     return list(cells.values())
+
+
+def _subjects(
+    problems: Iterable[Problem | Subject],
+    limits: Sequence[str | int] | None,
+    allow: Sequence[Means] | None,
+    recompute: Recompute | None,
+) -> list[tuple[Subject, list[int]]]:
+    """Return what the cells are about, with the limits of each in bytes."""
+    subjects = [
+        problem if isinstance(problem, Subject) else Subject(problem.name, problem)
+        for problem in problems
+    ]
+    for subject in subjects:
+        if subject.problem.minimise is Minimise.MEMORY:
+            raise InputError(
+                f'"{cut(subject.name)}" minimises memory; what is compared is time within limits'
+            )
+    if allow is not None:
+        return varied(subjects, allow, recompute, limits)
+    return [(subject, _bytes(subject, limits)) for subject in subjects]
 
 
 def _bytes(subject: Subject, limits: Sequence[str | int] | None) -> list[int]:

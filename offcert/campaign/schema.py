@@ -53,6 +53,10 @@ COLUMNS = (
     # Bytes per tick, as a problem document writes them; the second only where it differs.
     Column("bandwidth", str, required=False),
     Column("prefetch_bandwidth", str, required=False),
+    # What may run again ("none", "chain", "any") and whether tensors may leave ("yes", "no"); null
+    # where nothing runs again and tensors may leave, as in every table from before these columns.
+    Column("recompute", str, required=False),
+    Column("offload", str, required=False),
     Column("method", str),
     Column("settings", str),
     Column("status", str),
@@ -66,6 +70,8 @@ COLUMNS = (
     Column("version", str),
 )
 NAMES = tuple(column.name for column in COLUMNS)
+# A table from before there were these is read all the same.
+LATER = ("recompute", "offload")
 
 
 def require_row(row: Mapping[str, Any], place: str) -> Row:

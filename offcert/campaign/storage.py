@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from offcert.campaign.schema import COLUMNS, NAMES, Column, Row, require_row
+from offcert.campaign.schema import COLUMNS, LATER, NAMES, Column, Row, require_row
 from offcert.core.documents import read_json, show, write_atomically
 from offcert.core.errors import InputError
 
@@ -108,13 +108,18 @@ def _read_parquet(path: Path) -> list[Row]:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path} cannot be read: {reason}") from None
     _require_columns(path, table.column_names)
+    for name in LATER:
+        if name not in table.column_names:
+            table = table.append_column(name, arrow.nulls(len(table), arrow.string()))
+    table = table.select(NAMES)
     rows: list[Row] = table.cast(arrow_schema().with_metadata(table.schema.metadata)).to_pylist()
     return rows
 
 
 def _require_columns(path: Path, names: Iterable[str]) -> None:
     found = list(names)
-    wrong = [name for name in NAMES if name not in found] + [n for n in found if n not in NAMES]
+    lacking = [name for name in NAMES if name not in found and name not in LATER]
+    wrong = lacking + [name for name in found if name not in NAMES]
     if wrong:
         what = "lacks" if wrong[0] in NAMES else "has"
         raise InputError(f'{path} is no table of a campaign: it {what} the column "{wrong[0]}"')
@@ -132,7 +137,7 @@ def _read_csv(path: Path) -> list[Row]:
         reader = csv.DictReader(file)
         _require_columns(path, reader.fieldnames or ())
         return [
-            {column.name: _parsed(row[column.name], column, path) for column in COLUMNS}
+            {column.name: _parsed(row.get(column.name), column, path) for column in COLUMNS}
             for row in reader
         ]
 

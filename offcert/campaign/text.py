@@ -37,19 +37,32 @@ def describe_rows(rows: Sequence[Row], units: Mapping[str, Units] | None = None)
         points.setdefault((row["problem"], row["digest"]), {})[row["method"]] = row
     methods = list(dict.fromkeys(row["method"] for row in rows if row["method"] != CERTIFY))
     certified = any(row["method"] == CERTIFY for row in rows)
-    header = ["problem", "memory", *(["makespan", "gap"] if certified else []), *methods]
+    # The same bytes are other percentages where other means are open.
+    several = any(row["recompute"] is not None for row in rows)
+    header = ["problem", *(["allowed"] if several else []), "memory"]
+    header += [*(["makespan", "gap"] if certified else []), *methods]
     lines = [header]
     for (name, _), found in points.items():
         best = found.get(CERTIFY)
         first = next(iter(found.values()))
         unit = known.get(first["digest"], Units())
         line = [name, _memory(first, unit)]
+        if several:
+            line = [name, allowed(first), format_size(first["memory"], unit)]
         if certified:
             line += ["", ""] if best is None else [_value(best, None, unit), _gap(best)]
         reference = None if best is None else best["makespan"]
         line += [_value(found[m], reference, unit) if m in found else "" for m in methods]
         lines.append(line)
     return _aligned(lines)
+
+
+def allowed(row: Row) -> str:
+    """Return what may be done in a row's problem: to offload, to recompute, or both."""
+    again = row["recompute"] not in (None, "none")
+    if row["offload"] == "no":
+        return "recompute" if again else "nothing"
+    return "both" if again else "offload"
 
 
 def describe_methods(summary: Summary) -> str:

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import count, seconds, seed
+from offcert.cli.choices import RECOMPUTE
 from offcert.cli.library import ENVIRONMENT
 from offcert.cli.output import show
 from offcert.cli.parser import EXIT_INTERRUPTED, EXIT_INVALID, Commands, add_command
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _EXAMPLES = (
     "offcert compare chain.json --methods greedy,vdnn --memory 0:100:25 -o table.parquet",
     "offcert compare 'library:cnn-24-*' --methods greedy,dynprog --time-limit 10",
+    "offcert compare problem.json --methods certify --allow offload,both --memory 0:100:25",
 )
 
 
@@ -44,8 +46,19 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--memory",
         metavar="LIMITS",
-        help="0:100:5 (percent: first, last, step), or limits such as 25%%,4GiB (default: each "
-        "problem's own)",
+        help="0:100:5 (percent: first, last, step), 4GiB:16GiB:2GiB, or limits such as 25%%,4GiB "
+        "(default: each problem's own)",
+    )
+    parser.add_argument(
+        "--allow",
+        metavar="A,B,…",
+        help="of offload, recompute, both: each problem with each of these, at the same limits; "
+        "percentages count from what recomputation needs at least (default: what each file says)",
+    )
+    parser.add_argument(
+        "--recompute",
+        choices=RECOMPUTE[1:],
+        help="what may run again with --allow (default: what each file says, or any)",
     )
     parser.add_argument("--no-certify", action="store_true", help="leave the optimum out")
     parser.add_argument(
@@ -127,16 +140,22 @@ def _run(options: argparse.Namespace) -> int:
 
 def _cells(options: argparse.Namespace) -> list[Cell]:
     from offcert.campaign.cells import CERTIFY, CellSettings, grid
+    from offcert.campaign.means import parse_means
     from offcert.campaign.selection import find_subjects, parse_limits
+    from offcert.core.errors import InputError
+    from offcert.core.problem import Recompute
 
     methods = list(dict.fromkeys(name.strip() for name in options.methods.split(",")))
     if CERTIFY not in methods and not options.no_certify:
         methods.append(CERTIFY)
     limits = None if options.memory is None else parse_limits(options.memory)
     settings = CellSettings(time_limit=options.time_limit, seed=options.seed)
-    return grid(
-        find_subjects(options.problems, os.environ.get(ENVIRONMENT)), methods, limits, settings
-    )
+    subjects = find_subjects(options.problems, os.environ.get(ENVIRONMENT))
+    if options.allow is None and options.recompute is not None:
+        raise InputError("--recompute says what --allow means, and is nothing without it")
+    means = None if options.allow is None else parse_means(options.allow)
+    recompute = None if options.recompute is None else Recompute(options.recompute)
+    return grid(subjects, methods, limits, settings, means, recompute)
 
 
 class _Steps:

@@ -1,21 +1,35 @@
-"""The command `plot`: a certificate's schedule as a picture."""
+"""The command `plot`: a certificate's schedule as a picture, or curves over memory as one."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 
-_EXAMPLES = ("offcert plot certificate.json -o plan.svg",)
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from offcert.proofs.certificate import Certificate
+
+_EXAMPLES = (
+    "offcert plot certificate.json -o plan.svg",
+    "offcert plot offloading/ recomputing/ both/ -o curves.svg",
+)
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    summary = "draw the schedule and the memory curve"
+    summary = "draw the schedule and the memory curve, or time against memory"
     parser = add_command(commands, "plot", summary, _run, examples=_EXAMPLES)
     parser.add_argument(
-        "certificate", metavar="CERTIFICATE", help="file that certify or solve has written"
+        "certificates",
+        metavar="CERTIFICATE",
+        nargs="+",
+        help="file that certify or solve has written; or folders of curves over memory, as certify "
+        "writes them for several limits, all in one picture",
     )
     parser.add_argument(
         "-o",
@@ -27,9 +41,53 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from offcert.core.errors import InputError
     from offcert.proofs.certificate import read_certificate
     from offcert.report.gantt import save_gantt
 
-    save_gantt(read_certificate(options.certificate), options.output)
+    paths = [Path(name) for name in options.certificates]
+    if any(path.is_dir() for path in paths):
+        _save_curves(paths, Path(options.output))
+    elif len(paths) > 1:
+        raise InputError(f"a picture shows one certificate, not {len(paths)}, or folders of curves")
+    else:
+        save_gantt(read_certificate(paths[0]), options.output)
     show(options, {"written": options.output}, f"wrote {options.output}")
     return 0
+
+
+def _save_curves(folders: Sequence[Path], target: Path) -> None:
+    from functools import partial
+
+    from offcert.core.documents import write_atomically
+    from offcert.core.errors import InputError
+    from offcert.report.frontier_svg import MOST_CURVES, frontier_svg_text
+
+    if target.suffix.lower() != ".svg":
+        raise InputError(f"{target} must end in .svg: that is how curves are drawn")
+    if len(folders) > MOST_CURVES:
+        raise InputError(f"a picture holds at most {MOST_CURVES} curves, not {len(folders)}")
+    curves = [_curve(folder) for folder in folders]
+    means = [curve[0].problem.means for curve in curves]
+    # By what may be done, where that tells them apart.
+    apart = len(set(means)) == len(means)
+    names = means if apart else [str(folder) for folder in folders]
+    text = frontier_svg_text(dict(zip(names, curves, strict=True)))
+    write_atomically(target, partial(_write_text, text))
+
+
+def _curve(folder: Path) -> list[Certificate]:
+    """Return the certificates in a folder, by increasing memory."""
+    from offcert.core.errors import InputError
+    from offcert.proofs.certificate import read_certificate
+
+    found = [read_certificate(path) for path in sorted(folder.glob("memory-*.json"))]
+    if not found:
+        raise InputError(f"{folder} is no folder with a curve over memory, as certify writes it")
+    return sorted(found, key=lambda certificate: certificate.problem.platform.memory)
+
+
+def _write_text(text: str, path: Path) -> None:
+    path.write_text(text, encoding="utf-8")

@@ -34,9 +34,10 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "--what",
-        choices=("makespan", "throughput"),
+        choices=("makespan", "throughput", "slowdown"),
         default="makespan",
-        help="makespan, as a multiple of the Prop. 3 bound; or throughput, in images a second",
+        help="makespan, as a multiple of the Prop. 3 bound (of the computing time where something "
+        "may run again); throughput, in images a second; or slowdown, by the computing time",
     )
     parser.add_argument(
         "--format", choices=_FORMATS, help="of the files in DIR (default: svg, or FILE's ending)"

@@ -39,6 +39,7 @@ _GIB = 2**30
 _AXES = {
     Quantity.MAKESPAN: "makespan / bound of Prop. 3",
     Quantity.THROUGHPUT: "images per second",
+    Quantity.SLOWDOWN: "makespan / computing time",
 }
 _OPTIMUM, _OPEN = "certified optimum", "best schedule, optimality open"
 _BAND_NAME = "between best schedule and proved bound"
@@ -211,7 +212,7 @@ def _set_limits(curves: Curves, ax: Axes) -> None:
     if math.isnan(low):
         ax.set_yticks([])
         return
-    if curves.what is Quantity.MAKESPAN:
+    if curves.what is not Quantity.THROUGHPUT:
         room = max(high - 1.0, 0.05)
         ax.set_ylim(1.0 - 0.06 * room, high + 0.06 * room)
     else:

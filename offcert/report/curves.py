@@ -29,12 +29,14 @@ class Quantity(StrEnum):
     """What is drawn against memory.
 
     ``MAKESPAN`` is relative as in the paper (§6.2): the makespan divided by the bound of its
-    Proposition 3, ``max(compute time, 2 (M_peak - M) / bandwidth)``. ``THROUGHPUT`` is images a
-    second (§6.4): the batch by the makespan.
+    Proposition 3, ``max(compute time, 2 (M_peak - M) / bandwidth)`` (where computations may run
+    again: by the computing time). ``THROUGHPUT`` is images a second (§6.4): the batch by the
+    makespan. ``SLOWDOWN`` is the makespan by the computing time, whatever may be done.
     """
 
     MAKESPAN = "makespan"
     THROUGHPUT = "throughput"
+    SLOWDOWN = "slowdown"
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class Curves:
         A makespan far above all that other methods do would press everything else flat: then it
         is a little above the others', and what exceeds it has to be marked.
         """
-        if self.what is not Quantity.MAKESPAN:
+        if self.what is Quantity.THROUGHPUT:
             return self.highest_level
         known = [max(found) for line in self.methods.values() if (found := _numbers(line))]
         others = [*sorted(known)[:-1], *_numbers(self.best)]
@@ -125,14 +127,14 @@ def curves_of(points: Sequence[Point], what: Quantity = Quantity.MAKESPAN) -> Cu
         If throughput is asked for and the table does not say the problem's batch.
     """
     feasible = [point for point in points if not point.infeasible]
-    value = _relative_makespan if what is Quantity.MAKESPAN else _throughput
+    value = _VALUES[what]
     names = {name for point in points for name, cells in point.cells.items() if _drawable(cells)}
     lines = {
         name: _line(feasible, partial(Point.makespan, method=name), value)
         for name in sorted(names - {CERTIFY}, key=_rank)
     }
     return Curves(
-        problem=points[0].problem,
+        problem=points[0].title,
         what=what,
         percents=tuple(point.percent for point in feasible),
         ends=(points[0].minimum, points[0].peak),
@@ -177,6 +179,10 @@ def _relative_makespan(point: Point, makespan: int) -> Fraction:
     return makespan / point.prop3 if point.prop3 else Fraction(1)
 
 
+def _slowdown(point: Point, makespan: int) -> Fraction:
+    return Fraction(makespan, max(1, point.compute))
+
+
 def _throughput(point: Point, makespan: int) -> Fraction:
     if point.batch is None:
         raise InputError(
@@ -185,3 +191,10 @@ def _throughput(point: Point, makespan: int) -> Fraction:
     if makespan == 0:
         raise InputError(f"{point.label}: a step of 0 ticks has no throughput")
     return Fraction(point.batch * _NS_PER_SECOND, makespan)
+
+
+_VALUES = {
+    Quantity.MAKESPAN: _relative_makespan,
+    Quantity.THROUGHPUT: _throughput,
+    Quantity.SLOWDOWN: _slowdown,
+}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 CERTIFY = "certify"
 FAILED = "FAILED"
 INFEASIBLE = "INFEASIBLE"
+RECOMPUTE, BOTH = "recompute", "both"
 _TEXTS = ("problem", "digest", "method", "status")
 _NUMBERS = ("memory", "minimum_memory", "peak_memory", "compute_time")
 _ORIGIN = ("network", "image", "batch", "memory_percent", "settings")
@@ -83,6 +84,8 @@ class Point:
         Bytes per tick from the device to the host, and back.
     cells : mapping of str to tuple of Cell
         By method; several if the table has several settings, by increasing seed.
+    means : str
+        ``"recompute"``, ``"both"`` or ``"nothing"``; empty where offloading alone is open.
     """
 
     problem: str
@@ -97,11 +100,17 @@ class Point:
     compute: int
     rates: tuple[Fraction, Fraction]
     cells: Mapping[str, tuple[Cell, ...]]
+    means: str = ""
+
+    @property
+    def title(self) -> str:
+        """The problem's name, and what may be done in it if that is not offloading alone."""
+        return f"{self.problem} ({self.means})" if self.means else self.problem
 
     @property
     def label(self) -> str:
         """Name and limit, for people."""
-        return f"{self.problem} at {self.percent:.4g} %"
+        return f"{self.title} at {self.percent:.4g} %"
 
     @property
     def binding(self) -> bool:
@@ -116,7 +125,13 @@ class Point:
 
     @cached_property
     def prop3(self) -> Fraction:
-        """The bound of Proposition 3 of the offloading paper, in ticks and not rounded."""
+        """The bound of Proposition 3 of the offloading paper, in ticks and not rounded.
+
+        Where computations may run again it says nothing about what has to move: what is left of it
+        is the computing time.
+        """
+        if self.means in (BOTH, RECOMPUTE):
+            return Fraction(self.compute)
         excess = max(0, self.peak - self.memory)
         return max(Fraction(self.compute), excess / self.rates[0] + excess / self.rates[1])
 
@@ -184,25 +199,25 @@ def points_of(
     links = _Links(bandwidth, folder, [row for rows in groups.values() for row in rows])
     points = [_point(rows, links.rates(rows[0])) for rows in groups.values()]
     _require_one_problem_a_name(points)
-    return sorted(points, key=lambda point: (_natural(point.problem), point.memory, point.digest))
+    return sorted(points, key=lambda point: (_natural(point.title), point.memory, point.digest))
 
 
 def _require_one_problem_a_name(points: Iterable[Point]) -> None:
     known: dict[tuple[str, int], str] = {}
     for point in points:
-        other = known.setdefault((point.problem, point.memory), point.digest)
+        other = known.setdefault((point.title, point.memory), point.digest)
         if other != point.digest:
             raise InputError(
-                f'the table has two problems called "{point.problem}" with {point.memory} bytes: '
+                f'the table has two problems called "{point.title}" with {point.memory} bytes: '
                 f"digests {other} and {point.digest}"
             )
 
 
 def by_problem(points: Iterable[Point]) -> dict[str, list[Point]]:
-    """Return the points of each problem, by increasing memory."""
+    """Return the points of each problem, by increasing memory; apart if other means are open."""
     groups: dict[str, list[Point]] = {}
     for point in points:
-        groups.setdefault(point.problem, []).append(point)
+        groups.setdefault(point.title, []).append(point)
     return groups
 
 
@@ -287,6 +302,7 @@ def _point(rows: list[dict[str, Any]], rates: tuple[Fraction, Fraction]) -> Poin
         cells={
             name: tuple(sorted(found, key=lambda cell: cell.seed)) for name, found in cells.items()
         },
+        means=_means(first),
     )
     if point.best is not None and point.best < point.lower:
         raise InputError(
@@ -294,6 +310,14 @@ def _point(rows: list[dict[str, Any]], rates: tuple[Fraction, Fraction]) -> Poin
             f"{point.best}; is the bandwidth the problem's?"
         )
     return point
+
+
+def _means(row: Mapping[str, Any]) -> str:
+    """Return what a row allows; tables from before recomputation have no such columns."""
+    again = row.get("recompute") not in (None, "none")
+    if row.get("offload") == "no":
+        return RECOMPUTE if again else "nothing"
+    return BOTH if again else ""
 
 
 def _percent(stated: float | None, memory: int, least: int, peak: int) -> float:

@@ -188,3 +188,50 @@ def test_methods_refuse_what_they_are_not_for(
     found = run_json(capsys, *command, "--time-limit", "5")
     assert (found["objective"], found["execution"]["again"]) == (24, 0)
     assert isinstance(problem_from_json(json.loads(Path(chain_file).read_text())), Problem)
+
+
+def test_curves_of_several_folders_make_one_picture(
+    chain_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = []
+    for name, options in (("a", ["--recompute", "none"]), ("b", [])):
+        folders.append(str(tmp_path / name))
+        command = ["certify", chain_file, *options, "--memory", "30B,41B", "--time-limit", "2"]
+        assert main([*command, "-o", folders[-1]]) == 0
+    target = tmp_path / "curves.svg"
+    assert main(["plot", *folders, "-o", str(target)]) == 0
+    text = target.read_text()
+    assert "offloading and recomputation" in text
+    assert text.count("<circle") == 4
+    assert main(["plot", folders[0], folders[0], "-o", str(target)]) == 0
+    capsys.readouterr()
+    for arguments, message in (
+        ([*folders, "-o", str(tmp_path / "x.png")], "must end in .svg: that is how curves"),
+        ([str(tmp_path), "-o", str(target)], "is no folder with a curve over memory"),
+        ([folders[0]] * 5 + ["-o", str(target)], "a picture holds at most 4 curves, not 5"),
+        ([chain_file, chain_file, "-o", str(target)], "a picture shows one certificate, not 2"),
+    ):
+        assert main(["plot", *arguments]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_compare_takes_means_and_refuses_what_means_nothing(
+    chain_file: str, trace_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = str(tmp_path / "table.json")
+    command = ["compare", chain_file, "--methods", "certify", "--memory", "30B", "--jobs", "1"]
+    allow = ["--allow", "offload,both", "--recompute", "chain"]
+    assert main([*command, *allow, "--time-limit", "2", "-o", table]) == 0
+    rows = json.loads(Path(table).read_text())["rows"]
+    assert sorted((row["recompute"] or "", row["offload"] or "") for row in rows) == [
+        ("", ""),
+        ("chain", "yes"),
+    ]
+    capsys.readouterr()
+    for arguments, message in (
+        ([*command, "--recompute", "any"], "--recompute says what --allow means"),
+        ([*command, "--allow", "swap"], 'allow must be of offload, recompute, both, not "swap"'),
+        (["compare", trace_file, "--methods", "certify", "--allow", "both"], "is a trace, which"),
+    ):
+        assert main(arguments) == 2
+        assert message in capsys.readouterr().err
