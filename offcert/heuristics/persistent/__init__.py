@@ -1,0 +1,1 @@
+"""Optimal persistent checkpointing of chains: recomputation alone, what is stored stays stored."""
