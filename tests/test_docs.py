@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from joint_certificates import checkpointed, least_memory_certificate
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.dollarmath import dollarmath_plugin
@@ -275,6 +276,24 @@ def test_every_field_that_a_reader_asks_for_is_explained(page: str) -> None:
     assert asked <= fields(page)
 
 
+def test_every_field_of_networks_and_executions_is_explained() -> None:
+    source = (ROOT / "offcert" / "core" / "network_json.py").read_text()
+    asked = set(READING.findall(source))
+    assert {"computations", "repeatable", "lean", "runs", "program"} <= asked
+    assert asked <= fields("problem") | fields("certificate")
+    assert {"runs", "program", "execution"} <= fields("certificate")
+
+
+def test_fields_of_a_certificate_with_an_execution_are_explained() -> None:
+    for certificate in (checkpointed(), least_memory_certificate(45)):
+        document = certificate.to_json()
+        trace = document["execution"].pop("trace")
+        free = ("problem", "versions", "settings", "details")
+        assert keys(document, free) <= fields("certificate")
+        assert keys(trace, ()) <= fields("problem")
+        assert keys(document["problem"], ("source",)) <= fields("problem")
+
+
 def test_another_version_is_refused_as_the_page_says() -> None:
     page = " ".join((FORMATS / "index.md").read_text().split())
     (sentence,) = re.findall(r"by its number: `(.*?)`", page)
@@ -287,9 +306,10 @@ def test_another_version_is_refused_as_the_page_says() -> None:
 
 def test_the_problems_on_the_page_are_read_and_their_fields_explained() -> None:
     documents = [json.loads(block) for block in json_blocks("problem")]
-    assert len(documents) == 2
+    assert len(documents) == 4
     read = [problem_from_json(document) for document in documents]
-    assert [problem.trace.least_memory for problem in read] == [17, 7]
+    assert [problem.least_memory for problem in read] == [17, 7, 9, 24]
+    assert [problem.peak_memory for problem in read] == [28, 10, 13, 28]
     written = [offcert.core.files.problem_to_json(problem) for problem in read]
     for document in (*documents, *written):
         assert keys(document, ("source",)) <= fields("problem")

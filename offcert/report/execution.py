@@ -59,7 +59,7 @@ class Reruns:
         """Return in words how much runs again, and what that costs."""
         count = len(self.operations)
         if not count:
-            return "nothing runs again"
+            return "nothing"
         part = f"{100 * self.ticks / max(1, self.compute_time):.3g} % of the compute time"
         often = f", up to {self.most_runs} times" if self.most_runs > 2 else ""
         operations = "operation" if count == 1 else "operations"

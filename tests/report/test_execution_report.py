@@ -71,7 +71,7 @@ def test_how_often_the_most_often_one_runs_is_said_from_three_runs_on() -> None:
     for strategy, said in (
         (Strategy([*range(4), 1, *range(4, 8)]), "1 operation again: 2 ns, 10 %"),
         (Strategy([*range(4), 1, 1, *range(4, 8)]), "2 operations again, up to 3 times: 4 ns"),
-        (Strategy.plain(network), "nothing runs again"),
+        (Strategy.plain(network), "nothing"),
     ):
         reruns = Reruns(strategy.expand(network), problem.trace.compute_time)
         assert reruns.said(Units("ns", "B")).startswith(said)
