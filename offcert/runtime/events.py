@@ -25,6 +25,7 @@ LEAVE = "leave"  # it returns
 OUTPUT = "output"  # the gradient of one of its outputs is complete
 INPUT = "input"  # the gradient of one of its inputs is complete
 END = "end"  # the backward pass has ended
+AGAIN = "again"  # a segment begins to run again
 RESUME = "resume"  # a segment has run again, and the backward pass goes on
 UNPACK = "unpack"  # autograd asks for something that the forward pass has saved
 OPERATOR = "operator"  # an operator is called; only where a dispatch mode watches
@@ -135,12 +136,12 @@ class Session:
         calls = self._open.get(path)
         return calls.pop() if calls else None
 
-    def resume(self, path: str) -> None:
-        """Note that a segment, which is named by a module, has run again."""
-        key = f"{RESUME} {path}"
+    def run_again(self, kind: str, path: str) -> None:
+        """Note that a segment, which is named by a module, begins to run again, or has done so."""
+        key = f"{kind} {path}"
         call = self._calls.get(key, 0)
         self._calls[key] = call + 1
-        self.tick(Event(RESUME, path, call))
+        self.tick(Event(kind, path, call))
 
     def watch(self, kind: str, path: str, call: int, values: Any) -> None:
         """Ask for the gradients of those tensors that `tick` wants to hear of."""

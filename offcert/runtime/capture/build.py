@@ -14,7 +14,18 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.runtime.capture.capture import Clock, Storage, number_places
 from offcert.runtime.capture.network import build_network
 from offcert.runtime.capture.recorder import Life, Moment, Recorder
-from offcert.runtime.events import END, ENTER, INPUT, LEAVE, OPERATOR, OUTPUT, RESUME, UNPACK, Event
+from offcert.runtime.events import (
+    AGAIN,
+    END,
+    ENTER,
+    INPUT,
+    LEAVE,
+    OPERATOR,
+    OUTPUT,
+    RESUME,
+    UNPACK,
+    Event,
+)
 from offcert.runtime.segments.ranges import NO_RANGES, Ranges, find_ranges
 
 # Storages below this that are used together are one tensor: to decide about each alone gains
@@ -129,14 +140,21 @@ def _operator_ticks(moments: Sequence[Moment]) -> list[int]:
 
 
 def _ticks(moments: Sequence[Moment]) -> list[int]:
-    """Return the events after which something is computed before the next event."""
+    """Return the events after which something is computed before the next event.
+
+    What runs again begins with the event that says so: then its inputs are needed.
+    """
     ticks: list[int] = []
-    event = 0
+    event, ticked = 0, True
+    again: int | None = None
     for index, moment in enumerate(moments):
+        if moment.event.kind == AGAIN and again is None:
+            again = index
         if moment.event.kind not in (OPERATOR, UNPACK):
-            event = index
-        elif moment.launches and (not ticks or ticks[-1] != event):
-            ticks.append(event)
+            event, ticked = index, False
+        elif moment.launches and not (ticked and ticks):
+            ticks.append(event if again is None else again)
+            ticked, again = True, None
     return ticks
 
 
@@ -151,11 +169,11 @@ def _operation_name(moment: Moment) -> str:
     again = f" #{event.call + 1}" if event.call else ""
     # Checkpointing runs modules again in the backward pass.
     forward = "R" if moment.backward else "F"
-    side = forward if event.kind in (ENTER, LEAVE) else "B"
+    side = forward if event.kind in (ENTER, LEAVE, AGAIN) else "B"
     if event == Event(LEAVE, "", 0):
         return "F:loss"
     relation = {LEAVE: "after ", INPUT: "before ", OUTPUT: "", ENTER: "", END: "after "}
-    relation[RESUME] = "with "
+    relation |= {AGAIN: "", RESUME: "with "}
     return f"{side}:{relation[event.kind]}{where}{again}"
 
 

@@ -133,13 +133,13 @@ class Segments:
         keeper = None if walk.frame is None else walk.frame.keeper
         if walk.frame is None and part.kept:
             keeper = Keeper(part.name, part.kept, self._parameters)
-        return Frame(part.name, self.now, part.states, keeper, partial(self._resumed, path))
+        return Frame(part.name, self.now, part.states, keeper, partial(self._tell, path))
 
-    def _resumed(self, path: str) -> None:
+    def _tell(self, path: str, kind: str) -> None:
         if self.hooks is not None:
             session = self.hooks.local.forward or self.hooks.local.backward
             if session is not None:
-                session.resume(path)
+                session.run_again(kind, path)
 
     def runs(self, part: Part) -> bool:
         """Whether a segment is to be checkpointed now.
@@ -230,8 +230,11 @@ class _Run(_Wrapped):
         while at <= last:
             part = starts.get(at)
             if part is not None and self.segments.runs(part):
+                # Nobody but the segment is to hold its input.
+                cell = [value]
+                del value
                 body = _Children(self, part)
-                value = run_frame(self.segments.frame(part, self.path), body, (value,), {})
+                value = run_frame(self.segments.frame(part, self.path), body, (cell,), {})
                 at = part.last + 1
             else:
                 child = children[at]
@@ -248,8 +251,9 @@ class _Children:
         self.run = run
         self.part = part
 
-    def __call__(self, value: Any) -> Any:
-        return self.run._children(value, self.part.first, self.part.last, self.part.inner)
+    def __call__(self, cell: list[Any]) -> Any:
+        part = self.part
+        return self.run._children(cell.pop(), part.first, part.last, part.inner)
 
 
 class _TickHook:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -13,8 +14,9 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.checkpoint import _StopRecomputationError, checkpoint
 
 from offcert.core.errors import InputError
+from offcert.runtime.events import AGAIN, RESUME
 from offcert.runtime.recomputing import recomputing
-from offcert.runtime.segments.keeping import Give, Keep, Keeper, Tick, Watch
+from offcert.runtime.segments.keeping import Give, Keep, Keeper, Tick, Watch, outer_hooks
 from offcert.runtime.segments.state import Before, Beginning, ModuleStates
 
 
@@ -80,8 +82,9 @@ class Frame:
         Of its modules.
     keeper : Keeper or None
         Of the outermost segment around it.
-    resumed : callable
-        Called when it has run again, and the backward pass goes on.
+    tell : callable
+        Called with ``"again"`` when it begins to run again, and with ``"resume"`` when it has, and
+        the backward pass goes on.
     """
 
     def __init__(
@@ -90,14 +93,14 @@ class Frame:
         now: Now,
         states: ModuleStates,
         keeper: Keeper | None,
-        resumed: Callable[[], None],
+        tell: Callable[[str], None],
     ) -> None:
         assert now.walk is not None
         self.name = name
         self.now = now
         self.states = states
         self.keeper = keeper
-        self.resumed = resumed
+        self.tell = tell
         self.program = now.walk.program
         self.calls = dict(now.walk.calls)
         self.before: Before | None = None
@@ -197,21 +200,29 @@ def run_frame(
 ) -> Any:
     """Call a function so that what it saves for the backward pass is computed again there.
 
-    Tensors anywhere in its arguments are inputs that autograd saves; the same tensor given twice is
-    one.
+    Tensors anywhere in its arguments are handed to the saved-tensor hooks that are active; the same
+    tensor given twice is one.
     """
     body = _Body(frame, function, args, kwargs)
     return checkpoint(
-        body,
-        *body.take_tensors(),
-        use_reentrant=False,
-        context_fn=frame.contexts,
-        determinism_check="default",
+        body, use_reentrant=False, context_fn=frame.contexts, determinism_check="default"
     )
 
 
+@dataclass(slots=True)
+class _Input:
+    """A tensor that a segment is given, as the outer hooks hold it."""
+
+    packed: Any
+    trained: bool
+
+
 class _Body:
-    """A function of tensors alone."""
+    """A function with its arguments, which only autograd's hooks hold once it has been called.
+
+    PyTorch's checkpoint would hold its arguments itself as long as the function runs, and would ask
+    for them before anybody knows that it runs again.
+    """
 
     def __init__(
         self,
@@ -222,39 +233,51 @@ class _Body:
     ) -> None:
         self.frame = frame
         self.function = function
+        self.pending: tuple[tuple[Any, ...], dict[str, Any]] | None = (args, kwargs)
         self.leaves, self.spec = tree_flatten((args, kwargs))
         self.places: list[tuple[int, int]] = []
+        self.inputs: list[_Input] = []
+        self.hooks = outer_hooks()
         for leaf in self.leaves:
             _require_steady(frame.name, leaf)
+        self._pack()
 
-    def take_tensors(self) -> list[torch.Tensor]:
-        """Return the tensors among the arguments, each once; autograd is to hold them, not this."""
-        tensors: list[torch.Tensor] = []
+    def _pack(self) -> None:
         index_of: dict[int, int] = {}
         for place, leaf in enumerate(self.leaves):
             if not isinstance(leaf, torch.Tensor):
                 continue
-            index = index_of.setdefault(id(leaf), len(tensors))
-            if index == len(tensors):
-                tensors.append(leaf)
+            index = index_of.setdefault(id(leaf), len(self.inputs))
+            if index == len(self.inputs):
+                self.inputs.append(_Input(self.hooks[0](leaf), leaf.requires_grad))
             self.places.append((place, index))
         for place, _ in self.places:
             self.leaves[place] = None
-        return tensors
 
-    def __call__(self, *tensors: torch.Tensor) -> Any:
+    def __call__(self) -> Any:
+        walk = self.frame.now.walk
+        if walk is None or walk.again is not self.frame:
+            assert self.pending is not None
+            (args, kwargs), self.pending = self.pending, None
+            return self.function(*args, **kwargs)
+        self.frame.tell(AGAIN)
+        with suppress(_StopRecomputationError):
+            args, kwargs = self._unpack()
+            self.function(*args, **kwargs)
+        del args, kwargs
+        # What the calls that were left held is free now. PyTorch looks at no result.
+        self.frame.tell(RESUME)
+        return None
+
+    def _unpack(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        tensors = [
+            self.hooks[1](each.packed).detach().requires_grad_(each.trained) for each in self.inputs
+        ]
         leaves = list(self.leaves)
         for place, index in self.places:
             leaves[place] = tensors[index]
         args, kwargs = tree_unflatten(leaves, self.spec)
-        walk = self.frame.now.walk
-        if walk is None or walk.again is not self.frame:
-            return self.function(*args, **kwargs)
-        with suppress(_StopRecomputationError):
-            self.function(*args, **kwargs)
-        # What the calls that were left held is free now. PyTorch looks at no result.
-        self.frame.resumed()
-        return None
+        return args, kwargs
 
 
 def _require_steady(name: str, leaf: Any) -> None:
