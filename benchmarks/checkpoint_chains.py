@@ -5,9 +5,10 @@
 
 Three parts. *networks*: the selection paper's networks, each selection's bytes under every
 published model beside the live bytes of the program that carries it out. *models*: random chains,
-how far each model's value is from the live bytes of the same checkpoints, and how far each
-selection is from the fewest live bytes. *speed*: processor time, kernels compiled before. Every row
-asserts that a selection's memory is what its model says.
+how far each model's value is from the live bytes of the same checkpoints, how far each selection is
+from the fewest live bytes, and how much of the time that it runs again is needed for its bytes.
+*speed*: processor time, kernels compiled before. Every row asserts that a selection's memory is
+what its model says.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from offcert.core.documents import write_json
 from offcert.formulations.checkpoint.live import live_bytes, recomputed_time
 from offcert.formulations.checkpoint.memory_models import MEMORY_MODELS
 from offcert.formulations.checkpoint.stage_ends import stage_end_bytes
+from offcert.heuristics.checkpoint.live_curve import live_curve
 from offcert.heuristics.checkpoint.live_selection import live_selection
 from offcert.heuristics.checkpoint.queued_reforwarding import limits_tried
 from offcert.heuristics.checkpoint.registry import SELECTIONS
@@ -65,6 +67,11 @@ def costs(chain: CheckpointChain, checkpoints: Sequence[int]) -> dict[str, Any]:
     }
 
 
+def needed_again(chain: CheckpointChain, memory: int) -> float:
+    """Return the least share of time that segments run again within so many live bytes."""
+    return live_curve(chain, memory)[-1].again / chain.network().compute_time
+
+
 def networks(batch: int) -> list[dict[str, Any]]:
     """Return a row for every network and selection."""
     rows = []
@@ -73,7 +80,8 @@ def networks(batch: int) -> list[dict[str, Any]]:
         plain = chain.network().trace().peak_memory
         for method, checkpoints in selected(chain).items():
             row = {"network": name, "batch": batch, "method": method, "plain": plain}
-            rows.append(row | costs(chain, checkpoints))
+            row |= costs(chain, checkpoints)
+            rows.append(row | {"needed": needed_again(chain, row[LIVE])})
     return rows
 
 
@@ -91,15 +99,19 @@ def drawn(stages: int, seed: int) -> CheckpointChain:
 def models(chains: int, stages: int) -> dict[str, Any]:
     """Return ratios to live bytes on random chains: of models' values, and of selections."""
     values: dict[str, list[float]] = {name: [] for name in MEMORY_MODELS}
-    selections: dict[str, list[float]] = {name: [] for name in (*SELECTIONS, "plain")}
+    selections: dict[str, list[float]] = {name: [] for name in (*SELECTIONS, "plain", "segments")}
+    needed: dict[str, list[float]] = {name: [] for name in SELECTIONS}
     for seed in range(chains):
         chain = drawn(stages, seed)
         found = selected(chain)
         least = live_bytes(chain, found.pop(LIVE))
         selections["plain"].append(chain.network().trace().peak_memory / least)
+        selections["segments"].append(live_curve(chain)[0].memory / least)
         for name, checkpoints in found.items():
             live = live_bytes(chain, checkpoints)
             selections[name].append(live / least)
+            again = recomputed_time(chain, checkpoints) / chain.network().compute_time
+            needed[name].append(needed_again(chain, live) / again if again else 1.0)
             for model, function in MEMORY_MODELS.items():
                 values[model].append(function(chain.output, checkpoints) / live)
     return {
@@ -107,6 +119,7 @@ def models(chains: int, stages: int) -> dict[str, Any]:
         "stages": stages,
         "model_to_live": {name: spread(ratios) for name, ratios in values.items()},
         "live_to_least": {name: spread(ratios) for name, ratios in selections.items()},
+        "needed_of_again": {name: spread(ratios) for name, ratios in needed.items()},
     }
 
 
@@ -145,14 +158,16 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
     """Yield tables of what was measured."""
     if "networks" in document:
         names = (*MEMORY_MODELS, "stage_ends", LIVE)
-        yield f"| network | method | {' | '.join(names)} | of plain | run again | checkpoints |"
-        yield "| --- | --- |" + " ---: |" * (len(names) + 2) + " --- |"
+        shares = "of plain | again | needed"
+        yield f"| network | method | {' | '.join(names)} | {shares} | checkpoints |"
+        yield "| --- | --- |" + " ---: |" * (len(names) + 3) + " --- |"
         for row in document["networks"]:
             sizes = " | ".join(f"{row[name] / MIB:.1f}" for name in names)
-            shares = f"{100 * row[LIVE] / row['plain']:.1f} % | {100 * row['again']:.1f} %"
+            parts = row[LIVE] / row["plain"], row["again"], row["needed"]
+            shares = " | ".join(f"{100 * part:.1f} %" for part in parts)
             where = " ".join(map(str, row["checkpoints"][1:]))
             yield f"| {row['network']} | {row['method']} | {sizes} | {shares} | {where} |"
-    for key in ("model_to_live", "live_to_least"):
+    for key in ("model_to_live", "live_to_least", "needed_of_again"):
         for name, ratios in document.get("models", {}).get(key, {}).items():
             found = ", ".join(f"{part} {ratio:.3f}" for part, ratio in ratios.items())
             yield f"{key.replace('_', ' ')}: {name}: {found}"

@@ -8,11 +8,14 @@ import pytest
 from checkpoint_oracle import subsets
 from random_networks import checkpoint_chain, recompute_problem
 
+from offcert.certify import checkpoint_steps
 from offcert.certify.checkpoint_steps import descend_checkpoints
 from offcert.certify.effort import Effort
 from offcert.certify.joint_search import JointSearch
 from offcert.core.problem import Minimise, Recompute
 from offcert.formulations.checkpoint.live import live_bytes, recomputed_time
+from offcert.heuristics.checkpoint.live_curve import live_curve
+from offcert.heuristics.checkpoint.live_selection import live_selection
 from offcert.instances.selection_networks import selection_network
 
 EFFORT = Effort(1.0)
@@ -27,8 +30,9 @@ def test_the_fewest_live_bytes_are_offered(recompute: Recompute) -> None:
         problem = replace(problem, minimise=Minimise.MEMORY, recompute=recompute)
         search = JointSearch(problem, 10.0)
         descend_checkpoints(search, EFFORT)
-        assert search.memory == min(live_bytes(chain, each) for each in subsets(len(chain)))
-        assert search.result().execution is not None
+        assert search.memory <= min(live_bytes(chain, each) for each in subsets(len(chain)))
+        assert search.memory == live_curve(chain)[0].memory
+        assert search.result().execution.trace.peak_memory == search.memory
 
 
 def test_where_time_is_minimised_only_what_fits_is_offered() -> None:
@@ -42,8 +46,8 @@ def test_where_time_is_minimised_only_what_fits_is_offered() -> None:
     search = JointSearch(problem.with_memory(published), 10.0)
     descend_checkpoints(search, EFFORT)
     again = recomputed_time(chain, (0, 3, 6, 24))
-    assert plain.compute_time < search.objective <= plain.compute_time + again
-    search = JointSearch(problem.with_memory(published // 2), 10.0)
+    assert plain.compute_time < search.objective < plain.compute_time + again
+    search = JointSearch(problem.with_memory(published - 1), 10.0)
     descend_checkpoints(search, EFFORT)
     assert search.objective is None
 
@@ -61,6 +65,30 @@ def test_a_deadline_is_kept() -> None:
     values = list(memory.values())
     assert values == sorted(values, reverse=True)
     assert values[-1] < values[0] == chain.network().trace().peak_memory
+
+
+def test_no_time_to_spare_and_less_than_none() -> None:
+    chain = selection_network("alexnet", 8)
+    problem = recompute_problem(random.Random(0), chain, Fraction(1))
+    impossible = chain.network().compute_time - 1
+    search = JointSearch(replace(problem, minimise=Minimise.MEMORY, deadline=impossible), 10.0)
+    descend_checkpoints(search, EFFORT)
+    assert search.objective is None
+
+
+@pytest.mark.parametrize("minimise", list(Minimise))
+def test_long_chains_by_live_bytes_alone(minimise: Minimise, monkeypatch) -> None:
+    monkeypatch.setattr(checkpoint_steps, "MAX_CURVE_STAGES", 5)
+    chain = selection_network("vgg19", 8)
+    least = live_selection(chain).memory
+    problem = recompute_problem(random.Random(0), chain, Fraction(1)).with_memory(least)
+    search = JointSearch(replace(problem, minimise=minimise), 10.0)
+    descend_checkpoints(search, EFFORT)
+    assert search.result().execution.trace.peak_memory == least
+    if minimise is Minimise.TIME:
+        search = JointSearch(problem.with_memory(least - 1), 10.0)
+        descend_checkpoints(search, EFFORT)
+        assert search.objective is None
 
 
 def test_it_says_nothing_where_nothing_may_run_again() -> None:

@@ -1,0 +1,194 @@
+"""What memory buys on a chain: every best trade of live bytes against time run again, exactly.
+
+Ours. A chain is cut into segments that run again and stages that keep all they make. As in
+`live_selection`, what a piece takes by itself concerns only the piece and what is stored before it,
+
+``needed(h) = max(own bytes of the piece from h to i, bytes that it stores + needed(i))``,
+
+and with time beside bytes only those continuations of a piece matter that are not worse in both.
+All numbers are exact: no slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from offcert.core.checkpoint_chain import CheckpointChain
+from offcert.core.errors import MethodError
+from offcert.core.program import Program, Segment
+from offcert.heuristics.checkpoint.sizes import Integers, size_array
+
+# Continuations that are kept for all stages together.
+MAX_CHOICES = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Trade:
+    """Segments such that no others take as little memory and as little time.
+
+    Attributes
+    ----------
+    segments : tuple of (int, int)
+        First and last stage of each, increasing; stages in none of them run once.
+    memory : int
+        The most live bytes.
+    again : int
+        Ticks that running stages again takes.
+    """
+
+    segments: tuple[tuple[int, int], ...]
+    memory: int
+    again: int
+
+    @property
+    def program(self) -> Program:
+        """What the runtime carries out."""
+        return Program(Segment(first, last) for first, last in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choices:
+    """From one stage on: bytes increase, ticks fall; where the piece ends, and what follows it.
+
+    The entry of a segment is the stage before which it ends, that of a stage that is kept `KEPT`.
+    """
+
+    memory: Integers
+    again: Integers
+    ends: Integers
+    following: Integers
+
+
+KEPT = -1
+
+
+def live_curve(
+    chain: CheckpointChain, memory: int | None = None, max_choices: int = MAX_CHOICES
+) -> list[Trade]:
+    """Return all trades of memory against time, from the least memory on.
+
+    Parameters
+    ----------
+    chain : CheckpointChain
+        Stages of a segment run again together, as under ``torch.utils.checkpoint``.
+    memory : int, optional
+        Bytes; trades that take more are left out.
+    max_choices : int
+        How many continuations may be kept.
+
+    Returns
+    -------
+    list of Trade
+        Memory increases, time falls. Empty if no segments make the chain fit into the memory.
+
+    Raises
+    ------
+    MethodError
+        If there are too many continuations.
+    InputError
+        If the sizes sum to 2**60 bytes or more.
+    """
+    size_array((*chain.output, *chain.extra))
+    last = len(chain)
+    nothing = np.zeros(1, np.int64)
+    choices = {last: _Choices(nothing, nothing, nothing, nothing)}
+    kept = 0
+    for h in range(last - 1, -1, -1):
+        # The input is there besides, whatever lies between.
+        room = None if memory is None else memory - (chain.output[0] if h else 0)
+        choices[h] = _choices(chain, h, choices, room)
+        kept += len(choices[h].memory)
+        if kept > max_choices:
+            raise MethodError(f"the curve keeps more than {max_choices} continuations")
+    first = choices[0]
+    return [
+        Trade(_segments(choices, index, last), int(first.memory[index]), int(first.again[index]))
+        for index in range(len(first.memory))
+    ]
+
+
+def _choices(
+    chain: CheckpointChain, h: int, choices: dict[int, _Choices], room: int | None
+) -> _Choices:
+    """Return the continuations from stage `h` on of which none is worse in both."""
+    parts = []
+    for piece in pieces(chain, h):
+        after = choices[h + 1 if piece.end == KEPT else piece.end]
+        needed = np.maximum(after.memory + piece.stored, piece.own)
+        index = np.arange(len(needed))
+        parts.append((needed, after.again + piece.again, np.full_like(index, piece.end), index))
+    columns = [np.concatenate([part[column] for part in parts]) for column in range(4)]
+    needed, again = columns[0], columns[1]
+    # For equal bytes the least time first; then only what takes less time than all before.
+    order = np.lexsort((again, needed))
+    if room is not None:
+        order = order[needed[order] <= room]
+    if len(order):
+        ordered = again[order]
+        least = np.minimum.accumulate(ordered)
+        order = order[np.concatenate([[True], ordered[1:] < least[:-1]])]
+    return _Choices(*(column[order] for column in columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A segment, or a stage that is kept.
+
+    Attributes
+    ----------
+    end : int
+        The stage before which the segment ends; `KEPT` for a stage that is kept.
+    own : int
+        The most bytes, beside what is stored before, while its stages run in either direction.
+    stored : int
+        Bytes that stay while later stages run.
+    again : int
+        Ticks that run again.
+    """
+
+    end: int
+    own: int
+    stored: int
+    again: int
+
+
+def pieces(chain: CheckpointChain, h: int) -> Iterator[Piece]:
+    """Yield every piece that begins with stage `h`.
+
+    No segment ends with the last stage: its results are needed as soon as they are there, so
+    running it again would bring back what need not have gone.
+    """
+    output, gradient = chain.output, chain.gradient
+    held = output[h]
+    first_run = again_run = backward = ticks = 0
+    for k in range(h, len(chain)):
+        i = k + 1
+        held += chain.saved[k]
+        ticks += chain.forward[k]
+        passing = output[h] + output[i] + (output[k] if k > h else 0)
+        first_run = max(first_run, passing + chain.forward_workspace[k])
+        again_run = max(again_run, held + chain.forward_workspace[k])
+        backward = max(backward, held + gradient[i] + gradient[k] + chain.backward_workspace[k])
+        if k == h:
+            yield Piece(KEPT, max(again_run, backward), output[h] + chain.extra[h], 0)
+        if i < len(chain):
+            own = max(first_run, again_run + gradient[i], backward)
+            yield Piece(i, own, output[h], ticks)
+
+
+def _segments(choices: dict[int, _Choices], index: int, last: int) -> tuple[tuple[int, int], ...]:
+    segments = []
+    h = 0
+    while h < last:
+        at = choices[h]
+        end = int(at.ends[index])
+        index = int(at.following[index])
+        if end == KEPT:
+            end = h + 1
+        else:
+            segments.append((h, end - 1))
+        h = end
+    return tuple(segments)
