@@ -104,7 +104,7 @@ def solve(
     if end.status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         run.take_checkpoints(sums.checkpoints(solver))
     if end.status in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN):
-        run.take_bound(unit * solver.best_objective_bound, unit * _MARGIN, unit)
+        run.take_bound(solver.best_objective_bound, _MARGIN, unit)
     else:
         run.error = sums.model.validate() or "the solver excludes checkpoints that exist"
     return run.outcome()

@@ -80,7 +80,7 @@ def solve(
     if answer.infeasible:
         run.error = "the solver excludes checkpoints that exist"
     else:
-        run.take_bound(answer.bound * scale, RELATIVE_MARGIN * costs.most, unit)
+        run.take_bound(answer.bound * scale / unit, RELATIVE_MARGIN * costs.most / unit, unit)
     return run.outcome()
 
 

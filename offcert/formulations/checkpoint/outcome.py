@@ -6,10 +6,14 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from offcert.core.result import SolveStatus
 from offcert.formulations.checkpoint.memory_models import require_checkpoints
+
+# Relative error of a float.
+_FLOAT = Fraction(1, 2**52)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +104,19 @@ class SelectionRun:
             self.best, self.value = tuple(checkpoints), value
 
     def take_bound(self, claimed: float, margin: float, unit: int) -> None:
-        """Take a solver's bound, less a margin, rounded up to what sums of the sizes can be."""
-        if math.isfinite(claimed):
-            whole = unit * math.ceil((claimed - margin) / unit)
-            self.lower_bound = max(self.lower_bound, min(whole, self.value))
+        """Take a solver's bound, in units of bytes of which all sizes are multiples.
+
+        It is a float: `margin` units come off, and what such a float cannot tell apart; then it is
+        rounded up. A bound above known checkpoints is refuted by them.
+        """
+        if not math.isfinite(claimed):
+            return
+        least = Fraction(claimed) - Fraction(margin) - abs(Fraction(claimed)) * _FLOAT
+        bound = unit * math.ceil(least)
+        if bound > self.value:
+            self.error = f"a bound of {bound} contradicts checkpoints that take {self.value}"
+            return
+        self.lower_bound = max(self.lower_bound, bound)
 
     def outcome(self) -> SelectionOutcome:
         """Return what is known now."""

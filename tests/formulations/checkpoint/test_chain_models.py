@@ -10,6 +10,7 @@ from offcert.core.errors import InputError
 from offcert.core.result import SolveStatus
 from offcert.formulations.checkpoint import chain_cpsat, chain_milp
 from offcert.formulations.checkpoint.memory_models import dynamic_memory, static_memory
+from offcert.formulations.checkpoint.outcome import SelectionRun
 from offcert.formulations.checkpoint.segment_costs import dynamic_costs, live_costs, static_costs
 from offcert.heuristics.checkpoint.live_selection import live_selection
 
@@ -101,6 +102,23 @@ def test_a_bound_of_the_solver_is_never_above_what_is_known(
     outcome = chain_milp.solve(dynamic_costs(sizes))
     assert outcome.interrupted
     assert outcome.lower_bound <= least_both(sizes)[1] <= outcome.memory
+
+
+def test_a_bound_above_known_checkpoints_is_no_bound() -> None:
+    run = SelectionRun(3, lambda checkpoints: 10, None, 2)
+    run.take_bound(11.5, 0.0, 1)
+    assert (run.lower_bound, run.outcome().status) == (2, "FEASIBLE")
+    assert run.error == "a bound of 12 contradicts checkpoints that take 10"
+
+
+def test_a_bound_that_a_float_cannot_hold_is_rounded_down() -> None:
+    """2**60 + 1 is 2**60 as a float, and so may be what is less than 2**60."""
+    run = SelectionRun(3, lambda checkpoints: 2**60, None, 0)
+    run.take_bound(float(2**60), 1e-6, 1)
+    assert 2**60 - 2**9 <= run.lower_bound < 2**60 - 2**6
+    run = SelectionRun(3, lambda checkpoints: 10**12, None, 0)
+    run.take_bound(1e9, 1e-6, 1000)
+    assert run.lower_bound == 10**12
 
 
 def test_bad_input_is_refused() -> None:
