@@ -141,18 +141,23 @@ class SavedStorages:
             entry.add(handle)
         return handle
 
-    def _entry(self, tensor: torch.Tensor) -> Entry | None:
-        if self.closed or not is_plain(tensor):
-            return None
+    def is_movable(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is an ordinary one that the model does not hold."""
+        if not is_plain(tensor):
+            return False
         try:
             storage = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
             # Zero tensors and those of function transforms have none.
+            return False
+        owned = self.owned.get(storage._cdata)
+        return owned is None or owned() is not storage
+
+    def _entry(self, tensor: torch.Tensor) -> Entry | None:
+        if self.closed or not self.is_movable(tensor):
             return None
+        storage = tensor.untyped_storage()
         address = storage._cdata
-        owned = self.owned.get(address)
-        if owned is not None and owned() is storage:
-            return None
         entry = self._by_address.get(address)
         # An address may be used again once the storage of an offloaded entry has died.
         if entry is None or entry.away or entry.device_storage()._cdata != address:

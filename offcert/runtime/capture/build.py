@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from offcert.core.carried.ranges import NO_RANGES, Ranges
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.network import Computation, Network
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.runtime.capture.capture import Clock, Storage, number_places
+from offcert.runtime.capture.moments import Life, Moment
 from offcert.runtime.capture.network import build_network
-from offcert.runtime.capture.recorder import Life, Moment, Recorder
+from offcert.runtime.capture.record import build_record
+from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.events import (
     AGAIN,
     END,
@@ -26,7 +29,7 @@ from offcert.runtime.events import (
     UNPACK,
     Event,
 )
-from offcert.runtime.segments.ranges import NO_RANGES, Ranges, find_ranges
+from offcert.runtime.segments.ranges import find_ranges
 
 # Storages below this that are used together are one tensor: to decide about each alone gains
 # nothing, and networks have hundreds of statistics of a few hundred bytes.
@@ -37,7 +40,7 @@ _SMALL = 2**16
 class Built:
     """A trace and its network, the events of its operations, and what the forward pass saves.
 
-    With the clock of modules also which of its operations can run again as one segment.
+    With the clock of modules also what says how they can run again.
     """
 
     trace: Trace
@@ -45,6 +48,7 @@ class Built:
     ticks: tuple[Event, ...]
     storages: tuple[Storage, ...]
     ranges: Ranges = NO_RANGES
+    record: StepRecord | None = None
 
 
 def build(recorder: Recorder, clock: Clock) -> Built:
@@ -82,10 +86,11 @@ def build(recorder: Recorder, clock: Clock) -> Built:
     network = build_network(recorder, line, groups, operations)
     if network.trace() != trace:
         raise OffcertError("the network does not make the trace that was recorded")
-    ranges = NO_RANGES
+    ranges, record = NO_RANGES, None
     if clock is Clock.MODULES:
         ranges = find_ranges(line.moments, line.ticks, recorder.hooks.root)
-    return Built(trace, network, ticks, number_places(rows), ranges)
+        record = build_record(recorder, line, groups)
+    return Built(trace, network, ticks, number_places(rows), ranges, record)
 
 
 class Line:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from offcert.core.carried.ranges import NO_RANGES, Ranges, ranges_from_json
+from offcert.core.carried.record import StepRecord, record_from_json
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.trace import Trace
 from offcert.runtime.events import Event
 from offcert.runtime.saved_storages import Place
-from offcert.runtime.segments.ranges import NO_RANGES, Ranges, ranges_from_json
 from offcert.runtime.signature import Signature
 
 
@@ -74,6 +75,8 @@ class Capture:
         from a problem, which has it.
     ranges : Ranges
         Which operations can run again as one segment.
+    record : StepRecord or None
+        What says how they do; only with the clock of modules.
     """
 
     trace: Trace
@@ -87,10 +90,11 @@ class Capture:
     uncounted: Mapping[str, int]
     network: Network | None = None
     ranges: Ranges = NO_RANGES
+    record: StepRecord | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the trace as a JSON value, for the ``source`` of a problem."""
-        return {
+        document: dict[str, Any] = {
             "ticks": [list(tick) for tick in self.ticks],
             "saved": [
                 [s.place.operation, s.place.size, s.place.dtype, list(s.place.shape), s.tensor]
@@ -100,8 +104,10 @@ class Capture:
             "backward_passes": self.backward_passes,
             "tensors": self.tensors,
             "device": self.device,
-            "ranges": self.ranges.to_json(),
         }
+        if self.record is not None:
+            document |= {"ranges": self.ranges.to_json(), "record": self.record.to_json()}
+        return document
 
 
 def read_capture(source: Mapping[str, Any] | None, trace: Trace) -> Capture:
@@ -135,10 +141,12 @@ def read_capture(source: Mapping[str, Any] | None, trace: Trace) -> Capture:
             str(document["tensors"]),
             str(document["device"]),
             dict(source.get("uncounted", {})),
-            # Captures of executions have none.
             ranges=ranges_from_json(document["ranges"], "source.capture.ranges")
             if "ranges" in document
             else NO_RANGES,
+            record=record_from_json(document["record"], "source.capture.record")
+            if "record" in document
+            else None,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"source.capture is not what profiling writes: {error!r}") from error

@@ -11,12 +11,12 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
 
+from offcert.runtime.capture.moments import Life, Moment, Saved, Seen
 from offcert.runtime.cost import operator_cost
 from offcert.runtime.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
 from offcert.runtime.hardware import Hardware, roofline_ns
@@ -26,76 +26,6 @@ from offcert.runtime.saved import Entry, Handle
 from offcert.runtime.saved_storages import SavedStorages, dtype_name, owned_storages
 from offcert.runtime.signature import Signature, signature
 from offcert.runtime.tracker import LiveBytes, StorageRecord
-
-
-@dataclass(slots=True)
-class Moment:
-    """An event or an operator, and what happened from there to the next moment.
-
-    Attributes
-    ----------
-    event : Event
-        What it is; operators are events too.
-    backward : bool
-        Whether a backward pass was under way.
-    live : int
-        Live bytes when it began.
-    peak : int
-        The most live bytes until the next moment.
-    launches : bool
-        Whether an operator did any work: views and allocations do not.
-    duration : int
-        Of that work, in ticks.
-    module : str
-        Path of the module that an operator was called in.
-    """
-
-    event: Event
-    backward: bool
-    live: int
-    module: str
-    peak: int = 0
-    launches: bool = False
-    duration: int = 0
-
-
-@dataclass(slots=True)
-class Life:
-    """What happened to one storage.
-
-    Attributes
-    ----------
-    record : StorageRecord
-        Its bytes, and the moments of its birth and death.
-    touched : set of int
-        Moments at which an operator or autograd needed it.
-    held : list of (int, int)
-        First and last moments of the stretches in which someone besides autograd held it.
-    saved : int or None
-        The moment at which autograd saved it first.
-    entry : weakref to Entry, or None
-        What autograd holds since then.
-    changed : set of int
-        Moments at which an operator changed it in place.
-    """
-
-    record: StorageRecord
-    touched: set[int] = field(default_factory=set)
-    held: list[tuple[int, int]] = field(default_factory=list)
-    saved: int | None = None
-    entry: weakref.ref[Entry] | None = None
-    changed: set[int] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class Saved:
-    """A storage that the model's forward pass saved; `life` is None if it is not counted."""
-
-    moment: int
-    size: int
-    dtype: str
-    shape: tuple[int, ...]
-    life: Life | None
 
 
 class Recorder(Session):
@@ -118,6 +48,11 @@ class Recorder(Session):
         In the order in which autograd saved them.
     calls : list of Signature
         Of every call of the root.
+    packed, made : list of Seen
+        What autograd saves in the forward pass of the root, as often as it does, and what operators
+        make.
+    given : list of (int, list of Seen)
+        For each call of a module, its first moment and the tensors that it is given.
     unpacked : list of (int, int)
         The moment at which autograd asked for something, and the one at which it had saved it.
     """
@@ -130,6 +65,9 @@ class Recorder(Session):
         self.saved: list[Saved] = []
         self.calls: list[Signature] = []
         self.unpacked: list[tuple[int, int]] = []
+        self.packed: list[Seen] = []
+        self.made: list[Seen] = []
+        self.given: list[tuple[int, list[Seen]]] = []
         self._hardware = hardware
         self._life_of: dict[StorageRecord, Life] = {}
         self._storages = _Storages(self)
@@ -207,7 +145,12 @@ class Recorder(Session):
     def enter(self, path: str, values: Any) -> None:
         """Note that a module is called."""
         self._paths.append(path)
+        tensors = [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+        unique = {id(tensor): tensor for tensor in tensors}
+        # They are saved before the call, if it runs again.
+        seen = [self.see(tensor) for tensor in unique.values()]
         super().enter(path, values)
+        self.given.append((len(self.moments) - 1, seen))
 
     def leave(self, path: str, output: Any) -> None:
         """Note that it returns."""
@@ -241,11 +184,37 @@ class Recorder(Session):
             life = self._touch(tensor)
             if life is not None:
                 life.changed.add(self.tracker.now)
+        if not self._in_backward:
+            self.made += [
+                self.see(leaf)
+                for leaf in tree_leaves(out)
+                if isinstance(leaf, torch.Tensor) and self._is_new(leaf)
+            ]
         flops, traffic = operator_cost(func, args, kwargs, out)
         moment = self.moments[-1]
         moment.launches = flops > 0 or traffic > 0
         if self._hardware is not None:
             moment.duration = roofline_ns(self._hardware, flops, traffic)
+
+    def see(self, tensor: torch.Tensor) -> Seen:
+        """Return what is known of a tensor now."""
+        dtype, shape = dtype_name(tensor.dtype), tuple(map(int, tensor.shape))
+        now = self.tracker.now
+        if not self._storages.is_movable(tensor):
+            return Seen(now, None, 0, dtype, shape)
+        storage = tensor.untyped_storage()
+        record = self.tracker.record(storage)
+        key: Any = None if record is None else self._life_of.get(record)
+        if key is None:
+            # Older than the step: the batch, for example.
+            key = storage._cdata
+        return Seen(now, key, storage.nbytes(), dtype, shape)
+
+    def _is_new(self, tensor: torch.Tensor) -> bool:
+        if tensor.layout is not torch.strided:
+            return False
+        record = self.tracker.record(tensor.untyped_storage())
+        return record is not None and record.born == self.tracker.now
 
     def _touch(self, tensor: torch.Tensor) -> Life | None:
         record = self.tracker.record(tensor.untyped_storage())
@@ -347,6 +316,7 @@ class _Storages(SavedStorages):
 
     def _pack(self, tensor: torch.Tensor) -> Handle:
         handle = super()._pack(tensor)
+        self._recorder.packed.append(self._recorder.see(tensor))
         self._moments[handle] = self._recorder.moment_of_saving(tensor)
         return handle
 

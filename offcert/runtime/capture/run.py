@@ -131,6 +131,7 @@ def captured(
         uncounted_bytes(step, batch),
         built.network,
         built.ranges,
+        built.record,
     )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from offcert.core.carried.ranges import Range, Ranges
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.program import Program, Segment
 from offcert.runtime.events import ENTER, LEAVE, Event
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
-from offcert.runtime.segments.ranges import Range, Ranges
 
 
 def place(program: Program, ranges: Ranges, ticks: Sequence[Event]) -> PlacedProgram:

@@ -1,0 +1,1 @@
+"""What checkpointing makes of a program on a step that was recorded, without running it."""

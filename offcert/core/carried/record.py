@@ -1,0 +1,172 @@
+"""`StepRecord`: what a recorded step calls, saves and computes, moment by moment."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from offcert.core.documents import Fields
+from offcert.core.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A tensor at some moment.
+
+    Attributes
+    ----------
+    moment : int
+        Events and operators are numbered together.
+    storage : int
+        Which of the storages it lies in; -1 for what the model holds, which is never moved.
+    dtype : str
+        Its data type.
+    shape : tuple of int
+        Its shape.
+    """
+
+    moment: int
+    storage: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a module in a forward pass.
+
+    Attributes
+    ----------
+    path : str
+        Of the module.
+    call : int
+        Which call of it.
+    enter, leave : int
+        Its first and last moment.
+    inputs : tuple of Sight
+        The tensors that it is given.
+    """
+
+    path: str
+    call: int
+    enter: int
+    leave: int
+    inputs: tuple[Sight, ...]
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """What is known of a step beside its trace.
+
+    Attributes
+    ----------
+    begins : tuple of int
+        The moment with which each operation begins.
+    launches : tuple of int
+        The moment of the first operator in it that computes something.
+    storages : tuple of (int, int)
+        Bytes of each storage, and the value that it is a part of, or -1.
+    calls : tuple of Call
+        Of modules in forward passes, as they are entered.
+    saved : tuple of Sight
+        What autograd saves there, in order, as often as it does.
+    results : tuple of Sight
+        What operators make there.
+    """
+
+    begins: tuple[int, ...]
+    launches: tuple[int, ...]
+    storages: tuple[tuple[int, int], ...]
+    calls: tuple[Call, ...]
+    saved: tuple[Sight, ...]
+    results: tuple[Sight, ...]
+
+    def operation(self, moment: int) -> int:
+        """Return the operation that a moment belongs to; what comes too early goes to the first."""
+        return max(bisect_right(self.begins, moment) - 1, 0)
+
+    @cached_property
+    def _call_of(self) -> Mapping[tuple[str, int], Call]:
+        return {(each.path, each.call): each for each in self.calls}
+
+    def call(self, path: str, call: int) -> Call:
+        """Return a call of a module.
+
+        Raises
+        ------
+        InputError
+            If the step does not make it.
+        """
+        found = self._call_of.get((path, call))
+        if found is None:
+            raise InputError(f"the captured step makes no call {call + 1} of {path or 'the model'}")
+        return found
+
+    @cached_property
+    def of_value(self) -> Mapping[int, tuple[int, ...]]:
+        """The storages of each value."""
+        found: dict[int, tuple[int, ...]] = {}
+        for storage, (_, value) in enumerate(self.storages):
+            if value >= 0:
+                found[value] = (*found.get(value, ()), storage)
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as a JSON value."""
+        return {
+            "begins": list(self.begins),
+            "launches": list(self.launches),
+            "storages": [list(each) for each in self.storages],
+            "calls": [
+                [each.path, each.call, each.enter, each.leave, _rows(each.inputs)]
+                for each in self.calls
+            ],
+            "saved": _rows(self.saved),
+            "results": _rows(self.results),
+        }
+
+
+def _rows(sights: tuple[Sight, ...]) -> list[Any]:
+    return [[each.moment, each.storage, each.dtype, list(each.shape)] for each in sights]
+
+
+def record_from_json(value: Any, place: str) -> StepRecord:
+    """Return the record that a JSON value describes.
+
+    Raises
+    ------
+    InputError
+        One sentence that names what is missing or wrong.
+    """
+    fields = Fields(value, place)
+    begins, launches = fields.integers("begins", 0), fields.integers("launches", 0)
+    storages = fields.get("storages", list)
+    try:
+        record = StepRecord(
+            begins,
+            launches,
+            tuple((int(size), int(number)) for size, number in storages),
+            tuple(
+                Call(str(path), int(call), int(enter), int(leave), _sights(inputs))
+                for path, call, enter, leave, inputs in fields.get("calls", list)
+            ),
+            _sights(fields.get("saved", list)),
+            _sights(fields.get("results", list)),
+        )
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{place} is not what profiling writes: {error!r}") from error
+    fields.finish()
+    for sight in (*record.saved, *record.results, *(s for c in record.calls for s in c.inputs)):
+        if not -1 <= sight.storage < len(record.storages):
+            raise InputError(f"{place} names storage {sight.storage}, which does not exist")
+    return record
+
+
+def _sights(rows: Any) -> tuple[Sight, ...]:
+    return tuple(
+        Sight(int(moment), int(storage), str(dtype), tuple(map(int, shape)))
+        for moment, storage, dtype, shape in rows
+    )

@@ -1,0 +1,106 @@
+"""What a recording consists of: moments, the lives of storages, and tensors that were seen."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+from offcert.runtime.events import Event
+from offcert.runtime.saved import Entry
+from offcert.runtime.tracker import StorageRecord
+
+
+@dataclass(slots=True)
+class Moment:
+    """An event or an operator, and what happened from there to the next moment.
+
+    Attributes
+    ----------
+    event : Event
+        What it is; operators are events too.
+    backward : bool
+        Whether a backward pass was under way.
+    live : int
+        Live bytes when it began.
+    peak : int
+        The most live bytes until the next moment.
+    launches : bool
+        Whether an operator did any work: views and allocations do not.
+    duration : int
+        Of that work, in ticks.
+    module : str
+        Path of the module that an operator was called in.
+    """
+
+    event: Event
+    backward: bool
+    live: int
+    module: str
+    peak: int = 0
+    launches: bool = False
+    duration: int = 0
+
+
+@dataclass(slots=True)
+class Life:
+    """What happened to one storage.
+
+    Attributes
+    ----------
+    record : StorageRecord
+        Its bytes, and the moments of its birth and death.
+    touched : set of int
+        Moments at which an operator or autograd needed it.
+    held : list of (int, int)
+        First and last moments of the stretches in which someone besides autograd held it.
+    saved : int or None
+        The moment at which autograd saved it first.
+    entry : weakref to Entry, or None
+        What autograd holds since then.
+    changed : set of int
+        Moments at which an operator changed it in place.
+    """
+
+    record: StorageRecord
+    touched: set[int] = field(default_factory=set)
+    held: list[tuple[int, int]] = field(default_factory=list)
+    saved: int | None = None
+    entry: weakref.ref[Entry] | None = None
+    changed: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Seen:
+    """A tensor at a moment.
+
+    Attributes
+    ----------
+    moment : int
+        When.
+    storage : hashable or None
+        Of the tensor: its life if it is counted; None if the model holds it.
+    size : int
+        Bytes of the storage.
+    dtype : str
+        Of the tensor.
+    shape : tuple of int
+        Of the tensor.
+    """
+
+    moment: int
+    storage: Any
+    size: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Saved:
+    """A storage that the model's forward pass saved; `life` is None if it is not counted."""
+
+    moment: int
+    size: int
+    dtype: str
+    shape: tuple[int, ...]
+    life: Life | None
