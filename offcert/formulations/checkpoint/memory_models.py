@@ -127,8 +127,8 @@ def reforwarding_memory(sizes: Sequence[int], checkpoints: Sequence[int]) -> int
 def chen_memory(sizes: Sequence[int], checkpoints: Sequence[int]) -> int:
     """Return the bytes stored between segments, and of the largest segment with its end.
 
-    Chen et al. 2016, Algorithm 3: the sum of its two outputs, but that the last segment counts as
-    well. The input is not counted, and the output is part of the last segment.
+    Chen et al. 2016, Algorithm 3: the sum of its two outputs, the last segment among them. The
+    input is not counted, and the output is part of the last segment.
 
     Raises
     ------

@@ -3,7 +3,7 @@
 The paper looks at the allocator "at the end of every stage" (§5.1.2), so what an operation takes
 only while it runs is not seen. When the backward operation of a layer has ended, there are the
 checkpoints up to its segment, the segment's data before it with all that their layers keep, and the
-gradients of its input and of its output. On chains that keep what PyTorch keeps, this explains the
+gradients of its input and of its output. On chains that keep what PyTorch keeps, that gives the
 differences of the paper's Table 2, those on AlexNet too, on which Eq. (9) is 19 % off.
 """
 

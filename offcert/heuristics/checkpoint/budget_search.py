@@ -2,8 +2,7 @@
 
 Tianqi Chen et al., *Training Deep Nets with Sublinear Memory Cost*, 2016, Algorithm 3 and the
 paragraph behind it. The pass goes through the layers and ends a segment as soon as what it has seen
-of it exceeds the budget. Printed, it forgets the last segment, whose bytes no budget limits; here
-they count.
+of it exceeds the budget. The last segment, which ends with the chain, counts as well.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from itertools import accumulate, pairwise
 
 from offcert.heuristics.checkpoint.sizes import Selection, size_array
 
-# As many budgets as the authors try.
+# Few are enough: the pass does the same for many budgets.
 BUDGETS = 6
 
 
@@ -75,7 +74,7 @@ def chen_memory(sizes: Sequence[int], checkpoints: Sequence[int]) -> int:
 
 
 def _grid(sizes: Sequence[int], budgets: int) -> Iterator[int]:
-    """Yield the budgets that the authors try: 0, and some around the guess that follows from it."""
+    """Yield 0, and some budgets around the guess that follows from it."""
     yield 0
     product = sum(sizes[1:-1]) * max(sizes[1:])
     low, high = math.isqrt(product // 2), math.isqrt(2 * product)
