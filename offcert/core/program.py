@@ -97,7 +97,7 @@ class Program:
         InputError
             If a segment holds what cannot run again.
         """
-        return _Unrolling(network, self).strategy()
+        return Unrolling(network, self).strategy()
 
     def to_json(self) -> dict[str, Any]:
         """Return the program as a JSON value."""
@@ -143,7 +143,7 @@ def _require_order(segments: tuple[Segment, ...], first: int, last: int | None, 
         first = segment.last + 1
 
 
-class _Unrolling:
+class Unrolling:
     """Goes through the backward pass, and runs segments again when something of them is needed."""
 
     def __init__(self, network: Network, program: Program) -> None:
@@ -162,6 +162,7 @@ class _Unrolling:
             raise InputError(f"a segment holds {name}, which cannot run again")
 
     def strategy(self) -> Strategy:
+        """Return the runs, in their order."""
         for computation in range(len(self.network)):
             if not self.network.computations[computation].repeatable:
                 self._run_needed(computation)

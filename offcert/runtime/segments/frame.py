@@ -152,6 +152,8 @@ class Frame:
             self.now.walk = outer
             if walk.watch is not None:
                 walk.watch.leave()
+                # It knows the walk: nothing is to live on because of that.
+                walk.watch = None
 
 
 def _keeps_graph() -> bool:

@@ -1,0 +1,236 @@
+"""What really runs when checkpointing carries a program out, and what can leave the device then.
+
+PyTorch's non-reentrant checkpointing is followed here, as `offcert.runtime.segments` uses it:
+
+- A segment runs again right before the first backward computation that needs something saved in
+  it, up to the last thing that was saved in it; what is nested in it is saved by itself, but for
+  its inputs.
+- Around the outermost segments, autograd's saved-tensor hooks hear of what is saved outside, of the
+  inputs of segments, and of what is kept: that can leave. What is computed again cannot.
+- Inputs of a segment stay until its last gradient is computed, results that are kept at least until
+  the segment runs again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from offcert.core.carried.clock import Clock, Tick
+from offcert.core.carried.ranges import Ranges
+from offcert.core.carried.record import Sight, StepRecord
+from offcert.core.carried.unroll import CarriedUnrolling, Group
+from offcert.core.execution import Execution
+from offcert.core.network import Network
+from offcert.core.program import Program, Segment
+from offcert.core.trace import Tensor, Trace
+
+# Of what is saved: operation, bytes, data type, shape, and the tensor that it is a part of, if that
+# can leave.
+SavedRow = tuple[int, int, str, tuple[int, ...], int | None]
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A program, carried out.
+
+    Attributes
+    ----------
+    execution : Execution
+        Its tensors may leave only when they really can.
+    ticks : tuple of tuple
+        The event with which each operation begins.
+    saved : tuple of tuple
+        What the hooks around the model hear of.
+    """
+
+    execution: Execution
+    ticks: tuple[Tick, ...]
+    saved: tuple[SavedRow, ...]
+
+
+def carry(
+    network: Network,
+    program: Program,
+    ranges: Ranges,
+    record: StepRecord,
+    ticks: Iterable[Sequence[Any]],
+) -> Carried:
+    """Return what really runs when a program is carried out on a captured step.
+
+    Parameters
+    ----------
+    network : Network
+        Of the captured step.
+    program : Program
+        What runs again.
+    ranges : Ranges
+        Of the capture: every segment must be one of them.
+    record : StepRecord
+        Of the capture.
+    ticks : iterable of tuple
+        The events with which the operations of the captured step begin.
+
+    Raises
+    ------
+    InputError
+        If a segment is none of the ranges.
+    """
+    return _Carrier(network, program, ranges, record, ticks).carried()
+
+
+class _Carrier:
+    def __init__(
+        self,
+        network: Network,
+        program: Program,
+        ranges: Ranges,
+        record: StepRecord,
+        ticks: Iterable[Sequence[Any]],
+    ) -> None:
+        self.network = network
+        self.program = program
+        self.record = record
+        self.ticks: list[Tick] = [(k, p, int(c), int(a), int(b)) for k, p, c, a, b in ticks]
+        self.unrolling = CarriedUnrolling(network, program, ranges, record)
+        strategy = self.unrolling.strategy()
+        self.order = strategy.order
+        self.execution = strategy.expand(network)
+        tensors = self.execution.trace.tensors
+        self.uses = [set(tensor.uses) for tensor in tensors]
+        self.evictable = [False] * len(tensors)
+        # For each value its copies, as they are made.
+        self.copies: dict[int, list[int]] = {}
+        for index, value in enumerate(self.execution.values):
+            self.copies.setdefault(value, []).append(index)
+
+    def carried(self) -> Carried:
+        rows = self._saved()
+        for group in self.unrolling.groups:
+            self._hold(group)
+        trace = self.execution.trace
+        tensors = [
+            Tensor(tensor.name, tensor.size, tuple(sorted(uses)), evictable)
+            for tensor, uses, evictable in zip(
+                trace.tensors, self.uses, self.evictable, strict=True
+            )
+        ]
+        execution = Execution(
+            Trace(trace.operations, tensors),
+            self.execution.runs,
+            self.execution.values,
+            self.program.to_json(),
+        )
+        return Carried(execution, self._ticks(), tuple(rows))
+
+    # What can leave.
+
+    def _saved(self) -> list[SavedRow]:
+        """Return what the hooks hear of; note what can leave, and from when on."""
+        entries: dict[int, tuple[int, Sight]] = {}
+        for operation, sight in self._heard():
+            entries.setdefault(sight.storage, (operation, sight))
+        tensor_of: dict[int, int] = {}
+        for value, storages in self.record.of_value.items():
+            copies = self.copies.get(value, [])
+            heard = [entries[each][0] for each in storages if each in entries]
+            if not copies or len(heard) < len(storages):
+                continue
+            first = copies[0]
+            if not self.network.values[value].evictable:
+                continue
+            self.evictable[first] = True
+            born = self.execution.trace.tensors[first].uses[0]
+            # Until it is saved nobody knows of it.
+            self.uses[first].update(range(max(born, -1), max(heard) + 1))
+            tensor_of |= dict.fromkeys(storages, first)
+        return [
+            (operation, self.record.storages[storage][0], sight.dtype, sight.shape,
+             tensor_of.get(storage))
+            for storage, (operation, sight) in entries.items()
+        ]  # fmt: skip
+
+    def _heard(self) -> Iterable[tuple[int, Sight]]:
+        """Yield operation and tensor of what the hooks around outermost segments hear of."""
+        record, spans = self.record, self.unrolling.spans
+        outermost = [spans[segment] for segment in self.program.segments]
+        heard: list[tuple[float, int, Sight]] = []
+        for sight in record.saved:
+            if not any(span.enter <= sight.moment < span.leave for span in outermost):
+                heard.append((sight.moment, record.operation(sight.moment), sight))
+        for span in outermost:
+            before = span.enter - 1
+            heard += [(before + 0.5, record.operation(before), each) for each in span.inputs]
+        kept = {each for segment in self.program.segments for each in _kept(segment)}
+        heard += [
+            (sight.moment, record.operation(sight.moment), sight)
+            for sight in record.results
+            if record.operation(sight.moment) in kept
+        ]
+        heard.sort(key=lambda each: each[0])
+        for _, operation, sight in heard:
+            if sight.storage >= 0:
+                yield operation, sight
+
+    # What stays.
+
+    def _hold(self, group: Group) -> None:
+        """Note how long the inputs of a segment stay, and what is kept in it."""
+        end = self._last_gradient(group)
+        for value in self._values(
+            sight.storage for sight in self.unrolling.spans[group.segment].inputs
+        ):
+            copy = self._copy(value, group.begin)
+            if copy is not None:
+                self.uses[copy].update(range(group.begin, end + 1))
+        for computation in group.segment.kept:
+            self._hold_kept(group, computation, end)
+
+    def _hold_kept(self, group: Group, computation: int, end: int) -> None:
+        """Note how long results stay that are handed out when a segment runs again."""
+        for sight in self.record.results:
+            if sight.storage < 0 or self.record.operation(sight.moment) != computation:
+                continue
+            value = self.record.storages[sight.storage][1]
+            copy = self._copy(value, group.begin) if value >= 0 else None
+            if copy is None:
+                continue
+            handed = self._handed(group, sight.moment) if sight.moment <= group.stop else end
+            self.uses[copy].update(range(handed, max(*self.uses[copy], handed) + 1))
+
+    def _handed(self, group: Group, moment: int) -> int:
+        """Return the operation at which a result is handed out when a segment runs again."""
+        for place, run in enumerate(group.runs):
+            if self.record.launches[run] > moment:
+                return group.begin + place
+        return group.end
+
+    def _last_gradient(self, group: Group) -> int:
+        """Return the last operation that needs something saved in a segment."""
+        last = group.end
+        for position in range(last, len(self.order)):
+            computation = self.network.computations[self.order[position]]
+            if not computation.repeatable and self.unrolling.needs(computation, group.segment):
+                last = position
+        return last
+
+    def _values(self, storages: Iterable[int]) -> set[int]:
+        numbers = {self.record.storages[each][1] for each in storages if each >= 0}
+        return {value for value in numbers if value >= 0}
+
+    def _copy(self, value: int, before: int) -> int | None:
+        """Return the copy of a value that is there before an operation."""
+        tensors = self.execution.trace.tensors
+        found = [copy for copy in self.copies.get(value, []) if tensors[copy].uses[0] < before]
+        return found[-1] if found else None
+
+    # The clock.
+
+    def _ticks(self) -> tuple[Tick, ...]:
+        clock = Clock(self.ticks, self.network, self.unrolling)
+        return tuple(map(clock.tick, range(len(self.order)), self.order))
+
+
+def _kept(segment: Segment) -> set[int]:
+    return set(segment.kept).union(*(inner.kept for inner in segment.nested()))

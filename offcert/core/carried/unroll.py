@@ -1,0 +1,170 @@
+"""Which segments run again when, and from and up to which moment of their first run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offcert.core.carried.ranges import Range, Ranges
+from offcert.core.carried.record import Call, Sight, StepRecord
+from offcert.core.errors import InputError
+from offcert.core.network import Computation, Network
+from offcert.core.program import Program, Segment, Unrolling
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The first run of a segment.
+
+    Attributes
+    ----------
+    path : str
+        Of the module that is called, or of the container.
+    enter, leave : int
+        Its first and last moment.
+    inputs : tuple of Sight
+        The tensors that it is given.
+    """
+
+    path: str
+    enter: int
+    leave: int
+    inputs: tuple[Sight, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Another run of a segment.
+
+    Attributes
+    ----------
+    segment : Segment
+        Which.
+    begin : int
+        Its first operation in the execution.
+    runs : tuple of int
+        The computations that run again.
+    stop : int
+        The moment of its first run up to which it runs again; before its first one if nothing is
+        saved in it.
+    nested : bool
+        Whether it runs again because a segment inside of it, or around it, does at the same time,
+        and that one has been told first.
+    """
+
+    segment: Segment
+    begin: int
+    runs: tuple[int, ...]
+    stop: int
+    nested: bool
+
+    @property
+    def end(self) -> int:
+        """The operation after its last one."""
+        return self.begin + len(self.runs)
+
+
+class CarriedUnrolling(Unrolling):
+    """Goes through the backward pass, and knows from the record where segments stop.
+
+    Parameters
+    ----------
+    network : Network
+        Of a captured step.
+    program : Program
+        What runs again.
+    ranges : Ranges
+        Of the capture.
+    record : StepRecord
+        Of the capture.
+
+    Raises
+    ------
+    InputError
+        If a segment is none of the ranges, or cannot run again.
+
+    Attributes
+    ----------
+    groups : list of Group
+        In the order in which segments run again; known once `strategy` has been called.
+    spans : dict
+        The first run of each segment.
+    """
+
+    def __init__(
+        self, network: Network, program: Program, ranges: Ranges, record: StepRecord
+    ) -> None:
+        super().__init__(network, program)
+        self.ranges = ranges
+        self.record = record
+        self.groups: list[Group] = []
+        self.spans = {
+            segment: self._span(segment)
+            for outermost in program.segments
+            for segment in (outermost, *outermost.nested())
+        }
+
+    def needs(self, computation: Computation, segment: Segment) -> bool:
+        """Whether a backward computation needs what was saved in a segment."""
+        return bool(self._savers(computation, segment))
+
+    def _needed_by(self, computation: int) -> Segment | None:
+        # Whatever is asked for makes a segment run again, weights of the model too.
+        needing = self.network.computations[computation]
+        return next((each for each in self.waiting if self.needs(needing, each)), None)
+
+    def _span(self, segment: Segment) -> Span:
+        found = self.ranges.find(segment.first, segment.last)
+        if found is None:
+            names = [self.network.computations[n].name for n in (segment.first, segment.last)]
+            raise InputError(
+                f"nothing runs from {names[0]} to {names[1]} that could run again as one: neither "
+                "a call of a module nor consecutive children of an nn.Sequential"
+            )
+        call = self.record.call(found.path, found.call)
+        if found.children is None:
+            return Span(found.path, call.enter, call.leave, call.inputs)
+        first, last = self._children(found, call)
+        return Span(found.path, first.enter, last.leave, first.inputs)
+
+    def _children(self, found: Range, container: Call) -> tuple[Call, Call]:
+        """Return the calls of the first and the last child of a run."""
+        assert found.children is not None
+        above = f"{found.path}." if found.path else ""
+        calls = []
+        for child in found.children:
+            inside = [
+                each
+                for each in self.record.calls
+                if each.path == above + child
+                and container.enter <= each.enter
+                and each.leave <= container.leave
+            ]
+            if not inside:
+                raise InputError(f"the captured step does not call {above}{child}")
+            calls.append(inside[0])
+        return calls[0], calls[1]
+
+    def _again(self, segment: Segment) -> list[int]:
+        stop = max((*self._moments(segment), -1))
+        runs = [each for each in segment.again if self.record.launches[each] <= stop]
+        before = self.groups[-1] if self.groups else None
+        nested = (
+            before is not None and before.end == len(self.runs) and segment in before.segment.inner
+        )
+        self.groups.append(Group(segment, len(self.runs), tuple(runs), stop, nested))
+        return runs
+
+    def _moments(self, segment: Segment) -> Iterator[int]:
+        """Yield the moments at which something is saved in a segment, not in those inside."""
+        span = self.spans[segment]
+        inner = [self.spans[each] for each in segment.inner]
+        for sight in self.record.saved:
+            moment = sight.moment
+            if span.enter <= moment < span.leave and not any(
+                each.enter <= moment < each.leave for each in inner
+            ):
+                yield moment
+        for each in inner:
+            if each.inputs:
+                yield each.enter - 1
