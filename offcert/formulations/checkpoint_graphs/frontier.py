@@ -10,6 +10,7 @@ the frontier is narrow, as on networks, however long they are.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
@@ -41,7 +42,11 @@ _Layer = dict[tuple[int, ...], list[_State]]
 
 
 def least_stored(
-    graph: CheckpointGraph, limit: int, most: int, max_states: int = 200_000
+    graph: CheckpointGraph,
+    limit: int,
+    most: int,
+    max_states: int = 200_000,
+    order: Sequence[int] | None = None,
 ) -> list[int] | None:
     """Return the cheapest vertices to store so that every component has at most `limit` bytes.
 
@@ -55,6 +60,8 @@ def least_stored(
         Bytes; selections that store more are of no interest.
     max_states : int
         How many pasts may be told apart at a time.
+    order : sequence of int, optional
+        The inner vertices, each once; by default `elimination_order`.
 
     Returns
     -------
@@ -66,7 +73,7 @@ def least_stored(
     TooWideError
         If there are too many states.
     """
-    order = elimination_order(graph)
+    order = elimination_order(graph) if order is None else order
     layer: _Layer = {(): [_State((), 0, False, None)]}
     frontier: list[int] = []
     for vertex, after in zip(order, frontiers(graph, order), strict=True):
@@ -161,7 +168,7 @@ def _undominated(states: list[_State]) -> list[_State]:
         return ordered[:1]
     if len(ordered[0].weights) == 1:
         return _lightest(ordered)
-    return ordered if len(ordered) == 1 else _minimal(ordered)
+    return _staircase(ordered) if len(ordered[0].weights) == 2 else _minimal(ordered)
 
 
 def _lightest(ordered: list[_State]) -> list[_State]:
@@ -170,6 +177,27 @@ def _lightest(ordered: list[_State]) -> list[_State]:
     for state in ordered:
         if not kept or state.weights < kept[-1].weights:
             kept.append(state)
+    return kept
+
+
+def _staircase(ordered: list[_State]) -> list[_State]:
+    """Return those for which no cheaper one has two components both no larger."""
+    kept: list[_State] = []
+    # The corners so far: the first weight increases, the second one falls.
+    first: list[int] = []
+    second: list[int] = []
+    for state in ordered:
+        one, two = state.weights
+        place = bisect_right(first, one)
+        if place and second[place - 1] <= two:
+            continue
+        end = place
+        while end < len(second) and second[end] >= two:
+            end += 1
+        if place and first[place - 1] == one:
+            place -= 1
+        first[place:end], second[place:end] = [one], [two]
+        kept.append(state)
     return kept
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from offcert.core.checkpoint_graph import CheckpointGraph, Selection
 from offcert.formulations.checkpoint_graphs.frontier import least_stored, size_unit
+from offcert.formulations.checkpoint_graphs.orders import elimination_order
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,11 @@ def least_selection(
     """
     unit = size_unit(graph)
     best = graph.select(()) if known is None else known
-    limit, limits = best.objective - unit, []
+    limit, limits = best.objective - unit, list[int]()
+    order = elimination_order(graph)
     while limit >= 0:
         limits.append(limit)
-        stored = least_stored(graph, limit, best.objective - unit, max_states)
+        stored = least_stored(graph, limit, best.objective - unit, max_states, order)
         if stored is None:
             break
         found = graph.select(stored)

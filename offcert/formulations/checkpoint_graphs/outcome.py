@@ -1,0 +1,85 @@
+"""What the models of graphs return, and how a solver's word becomes a bound in bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from offcert.core.checkpoint_graph import CheckpointGraph, Selection
+from offcert.core.result import SolveStatus
+
+
+@dataclass(frozen=True)
+class GraphOutcome:
+    """What a model found and what its solver claims.
+
+    Attributes
+    ----------
+    status : SolveStatus
+        ``OPTIMAL`` only if the selection's objective equals the lower bound.
+    selection : Selection
+        The best one known; its bytes are counted anew, never the solver's.
+    lower_bound : int
+        Bytes. As far as the solver is right, no selection has a smaller objective.
+    solver : str
+        Who says so.
+    error : str or None
+        What went wrong.
+    statistics : mapping
+        JSON values that are good to know and that nothing depends on.
+    """
+
+    status: SolveStatus
+    selection: Selection
+    lower_bound: int
+    solver: str
+    error: str | None = None
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class GraphRun:
+    """The best selection and the bound so far, whatever happens to the solver.
+
+    Parameters
+    ----------
+    graph : CheckpointGraph
+        What is solved.
+    best : Selection
+        A known one; the models have no solution that is worse.
+    solver : str
+        Its name.
+    """
+
+    graph: CheckpointGraph
+    best: Selection
+    solver: str
+    lower_bound: int = 0
+    error: str | None = None
+    statistics: dict[str, Any] = field(default_factory=dict)
+
+    def take_bound(self, value: float, unit: int) -> None:
+        """Take a bound in bytes; objectives are multiples of the unit, so it is rounded up."""
+        if math.isfinite(value):
+            self.lower_bound = max(self.lower_bound, math.ceil(value / unit) * unit)
+
+    def take(self, stored: list[int]) -> None:
+        """Take a selection that a solver found."""
+        found = self.graph.select(stored)
+        if found.objective < self.best.objective:
+            self.best = found
+
+    def outcome(self) -> GraphOutcome:
+        """Return what is known now."""
+        if self.lower_bound > self.best.objective:
+            self.error = (
+                f"a bound of {self.lower_bound} contradicts a selection of {self.best.objective}"
+            )
+            self.lower_bound = 0
+        optimal = self.lower_bound == self.best.objective
+        status = SolveStatus.OPTIMAL if optimal else SolveStatus.FEASIBLE
+        return GraphOutcome(
+            status, self.best, self.lower_bound, self.solver, self.error, self.statistics
+        )

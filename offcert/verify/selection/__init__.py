@@ -1,0 +1,1 @@
+"""Verification of bounds on what recomputation alone can save."""
