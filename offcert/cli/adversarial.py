@@ -14,6 +14,8 @@ from offcert.cli.searching import TRANSFERS
 
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
+    from offcert.hunts.adversarial.chains import AdversarialChains
+    from offcert.hunts.adversarial.checkpoint_chains import AdversarialCheckpoints
     from offcert.hunts.adversarial.hunt import Hunt, HuntProgress
     from offcert.proofs.certificate import Certificate
 
@@ -29,7 +31,11 @@ _NUMBERS = {
 }
 
 
-_EXAMPLES = ("offcert generate adversarial --against greedy --time-limit 30 -o problem.json",)
+_EXAMPLES = (
+    "offcert generate adversarial --against greedy --time-limit 30 -o problem.json",
+    "offcert generate adversarial --against sqrt --steps 500 -o problem.json",
+    "offcert generate adversarial --against persistent --by rematerialisation -o problem.json",
+)
 
 
 def add(kinds: Commands) -> None:
@@ -38,9 +44,16 @@ def add(kinds: Commands) -> None:
     parser = add_command(kinds, "adversarial", summary, _run, examples=_EXAMPLES)
     parser.add_argument("--against", required=True, metavar="NAME", help="method or bound; ?: list")
     parser.add_argument(
-        "--by", metavar="NAME", help="method or bound to measure it by (default: the optimum)"
+        "--by",
+        metavar="NAME",
+        help="method or bound to measure it by (default: the optimum; of checkpoints the least "
+        "live bytes, or the least time of recomputation)",
     )
-    parser.add_argument("--transfers", choices=TRANSFERS, help="of the problems (default: atomic)")
+    parser.add_argument(
+        "--transfers",
+        choices=TRANSFERS,
+        help="of the problems; checkpoints have none (default: atomic)",
+    )
     for name, text in _NUMBERS.items():
         parser.add_argument(f"--{name}", type=integer, metavar="N", help=text)
     parser.add_argument("--seed", type=integer, default=0, metavar="N", help="of what is drawn")
@@ -67,14 +80,12 @@ def add(kinds: Commands) -> None:
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.documents import require_writable
     from offcert.core.files import write_problem
-    from offcert.hunts.adversarial.chains import AdversarialChains, certified
+    from offcert.hunts.adversarial.chains import certified
 
     for path in (options.target_file, options.certificate):
         if path not in (None, STDOUT):
             require_writable(path)
-    names = ("against", "by", "transfers", "steps", *_NUMBERS)
-    knobs = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
-    chains = AdversarialChains(**knobs)
+    chains = _chains(options)
     limit = options.time_limit
     if limit is None and options.steps is None:
         limit = _DEFAULT_SECONDS
@@ -86,7 +97,8 @@ def _run(options: argparse.Namespace) -> int:
         if problem is not None:
             certificate = certified(problem, time_limit=_CERTIFY_SECONDS)
     if problem is None or certificate is None:
-        text = f"{hunt.steps} problems tried, and {chains.against} and {chains.by} never differed"
+        contest = hunt.terms.contest
+        text = f"{hunt.steps} problems tried, and {contest.against} and {contest.by} never differed"
         if options.target_file == STDOUT and not options.json:
             print(f"offcert: {text}{_no_plan_text(hunt)}", file=sys.stderr)
         else:
@@ -100,6 +112,28 @@ def _run(options: argparse.Namespace) -> int:
     write_problem(options.target_file, problem)
     show(options, _summary(hunt, problem, certificate), _text(hunt, problem, certificate))
     return 0
+
+
+def _chains(options: argparse.Namespace) -> AdversarialChains | AdversarialCheckpoints:
+    """Return the search: by the name of whom it is against, on chains that run once or again."""
+    from offcert.core.errors import InputError
+    from offcert.core.messages import cut, meant
+    from offcert.hunts.adversarial import checkpoint_values, values
+    from offcert.hunts.adversarial.chains import AdversarialChains
+    from offcert.hunts.adversarial.checkpoint_chains import AdversarialCheckpoints
+
+    given = ("against", "by", "transfers", "steps", *_NUMBERS)
+    knobs = {name: getattr(options, name) for name in given if getattr(options, name) is not None}
+    if options.against in checkpoint_values.NAMES:
+        if "transfers" in knobs:
+            raise InputError(f"--transfers means nothing against {options.against}")
+        return AdversarialCheckpoints(**knobs)
+    if options.against not in values.NAMES:
+        known = (*values.NAMES, *checkpoint_values.NAMES)
+        names = ", ".join(f'"{name}"' for name in known)
+        hint = meant(options.against, known)
+        raise InputError(f'against must be one of {names}, not "{cut(options.against)}"{hint}')
+    return AdversarialChains(**knobs)
 
 
 def _summary(

@@ -127,3 +127,28 @@ def test_bad_arguments_get_one_line(
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_checkpoints_are_hunted_by_their_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "p.json"
+    command = ["generate", "adversarial", "--stages", "4", "--steps", "80", "-o", str(path)]
+    assert main([*command, "--against", "sqrt"]) == 0
+    text = capsys.readouterr().out
+    assert "adversarial-checkpoint-sqrt-4-0: sqrt is " in text
+    assert "times live-selection" in text
+    problem = read_problem(path)
+    assert problem.checkpoint_chain is not None
+    assert problem.source is not None
+    assert problem.source["over"] > problem.source["under"]
+    for arguments, message in (
+        (["--against", "sqrt", "--transfers", "atomic"], "--transfers means nothing against sqrt"),
+        (["--against", "sqrt", "--by", "greedy"], "by must be one of"),
+        (["--against", "sqr"], "did you mean sqrt?"),
+        (["--against", "?"], "live-selection"),
+    ):
+        assert main([*command, *arguments]) == 2
+        errors = capsys.readouterr().err
+        assert message in errors
+        assert errors.count("\n") == 1

@@ -6,40 +6,15 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import ClassVar
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Transfers
 
 FORWARD, BACKWARD, ACTIVATION, GRADIENT, FORWARD_WORKSPACE, BACKWARD_WORKSPACE = range(6)
-_NAMES = ("forward", "backward", "activation", "gradient", "forward ws", "backward ws")
-# How many entries a row has beyond the number of stages.
-_EXTRA = (0, 0, 1, 1, 0, 0)
 _RATES = (*(Fraction(1),) * 4, Fraction(2), Fraction(3), Fraction(1, 2), Fraction(1, 3))
 _SHRINKS = (10, 5, 3, 2)
-
-
-@dataclass(frozen=True)
-class Box:
-    """Where to look.
-
-    Attributes
-    ----------
-    stages : range
-        How many stages there may be.
-    largest : int
-        Durations and sizes are at most this; memory may be more.
-    shortest : int
-        Durations are at least this.
-    """
-
-    stages: range
-    largest: int
-    shortest: int
-
-    def least(self, row: int) -> int:
-        """Return the least value in a row."""
-        return self.shortest if row in (FORWARD, BACKWARD) else 0
 
 
 @dataclass(frozen=True)
@@ -56,6 +31,13 @@ class Numbers:
     rate : Fraction
         Units of size per tick, in both directions of a simplex link.
     """
+
+    # Names of the rows, and how many entries each has beyond the number of stages. The first two
+    # are durations.
+    NAMES: ClassVar[tuple[str, ...]] = (
+        *("forward", "backward", "activation", "gradient", "forward ws", "backward ws"),
+    )
+    EXTRA: ClassVar[tuple[int, ...]] = (0, 0, 1, 1, 0, 0)
 
     rows: tuple[tuple[int, ...], ...]
     memory: int
@@ -79,7 +61,7 @@ class Numbers:
         """Return all numbers but rows of nothing, on one line."""
         rows = [
             f"{name} {' '.join(map(str, row))}"
-            for name, row in zip(_NAMES, self.rows, strict=True)
+            for name, row in zip(self.NAMES, self.rows, strict=True)
             if any(row)
         ]
         return ", ".join([*rows, f"memory {self.memory}", f"bandwidth {self.rate}"])
@@ -107,7 +89,7 @@ class Numbers:
 
     def without_stage(self, stage: int, tensor: int) -> Numbers:
         """Return the same without a stage; `tensor` is which of its two tensors goes with it."""
-        places = [tensor if extra else stage for extra in _EXTRA]
+        places = [tensor if extra else stage for extra in self.EXTRA]
         rows = tuple(
             row[:place] + row[place + 1 :] for row, place in zip(self.rows, places, strict=True)
         )
@@ -127,19 +109,45 @@ class Numbers:
         return self.chain.trace().least_memory
 
 
+@dataclass(frozen=True)
+class Box:
+    """Where to look.
+
+    Attributes
+    ----------
+    stages : range
+        How many stages there may be.
+    largest : int
+        Durations and sizes are at most this; memory may be more.
+    shortest : int
+        Durations are at least this.
+    kind : type of Numbers
+        What the numbers make.
+    """
+
+    stages: range
+    largest: int
+    shortest: int
+    kind: type[Numbers] = Numbers
+
+    def least(self, row: int) -> int:
+        """Return the least value in a row."""
+        return self.shortest if row in (FORWARD, BACKWARD) else 0
+
+
 def draw(rng: random.Random, box: Box) -> Numbers:
     """Return random numbers with little memory; many are as small as they may be."""
     density = rng.choice((0.3, 0.6, 0.9))
     stages = rng.choice(box.stages)
     rows = []
-    for row, extra in enumerate(_EXTRA):
+    for row, extra in enumerate(box.kind.EXTRA):
         least = box.least(row)
         values = [
             rng.randint(least + 1, box.largest) if rng.random() < density else least
             for _ in range(stages + extra)
         ]
         rows.append(tuple(values))
-    numbers = Numbers(tuple(rows), 0, rng.choice(_RATES)).feasible()
+    numbers = box.kind(tuple(rows), 0, rng.choice(_RATES)).feasible()
     slack = rng.choice((0, 0, 1, rng.randint(0, box.largest)))
     return replace(numbers, memory=numbers.memory + slack)
 
@@ -165,7 +173,7 @@ def moved(rng: random.Random, numbers: Numbers, box: Box) -> Numbers:
 
 
 def _entry_moved(rng: random.Random, numbers: Numbers, box: Box) -> Numbers:
-    row = rng.randrange(len(_EXTRA))
+    row = rng.randrange(len(numbers.EXTRA))
     place = rng.randrange(len(numbers.rows[row]))
     value, least = numbers.rows[row][place], box.least(row)
     drawn = rng.randint(least, box.largest)

@@ -1,0 +1,229 @@
+"""Searches for the chains on which checkpoints, or an assumption about them, do worst."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from offcert.certify.search import UnsoundError
+from offcert.core.checkpoint_chain import CheckpointChain
+from offcert.core.errors import InputError, MethodError
+from offcert.core.platform import Platform
+from offcert.core.problem import Minimise, Problem, Recompute, Transfers
+from offcert.hunts.adversarial.checkpoint_values import (
+    NAMES,
+    USUAL,
+    checkpoint_value,
+)
+from offcert.hunts.adversarial.contest import Contest, Score
+from offcert.hunts.adversarial.hunt import Find, Hunt, HuntProgress, Terms
+from offcert.hunts.adversarial.numbers import Box, Numbers
+from offcert.instances.generator import Generator, knob
+
+OUTPUT, EXTRA, GRADIENT = 2, 3, 4
+
+
+@dataclass(frozen=True)
+class CheckpointNumbers(Numbers):
+    """All numbers of a chain whose stages may run again; within a memory, with time to minimise."""
+
+    NAMES: ClassVar[tuple[str, ...]] = (
+        *("forward", "backward", "output", "extra", "gradient", "forward ws", "backward ws"),
+    )
+    EXTRA: ClassVar[tuple[int, ...]] = (0, 0, 1, 0, 1, 0, 0)
+    OFFLOAD: ClassVar[bool] = False
+    MINIMISE: ClassVar[Minimise] = Minimise.TIME
+
+    @property
+    def checkpoint_chain(self) -> CheckpointChain:
+        """The chain alone."""
+        forward, backward, output, extra, gradient, in_forward, in_backward = self.rows
+        saved = [out + more for out, more in zip(output[1:], extra, strict=True)]
+        return CheckpointChain(forward, backward, output, saved, gradient, in_forward, in_backward)
+
+    def problem(self, transfers: Transfers = Transfers.ATOMIC, name: str = "candidate") -> Problem:
+        """Return the problem of these numbers."""
+        return Problem(
+            name,
+            self.checkpoint_chain,
+            Platform(self.memory, self.rate),
+            transfers,
+            recompute=Recompute.ANY,
+            offload=self.OFFLOAD,
+            minimise=self.MINIMISE,
+        )
+
+    @property
+    def least_memory(self) -> int:
+        """What the largest computation takes alone; 0 where memory is no limit."""
+        return self.problem().least_memory if self.MINIMISE is Minimise.TIME else 0
+
+
+@dataclass(frozen=True)
+class MovingNumbers(CheckpointNumbers):
+    """The same with tensors that may leave."""
+
+    OFFLOAD: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class ByteNumbers(CheckpointNumbers):
+    """The same with bytes to minimise."""
+
+    MINIMISE: ClassVar[Minimise] = Minimise.MEMORY
+
+
+class CheckpointContest(Contest):
+    """What is divided by what, on chains whose stages may run again.
+
+    Parameters
+    ----------
+    against : str
+        Who shall look bad: one of `checkpoint_values.NAMES`.
+    by : str
+        What it is measured by, of the same unit.
+
+    Raises
+    ------
+    InputError
+        If a name is not known, or the two are not of the same unit.
+    """
+
+    def __init__(self, against: str, by: str) -> None:
+        self.against = against
+        self.by = by
+        self.is_bound = False
+        self._over = checkpoint_value(against, "against")
+        self._under = checkpoint_value(by, "by")
+        if self._over.minimise is not self._under.minimise:
+            raise InputError(
+                f"against {against} and by {by} cannot be compared: one is of bytes, the other of "
+                "ticks"
+            )
+
+    @property
+    def numbers(self) -> type[CheckpointNumbers]:
+        """What the numbers of a candidate make."""
+        if self._over.minimise is Minimise.MEMORY:
+            return ByteNumbers
+        return MovingNumbers if self._over.offload or self._under.offload else CheckpointNumbers
+
+    def score(self, problem: Problem, at_least: Fraction = Fraction(0)) -> Score | None:
+        """Return both values, or None if one is not established or the ratio is less than asked.
+
+        Raises
+        ------
+        UnsoundError
+            If something is below what is least of its kind.
+        """
+        over = self._over.of(problem)
+        # What nothing can beat costs most; it is at least the computing time.
+        floor = problem.trace.compute_time if self._over.minimise is Minimise.TIME else 1
+        if over is None or over < at_least * floor:
+            return None
+        under = self._under.of(problem)
+        if not under:
+            return None
+        alike = not self._over.offload
+        if self._under.least and alike and over < under:
+            raise UnsoundError(
+                f"{self.against} is {over} where {self.by}, {under}, is least: {problem.network}, "
+                f"{problem.platform}"
+            )
+        score = Score(over, under)
+        return score if score.ratio >= at_least else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdversarialCheckpoints(Generator):
+    """Small chains on which checkpoints take much more memory, or time, than others would.
+
+    The problem of a seed is what a search of `steps` steps finds, minimised, as for
+    `offcert.hunts.adversarial.chains.AdversarialChains`.
+    """
+
+    kind: ClassVar[str] = "adversarial-checkpoint"
+    summary: ClassVar[str] = "search for the chain on which checkpoints do worst"
+    takes_memory: ClassVar[bool] = False
+
+    against: str = knob("sqrt", "what shall look bad", choices=NAMES)
+    by: str = knob("usual", "what it is measured by", choices=("usual", *NAMES))
+    stages: int = knob(4, "fewest stages; minimising goes no further", least=1)
+    most: int = knob(0, "most stages to search with; 0: 2 more than the fewest", least=0)
+    largest: int = knob(20, "largest duration or size", least=1)
+    shortest: int = knob(1, "shortest duration", least=0)
+    tolerance: int = knob(10, "per cent of (ratio - 1) that simpler numbers may cost", least=0)
+    steps: int = knob(2000, "problems to try", least=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tolerance >= 100:
+            raise InputError(f"tolerance must be below 100, not {self.tolerance}")
+        if self.shortest >= self.largest:
+            raise InputError(f"shortest must be below largest, {self.largest}, not {self.shortest}")
+        if 0 < self.most < self.stages:
+            raise InputError(f"most must be 0 or at least stages, {self.stages}, not {self.most}")
+        self.terms()
+
+    @classmethod
+    def again(cls, source: Mapping[str, Any]) -> Problem:
+        """Search again for the problem that has a source."""
+        knobs = {item.name: source[item.name] for item in fields(cls)}
+        return cls(**knobs).problem(source["seed"])
+
+    @property
+    def measure(self) -> str:
+        """By what it is measured."""
+        usual = USUAL[checkpoint_value(self.against, "against").minimise]
+        return usual if self.by == "usual" else self.by
+
+    def terms(self) -> Terms:
+        """Return what the search needs to know."""
+        contest = CheckpointContest(self.against, self.measure)
+        most = self.most or self.stages + 2
+        box = Box(range(self.stages, most + 1), self.largest, self.shortest, contest.numbers)
+        return Terms(contest, Transfers.ATOMIC, box, Fraction(self.tolerance, 100))
+
+    def draw(self, seed: int) -> Problem:
+        """Return what the search of a seed finds.
+
+        Raises
+        ------
+        MethodError
+            If it finds no problem on which the two values differ.
+        """
+        find = Hunt(self.terms(), seed, steps=self.steps).run()
+        if find is None:
+            raise MethodError(
+                f"{self.steps} steps from seed {seed} found nothing on which {self.against} and "
+                f"{self.measure} differ"
+            )
+        return self._problem(seed, find)
+
+    def hunt(
+        self,
+        seed: int,
+        *,
+        steps: int | None = None,
+        time_limit: float | None = None,
+        progress: Callable[[HuntProgress], None] | None = None,
+    ) -> tuple[Hunt, Problem | None]:
+        """Search for a time, or so many steps, and keep what there is; as `AdversarialChains`."""
+        hunt = Hunt(self.terms(), seed, steps=steps, time_limit=time_limit, progress=progress)
+        find = hunt.run()
+        if find is None:
+            return hunt, None
+        tried = replace(self, steps=max(1, hunt.steps))
+        problem = tried._problem(seed, find)
+        knobs = {"generator": self.kind, "seed": seed, **tried.knobs()}
+        return hunt, replace(problem, source={**knobs, **(problem.source or {})})
+
+    def _problem(self, seed: int, find: Find) -> Problem:
+        name = f"{self.kind}-{self.against}-{self.stages}-{seed}"
+        problem = find.numbers.problem(Transfers.ATOMIC, name)
+        if problem.minimise is Minimise.MEMORY:
+            problem = problem.with_memory(problem.peak_memory)
+        score: dict[str, Any] = {"over": find.score.over, "under": find.score.under}
+        return replace(problem, source=score)
