@@ -203,3 +203,27 @@ class Outward(Proof):
     free_below: tuple[int, ...] = integers(1)
     windows: tuple[int, ...] = integers(1)
     splits: tuple[list[Any], ...] = formed(Lists())
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointProof(Proof):
+    """Multipliers of facts about executions, cut at the first runs of some computations.
+
+    Attributes
+    ----------
+    moments : tuple of int
+        Where they are cut: for a computation `o`, ``2o`` is the start of its first run, ``2o + 1``
+        its end. Increasing.
+    spans : tuple of tuple of int
+        Stretches between two boundaries over which runs again are counted once; the beginning is
+        boundary 0, then come the moments, then the end.
+    whole : bool
+        Whether the room that runs leave is rounded down to what whole values take.
+    proof : str
+        Multipliers, packed; see `offcert.proofs.joint_document`.
+    """
+
+    moments: tuple[int, ...] = integers(0)
+    spans: tuple[tuple[int, ...], ...] = formed(IntegerLists(0))
+    whole: bool = formed(FLAG)
+    proof: str = formed(TEXT)

@@ -17,6 +17,7 @@ from offcert.proofs.kinds import (
     Computed,
     ExactSums,
     FluidProof,
+    JointProof,
     LargeTensors,
     MatchedHeads,
     Outward,
@@ -258,6 +259,15 @@ _PROOFS = (
         page="outward",
         searched=True,
         links=_SIMPLEX,
+    ),
+    ProofKind(
+        "joint-lp",
+        JointProof,
+        "joint.verifier:joint_lp",
+        "linear relaxation of moving and computing again together, by its multipliers",
+        page="joint",
+        transfers=_ALL,
+        recompute=True,
     ),
 )
 

@@ -26,6 +26,7 @@ from offcert.formulations.combinatorial.large_tensors import (
 from offcert.proofs.fluid_document import pack, unpack
 from offcert.proofs.registry import PROOFS
 from offcert.verify.recheck import recheck
+from tests.joint_cases import joint_proofs
 from tests.oracle import brute_force
 from tests.random_instances import mixed_problem, random_problem
 
@@ -63,6 +64,8 @@ def found(method: str, problem: Problem) -> list[Bound]:
 def proofs(kind: str) -> list[tuple[Problem, Bound, int]]:
     """Return problems with a proof of one kind, and what no bound may exceed."""
     method = kind.removesuffix(PAUSING)
+    if PROOFS[method].recompute:
+        return joint_proofs(method)
     transfers = Transfers.INTERRUPTIBLE if kind.endswith(PAUSING) else Transfers.ATOMIC
     known: list[tuple[Problem, Bound, int]] = []
     for seed in BRANCHED.get(kind, range(9000, 9600)):

@@ -1,0 +1,1 @@
+"""Bounds on the time in which a network can be executed if computations may run again."""

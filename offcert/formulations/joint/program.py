@@ -1,0 +1,288 @@
+"""The linear relaxation of an execution cut at some first runs; `docs/theory/joint.md` derives it.
+
+All columns are shares from 0 to 1, but for the length of each window:
+
+- ``present[i][v]``: of v, on the device at boundary i;
+- ``there[S][v]``: on the device at some time in span S;
+- ``back[S][v]``: come back from the host in span S;
+- ``again[S][c]``: whether computation c, whose first run is over, runs in span S;
+- ``left[i][b]``: of the memory of b, copied to the host by boundary i.
+
+Rows are written as ``sum >= 0``. Each has a family and a key, by which proofs name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from offcert.core.plan import Kind
+from offcert.core.problem import Problem
+from offcert.formulations.common.highs import run_highs
+from offcert.formulations.joint.contents import Contents
+from offcert.formulations.joint.grid import Grid
+
+# Families of rows about the length of a window.
+LENGTHS = ("compute", "link", "out", "in")
+# A column that is 1.
+ONE = -1
+# A row's name: its family, the span, boundary or window, and what it is about.
+Key = tuple[str, int, tuple[int, ...]]
+Terms = list[tuple[int, float]]
+
+
+@dataclass
+class _Rows:
+    """Rows ``sum of terms >= low``, constants folded into `low`."""
+
+    keys: list[Key] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    columns: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    low: list[float] = field(default_factory=list)
+
+    def add(self, key: Key, terms: Terms, low: float = 0.0) -> None:
+        """Add a row, unless it holds whatever the columns are."""
+        known = sum(factor for column, factor in terms if column == ONE)
+        free = [(column, factor) for column, factor in terms if column != ONE]
+        if all(factor > 0 for _, factor in free) and known >= low:
+            return
+        row = len(self.keys)
+        self.keys.append(key)
+        for column, factor in free:
+            self.rows.append(row)
+            self.columns.append(column)
+            self.values.append(factor)
+        self.low.append(low - known)
+
+
+@dataclass(frozen=True)
+class Solved:
+    """An optimum of the program.
+
+    Attributes
+    ----------
+    value : float
+        Ticks.
+    weights : dict
+        By the keys of rows, multipliers in ticks, or as a part of the length of a window.
+    amounts : array of float
+        The columns.
+    """
+
+    value: float
+    weights: dict[Key, float]
+    amounts: NDArray[np.float64]
+
+
+class JointProgram:
+    """Columns and rows for one problem and grid; times in units of the computing time.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a network.
+    known : Contents
+        Of the network.
+    grid : Grid
+        Where it is cut.
+    room : sequence of int
+        For each moment, the most bytes that what the running computation does not use may take.
+    """
+
+    def __init__(self, problem: Problem, known: Contents, grid: Grid, room: Sequence[int]) -> None:
+        self.problem, self.contents, self.grid = problem, known, grid
+        self.network = network = grid.network
+        self.room = tuple(room)
+        self.unit = max(network.compute_time, 1)
+        self.rows = _Rows()
+        self.cost: list[float] = []
+        self.upper: list[float] = []
+        self.present = [self._present(boundary) for boundary in range(grid.windows)]
+        self.left: list[dict[int, int]] = [{} for _ in range(grid.windows + 1)]
+        self.again: list[dict[int, int]] = []
+        self.back: list[dict[int, int]] = []
+        self.there: list[dict[int, int]] = []
+        for span in range(len(grid.spans)):
+            self._add_span(span)
+        self._add_copies()
+        for moment, most in enumerate(room):
+            self._require_room(moment + 1, most)
+        for window in range(grid.windows):
+            self._add_time(window)
+
+    @property
+    def size(self) -> dict[str, int]:
+        """Rows, columns and nonzeros."""
+        rows = self.rows
+        return {
+            "rows": len(rows.low),
+            "columns": len(self.cost),
+            "nonzeros": len(rows.values),
+        }
+
+    def _column(self, cost: float = 0.0, upper: float = 1.0) -> int:
+        self.cost.append(cost)
+        self.upper.append(upper)
+        return len(self.cost) - 1
+
+    def _present(self, boundary: int) -> dict[int, int]:
+        """Return columns for what may be there at a boundary; what is being read is."""
+        known, moment = self.contents, self.grid.at[boundary]
+        read = set(known.reads[self.grid.running(boundary)]) if boundary else set()
+        return {
+            value: ONE if not boundary or value in read else self._column()
+            for value, (maker, latest) in enumerate(zip(known.maker, known.latest, strict=True))
+            if 2 * maker < moment <= 2 * latest
+        }
+
+    def _add_span(self, span: int) -> None:
+        """Say what can be there in a span, and what that takes."""
+        begin, end = self.grid.spans[span]
+        known, present = self.contents, self.present[begin]
+        makers = sorted({known.maker[v] for v in present if known.repeatable[v]})
+        if span < self.grid.windows and self.grid.single(span):
+            makers = []
+        again = {maker: self._column() for maker in makers}
+        back = {value: self._column() for value in present if known.movable[value]}
+        needed = {v for c in self.grid.runs(span) for v in known.reads[c]}
+        there = {value: ONE if value in needed else self._column() for value in present}
+        for value, column in present.items():
+            terms: Terms = [(column, 1.0), (there[value], -1.0)]
+            if value in back:
+                terms.append((back[value], 1.0))
+            if known.maker[value] in again:
+                terms.append((again[known.maker[value]], 1.0))
+            self.rows.add(("available", span, (value,)), terms)
+        for maker, column in again.items():
+            for value in known.reads[maker]:
+                self.rows.add(
+                    ("inputs", span, (maker, value)), [(there[value], 1.0), (column, -1.0)]
+                )
+        if end < self.grid.windows:
+            for value, column in self.present[end].items():
+                if value in there:
+                    self.rows.add(("kept", span, (value,)), [(there[value], 1.0), (column, -1.0)])
+        if end > begin + 1:
+            self._join(span, again, self.again, "runs")
+            self._join(span, back, self.back, "returns")
+        self.again.append(again)
+        self.back.append(back)
+        self.there.append(there)
+
+    def _join(
+        self, span: int, columns: dict[int, int], parts: list[dict[int, int]], family: str
+    ) -> None:
+        """What happens in a span happens in one of its windows."""
+        begin, end = self.grid.spans[span]
+        windows: Sequence[int] = range(begin, end)
+        if family == "runs":
+            windows = [window for window in windows if not self.grid.single(window)]
+        for index, column in columns.items():
+            terms: Terms = [(column, -1.0)]
+            for window in windows:
+                if index not in parts[window]:
+                    parts[window][index] = self._column()
+                terms.append((parts[window][index], 1.0))
+            self.rows.add((family, span, (index,)), terms)
+
+    def _add_copies(self) -> None:
+        """Say what may have been copied to the host, and that only that comes back."""
+        known, at = self.contents, self.grid.at
+        terms: Terms
+        made: dict[int, list[int]] = {}
+        for value, stored in enumerate(known.stored):
+            if known.movable[value] and known.latest[value] >= 0:
+                made.setdefault(stored, []).append(value)
+        for boundary in range(1, self.grid.windows + 1):
+            for stored, values in made.items():
+                if all(2 * known.maker[v] + 1 >= at[boundary] for v in values):
+                    continue
+                column = self.left[boundary][stored] = self._column()
+                if stored in self.left[boundary - 1]:
+                    terms = [(column, 1.0), (self.left[boundary - 1][stored], -1.0)]
+                    self.rows.add(("grown", boundary, (stored,)), terms)
+        for span, (begin, end) in enumerate(self.grid.spans):
+            there = self.there[span]
+            for stored, column in self.left[end].items():
+                states = [v for v in made[stored] if 2 * known.maker[v] + 1 < at[end]]
+                terms = [(there.get(v, ONE), 1.0) for v in states]
+                if stored in self.left[begin]:
+                    terms.append((self.left[begin][stored], 1.0))
+                self.rows.add(("left", span, (stored,)), [*terms, (column, -1.0)])
+            for value, column in self.back[span].items():
+                copied = self.left[end][known.stored[value]]
+                self.rows.add(("returned", span, (value,)), [(copied, 1.0), (column, -1.0)])
+
+    def _require_room(self, boundary: int, most: int) -> None:
+        known, running = self.contents, self.grid.running(boundary)
+        used = {*known.reads[running], *known.makes[running]}
+        limit = max(self.problem.platform.memory, 1)
+        terms: Terms = [
+            (column, -known.size[value] / limit)
+            for value, column in self.present[boundary].items()
+            if value not in used
+        ]
+        self.rows.add(("memory", boundary, ()), terms, -most / limit)
+
+    def _add_time(self, window: int) -> None:
+        """Add the length of a window: first runs and runs again, or what the link moves."""
+        known, platform, unit = self.contents, self.problem.platform, self.unit
+        duration = self.grid.duration(window) / unit
+        if self.grid.single(window):
+            length: Terms = [(ONE, duration)]
+        else:
+            length = [(self._column(1.0, np.inf), 1.0)]
+            terms = [*length]
+            for maker, column in self.again[window].items():
+                terms.append((column, -self.network.computations[maker].duration / unit))
+            self.rows.add(("compute", window, ()), terms, duration)
+        out, back = (float(1 / platform.rate(kind)) / unit for kind in Kind)
+        leaving: Terms = []
+        for stored, column in self.left[window + 1].items():
+            leaving.append((column, -out * known.size[stored]))
+            before = self.left[window].get(stored)
+            if before is not None:
+                leaving.append((before, out * known.size[stored]))
+        returning: Terms = [
+            (column, -back * known.size[value]) for value, column in self.back[window].items()
+        ]
+        if platform.duplex:
+            self.rows.add(("out", window, ()), [*length, *leaving])
+            self.rows.add(("in", window, ()), [*length, *returning])
+        else:
+            self.rows.add(("link", window, ()), [*length, *leaving, *returning])
+
+    def solve(self, time_limit: float, method: str = "highs-ipm") -> Solved | None:
+        """Return an optimum, or None if HiGHS finds none in time."""
+        if time_limit <= 0:
+            return None
+        rows = self.rows
+        shape = (len(rows.low), len(self.cost))
+        matrix: Any = csr_array((rows.values, (rows.rows, rows.columns)), shape=shape)
+        answer = run_highs(
+            "linprog",
+            time_limit,
+            c=np.array(self.cost),
+            A_ub=-matrix,
+            b_ub=-np.array(rows.low),
+            bounds=np.stack([np.zeros(len(self.upper)), self.upper], axis=1),
+            method=method,
+            options={"time_limit": time_limit},
+        )
+        if answer.status != 0:
+            return None
+        weights = dict(zip(rows.keys, (-answer.ineqlin.marginals).tolist(), strict=True))
+        chosen = {
+            # Those of a window's length are shares of it.
+            key: weight if key[0] in LENGTHS else weight * self.unit
+            for key, weight in weights.items()
+            if weight > 0
+        }
+        single = sum(map(self.grid.duration, filter(self.grid.single, range(self.grid.windows))))
+        return Solved(float(answer.fun) * self.unit + single, chosen, answer.x)

@@ -1,0 +1,95 @@
+"""What runs take at least, and what they leave to everything that they do not use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+
+from offcert.core.network import Network
+from offcert.formulations.joint.contents import Contents
+from offcert.formulations.joint.grid import Grid
+
+# Sums of sizes are told apart up to this number of units, as verification does.
+_MOST_UNITS = 1 << 22
+
+
+def least_need(network: Network, known: Contents, computation: int) -> int:
+    """Return the bytes that a run takes at least: what it reads, writes, and its workspace."""
+    each = network.computations[computation]
+    beside = each.workspace + network.size_of(each.writes)
+    if each.lean is not None:
+        beside = min(beside, each.lean)
+    return beside + sum(known.size[value] for value in known.reads[computation])
+
+
+def demands(network: Network, known: Contents) -> list[int]:
+    """Return, for each computation, the bytes during its first run if nothing is ever made again.
+
+    That is what it takes itself, and what later first runs read and earlier ones have made.
+    """
+    change = [0] * (len(network) + 1)
+    for value, end in enumerate(known.last_reader):
+        if end >= 0:
+            change[known.maker[value] + 1] += known.size[value]
+            change[end + 1] -= known.size[value]
+    live = list(accumulate(change[:-1]))
+    found = []
+    for number, held in enumerate(live):
+        read = sum(known.size[value] for value in known.reads[number])
+        found.append(held - read + least_need(network, known, number))
+    return found
+
+
+def rooms(known: Contents, grid: Grid, memory: int, whole: bool) -> list[int]:
+    """Return, for each moment of a grid, the bytes left to what its first run does not use.
+
+    Parameters
+    ----------
+    known : Contents
+        Of the network.
+    grid : Grid
+        Its moments.
+    memory : int
+        Bytes on the device.
+    whole : bool
+        Whether to round down to what whole values take. Only those count that are of use later;
+        those that can neither return nor be made again are there.
+    """
+    found = []
+    for boundary in range(1, grid.windows):
+        running = grid.running(boundary)
+        most = memory - least_need(grid.network, known, running)
+        found.append(_whole(known, grid, boundary, most) if whole else most)
+    return found
+
+
+def _whole(known: Contents, grid: Grid, boundary: int, most: int) -> int:
+    moment, running = grid.at[boundary], grid.running(boundary)
+    used = {*known.reads[running], *known.makes[running]}
+    held = 0
+    sizes = []
+    for value, (maker, latest) in enumerate(zip(known.maker, known.latest, strict=True)):
+        if value in used or not 2 * maker < moment <= 2 * latest:
+            continue
+        lasting = not known.movable[value] and not known.repeatable[value]
+        if lasting and 2 * known.last_reader[value] >= moment:
+            held += known.size[value]
+        else:
+            sizes.append(known.size[value])
+    return most if most < held else held + _largest_sum(sizes, most - held)
+
+
+def _largest_sum(sizes: Sequence[int], most: int) -> int:
+    """Return the largest sum of some sizes up to a limit; the limit if there are too many sums."""
+    unit = math.gcd(*sizes)
+    if not unit:
+        return 0
+    count = most // unit
+    if count > _MOST_UNITS:
+        return most
+    reachable = 1
+    for size in sizes:
+        reachable |= reachable << (size // unit)
+        reachable &= (2 << count) - 1
+    return unit * (reachable.bit_length() - 1)

@@ -1,0 +1,98 @@
+"""How a proof of a joint bound is written: multipliers of the facts about an execution, packed.
+
+A document, as a JSON value, is an object. ``over`` is the common denominator of all multipliers.
+Every other field is the name of a family of facts, with a list of multipliers, by increasing place:
+each is a list of integers, first the fact's place (see `PLACES`), last the numerator, above 0.
+Multipliers are in ticks, those of ``memory`` for as many bytes as the limit has, those of ``link``,
+``out`` and ``in`` a number from 0 to 1: how much of a window's length the link stands for.
+
+It is packed as `offcert.proofs.fluid_document` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from offcert.core.documents import Fields, show
+from offcert.core.errors import InputError
+from offcert.core.trace import require_integer
+from offcert.proofs.fluid_document import LARGEST, pack, unpack
+
+# What the place of a fact of each family is made of.
+PLACES: dict[str, tuple[str, ...]] = {
+    "available": ("span", "value"),
+    "inputs": ("span", "computation", "value"),
+    "kept": ("span", "value"),
+    "left": ("span", "value"),
+    "returned": ("span", "value"),
+    "runs": ("span", "computation"),
+    "returns": ("span", "value"),
+    "memory": ("boundary",),
+    "link": ("window",),
+    "out": ("window",),
+    "in": ("window",),
+}
+
+Place = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class JointWeights:
+    """Multipliers as a document lists them.
+
+    Attributes
+    ----------
+    over : int
+        The common denominator, at least 1.
+    rows : mapping of str to mapping of tuple to int
+        For each family, the numerators by place.
+    """
+
+    over: int
+    rows: Mapping[str, Mapping[Place, int]]
+
+
+def write(weights: JointWeights) -> str:
+    """Return multipliers as a line of text."""
+    document: dict[str, Any] = {"over": weights.over}
+    for family in PLACES:
+        rows = weights.rows.get(family, {})
+        document[family] = [[*place, rows[place]] for place in sorted(rows)]
+    return pack(document)
+
+
+def read(text: str, longest: float = LARGEST) -> JointWeights:
+    """Return the multipliers in a line of text.
+
+    Raises
+    ------
+    InputError
+        One sentence that names the first field that is missing, wrong or unknown.
+    TooLongError
+        If it holds more than `longest` characters.
+    """
+    fields = Fields(unpack(text, "proof", longest), "proof")
+    over = fields.integer("over", 1)
+    rows = {
+        family: _rows(fields.get(family, list), fields.path(family), len(parts))
+        for family, parts in PLACES.items()
+    }
+    fields.finish()
+    return JointWeights(over, rows)
+
+
+def _rows(items: list[Any], path: str, parts: int) -> dict[Place, int]:
+    rows: dict[Place, int] = {}
+    previous: Place = ()
+    for index, item in enumerate(items):
+        here = f"{path}[{index}]"
+        if not isinstance(item, list) or len(item) != parts + 1:
+            raise InputError(f"{here} must be {parts + 1} integers, not {show(item)}")
+        place = tuple(require_integer(n, f"{here}[{i}]", 0) for i, n in enumerate(item[:-1]))
+        if index and place <= previous:
+            raise InputError(f"{here} must come after the place before it, not {show(item)}")
+        rows[place] = require_integer(item[-1], f"{here}[{parts}]", 1)
+        previous = place
+    return rows

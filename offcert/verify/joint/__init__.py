@@ -1,0 +1,1 @@
+"""Multipliers of facts about executions in which computations run again, in integers."""

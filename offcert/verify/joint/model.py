@@ -1,0 +1,317 @@
+"""What any multipliers prove about every execution, by the mathematics alone.
+
+Facts about an execution and its schedule
+-----------------------------------------
+It is cut at *boundaries*: the beginning, the start or the end of some first runs, the end. A
+*window* lies between two boundaries that follow each other, a *span* between any two. Take one
+byte of the memory of a value in one state (`states`), made for the first time before a span begins.
+It may be on the device when the span begins (``present``) or at some time in it (``there``), come
+back from the host (``back``), or its computation may run (``again``); a byte of the memory may have
+left for the host by a boundary (``left``). Each is 0 or 1; below they are means over all bytes. A
+computation that runs again makes all bytes, so there ``again`` is 0 or 1. For every span S:
+
+available
+    what is there was present at its beginning, has come back, or its computation ran again;
+inputs
+    what runs again finds there what it reads;
+kept
+    what is present at its end was there;
+left
+    what has left by its end had left before it began, or was there in some state;
+returned
+    what has come back has left by its end;
+runs, returns
+    what happens in S happens in one of its windows.
+
+What a first run in the span reads is there (1), and so is what is made first within the span. What
+a first run reads is present at its start and its end (1), what it makes at its end (1), and what is
+there at the start at the beginning (1). At a moment of a first run all other things that are
+present take room beside what it takes itself (``memory``). A window that is one first run lasts as
+long as that, and nothing runs again in it. Any other lasts as long as the runs in it. Each lasts as
+long as the link needs for the bytes that leave and come back in it (``link``, ``out``, ``in``): so
+it lasts as long as any mean of these.
+
+Weighing them
+-------------
+The makespan is at least the sum of the windows' means less any weighted sum of slacks. In that
+expression every share has a price; each takes its cheapest value from 0 to 1, but that ``left``
+grows from boundary to boundary, and is 0 until the first state has been made. The sum of these
+minima is a lower bound, for any weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+
+from offcert.core.errors import InputError
+from offcert.core.plan import Kind
+from offcert.core.problem import Problem
+from offcert.proofs.joint_document import JointWeights, Place
+from offcert.verify.joint.grid import Cuts
+from offcert.verify.joint.states import States
+
+# A share by its kind, its span or boundary, and what it is of; None for one that is 1.
+Share = tuple[str, int, int] | None
+
+
+class JointModel:
+    """The facts about one problem's executions, cut somewhere.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a network.
+    states : States
+        Of that network.
+    cuts : Cuts
+        Boundaries and spans.
+    room : sequence of int
+        For each moment, the most bytes that may be taken by what its first run does not use.
+    """
+
+    def __init__(self, problem: Problem, states: States, cuts: Cuts, room: Sequence[int]) -> None:
+        self.states, self.cuts, self.room = states, cuts, list(room)
+        self.duplex = problem.platform.duplex
+        self.limit = max(problem.platform.memory, 1)
+        rates = [problem.platform.rate(kind) for kind in Kind]
+        # All prices are integers in units of ticks / (common * denominator of the weights).
+        self.common = math.lcm(self.limit, *(rate.numerator for rate in rates))
+        self.per_byte = [int(self.common / rate) for rate in rates]
+
+    def bound(self, weights: JointWeights) -> int:
+        """Return what weights prove, in ticks.
+
+        Raises
+        ------
+        InputError
+            If a weight is for a fact that does not exist, or too large for one of the link.
+        """
+        return _Weighing(self, weights).bound()
+
+    @cached_property
+    def needed(self) -> list[frozenset[int]]:
+        """For each span, the states that first runs in it have to find."""
+        spans = range(len(self.cuts.spans))
+        return [self.states.needed(self.cuts.first_runs(span)) for span in spans]
+
+    def known(self, value: int, span: int) -> bool:
+        """Return whether a state was made before a span begins."""
+        return self.cuts.known(self.states.made_by[value], span)
+
+    def again(self, computation: int, span: int) -> bool:
+        """Return whether a computation may run in a span when its first run is over."""
+        single = span < self.cuts.windows and self.cuts.single(span)
+        return (
+            self.states.repeatable(computation)
+            and self.cuts.known(computation, span)
+            and not single
+        )
+
+    def present(self, boundary: int, value: int) -> Share:
+        """Return the share of a state that is present at a boundary."""
+        if boundary == 0 or value in self.used(boundary):
+            return None
+        return "present", boundary, value
+
+    def used(self, boundary: int) -> frozenset[int]:
+        """Return the states that the first run at a moment reads or makes."""
+        running = self.cuts.running(boundary)
+        return self.states.found[running] | self.states.makes[running]
+
+    def there(self, span: int, value: int) -> Share:
+        """Return the share of a state that is on the device at some time in a span."""
+        if not self.known(value, span) or value in self.needed[span]:
+            return None
+        return "there", span, value
+
+
+class _Weighing:
+    def __init__(self, model: JointModel, weights: JointWeights) -> None:
+        self.model, self.weights = model, weights
+        self.states, self.cuts = model.states, model.cuts
+        self.constant = 0
+        self.prices: dict[tuple[str, int, int], int] = {}
+        # For each memory, what it costs if it has left by each boundary.
+        self.leaving: dict[int, list[int]] = {}
+
+    def bound(self) -> int:
+        self._weigh_time()
+        facts: dict[str, Callable[[Place, int], None]] = {
+            "available": self._available,
+            "inputs": self._inputs,
+            "kept": self._kept,
+            "left": self._left,
+            "returned": self._returned,
+            "runs": self._runs,
+            "returns": self._returns,
+            "memory": self._memory,
+        }
+        for family, fact in facts.items():
+            for index, (place, weight) in enumerate(self.weights.rows[family].items()):
+                try:
+                    fact(place, weight)
+                except (_NoFactError, IndexError) as error:
+                    why = (
+                        str(error) if isinstance(error, _NoFactError) else "there is no such place"
+                    )
+                    raise InputError(f"proof.{family}[{index}]: {why}") from None
+        total = self.constant + sum(min(price, 0) for price in self.prices.values())
+        for memory, prices in self.leaving.items():
+            total += self._cheapest_growth(memory, prices)
+        return math.ceil(Fraction(total, self.weights.over * self.model.common))
+
+    def _cheapest_growth(self, memory: int, prices: list[int]) -> int:
+        """Return the least cost of having left from some boundary on, or never."""
+        maker = self.states.made_by[memory]
+        from_then_on = list(accumulate(reversed(prices)))[::-1]
+        costs = (cost for b, cost in enumerate(from_then_on) if b and self.cuts.over(maker, b))
+        return min([0, *costs])
+
+    def _add(self, share: Share, amount: int) -> None:
+        if share is None:
+            self.constant += amount
+        else:
+            self.prices[share] = self.prices.get(share, 0) + amount
+
+    def _add_left(self, boundary: int, memory: int, amount: int) -> None:
+        row = self.leaving.setdefault(memory, [0] * (self.cuts.windows + 1))
+        row[boundary] += amount
+
+    def _weigh_time(self) -> None:
+        """Each window lasts a mean of what its runs and what its transfers take."""
+        rows, cuts = self.weights.rows, self.cuts
+        before = self.states.network.cumulative
+        directions = ("out", "in") if self.model.duplex else ("link",)
+        for family in ("link", "out", "in"):
+            for index, (window,) in enumerate(rows[family]):
+                if family not in directions or window >= cuts.windows:
+                    raise InputError(f"proof.{family}[{index}]: there is no such place")
+        for window in range(cuts.windows):
+            link = [rows[family].get((window,), 0) for family in directions]
+            runs = self.weights.over - sum(link)
+            if runs < 0 and not cuts.single(window):
+                raise InputError(f"proof.{directions[-1]}: window {window} counts more than once")
+            inside = cuts.first_runs(window)
+            duration = before[inside.stop] - before[inside.start]
+            self.constant += runs * duration * self.model.common
+            self._weigh_window(window, runs, link[0], link[-1])
+
+    def _weigh_window(self, window: int, runs: int, out: int, back: int) -> None:
+        model, states = self.model, self.states
+        for number, computation in enumerate(states.network.computations):
+            if model.again(number, window):
+                price = runs * computation.duration * model.common
+                self._add(("again", window, number), price)
+        out_byte, back_byte = model.per_byte
+        for value, memory in enumerate(states.memory_of):
+            if not states.can_leave[value]:
+                continue
+            size = states.size[value]
+            if value == memory and out:
+                self._add_left(window + 1, memory, out * size * out_byte)
+                self._add_left(window, memory, -out * size * out_byte)
+            if model.known(value, window) and back:
+                self._add(("back", window, value), back * size * back_byte)
+
+    def _available(self, place: Place, weight: int) -> None:
+        span, value = place
+        self._require_known(value, span)
+        weight *= self.model.common
+        self._add(self.model.there(span, value), weight)
+        self._add(self.model.present(self.cuts.spans[span][0], value), -weight)
+        if self.states.can_leave[value]:
+            self._add(("back", span, value), -weight)
+        maker = self.states.made_by[value]
+        if self.model.again(maker, span):
+            self._add(("again", span, maker), -weight)
+
+    def _inputs(self, place: Place, weight: int) -> None:
+        span, number, value = place
+        self._require_repeatable(number, span)
+        if value not in self.states.found[number]:
+            raise _NoFactError(f"computation {number} does not read value {value}")
+        weight *= self.model.common
+        self._add(("again", span, number), weight)
+        self._add(self.model.there(span, value), -weight)
+
+    def _kept(self, place: Place, weight: int) -> None:
+        span, value = place
+        self._require_known(value, span)
+        end = self.cuts.spans[span][1]
+        if end >= self.cuts.windows:
+            raise _NoFactError("nothing needs to be kept beyond the end")
+        weight *= self.model.common
+        self._add(self.model.present(end, value), weight)
+        self._add(self.model.there(span, value), -weight)
+
+    def _left(self, place: Place, weight: int) -> None:
+        span, memory = place
+        self._require_movable(memory)
+        begin, end = self.cuts.spans[span]
+        if self.states.memory_of[memory] != memory:
+            raise _NoFactError(f"value {memory} lies in the memory of another")
+        weight *= self.model.common
+        self._add_left(end, memory, weight)
+        if begin:
+            self._add_left(begin, memory, -weight)
+        for state in self.states.states[memory]:
+            if self.cuts.over(self.states.made_by[state], end):
+                self._add(self.model.there(span, state), -weight)
+
+    def _returned(self, place: Place, weight: int) -> None:
+        span, value = place
+        self._require_known(value, span)
+        self._require_movable(value)
+        weight *= self.model.common
+        self._add(("back", span, value), weight)
+        self._add_left(self.cuts.spans[span][1], self.states.memory_of[value], -weight)
+
+    def _runs(self, place: Place, weight: int) -> None:
+        span, number = place
+        self._require_repeatable(number, span)
+        self._divide("again", span, number, weight * self.model.common)
+
+    def _returns(self, place: Place, weight: int) -> None:
+        span, value = place
+        self._require_known(value, span)
+        self._require_movable(value)
+        self._divide("back", span, value, weight * self.model.common)
+
+    def _divide(self, kind: str, span: int, index: int, weight: int) -> None:
+        begin, end = self.cuts.spans[span]
+        self._add((kind, span, index), weight)
+        for window in range(begin, end):
+            if kind != "again" or not self.cuts.single(window):
+                self._add((kind, window, index), -weight)
+
+    def _memory(self, place: Place, weight: int) -> None:
+        (boundary,) = place
+        model = self.model
+        if not 0 < boundary < self.cuts.windows:
+            raise _NoFactError(f"boundary {boundary} is no moment of a first run")
+        weight *= model.common // model.limit
+        self.constant -= weight * model.room[boundary - 1]
+        used = model.used(boundary)
+        for value, maker in enumerate(self.states.made_by):
+            if self.cuts.made(maker, boundary) and value not in used:
+                self._add(("present", boundary, value), weight * self.states.size[value])
+
+    def _require_known(self, value: int, span: int) -> None:
+        if not self.model.known(value, span):
+            raise _NoFactError(f"value {value} is not made before the span begins")
+
+    def _require_movable(self, value: int) -> None:
+        if not self.states.can_leave[value]:
+            raise _NoFactError(f"value {value} cannot leave")
+
+    def _require_repeatable(self, number: int, span: int) -> None:
+        if not self.model.again(number, span):
+            raise _NoFactError(f"computation {number} does not run again there")
+
+
+class _NoFactError(Exception):
+    """A multiplier names a fact that does not exist."""

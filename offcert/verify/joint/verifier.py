@@ -1,0 +1,42 @@
+"""Verification of joint bounds by their multipliers; see `offcert.verify.joint.model`."""
+
+from __future__ import annotations
+
+from offcert.core.errors import InputError
+from offcert.core.problem import Problem, Transfers
+from offcert.proofs.fluid_document import TooLongError
+from offcert.proofs.joint_document import read
+from offcert.proofs.kinds import JointProof
+from offcert.verify.joint.grid import Cuts
+from offcert.verify.joint.model import JointModel
+from offcert.verify.joint.room import room, whole_room
+from offcert.verify.joint.states import States
+from offcert.verify.limits import Allowance, BeyondLimitsError
+
+# Spans times computations: more than any proof of ours has.
+_LARGEST = 20_000_000
+
+
+def joint_lp(problem: Problem, value: int, proof: JointProof, allowance: Allowance) -> str | None:
+    """Return None if multipliers prove the bound, or what is wrong."""
+    network = problem.computed
+    if network is None:
+        return "nothing is known of what is computed from what"
+    if proof.whole and problem.offload and problem.transfers is not Transfers.ATOMIC:
+        return f"details.whole must be false with {problem.transfers} transfers"
+    try:
+        if (len(proof.moments) + len(proof.spans) + 1) * len(network) > _LARGEST:
+            raise InputError("details.moments and details.spans are too many")
+        cuts = Cuts(proof.moments, proof.spans, len(network))
+        weights = read(proof.proof, allowance.limits.document)
+        allowance.require_time()
+        states = States(network, problem.offload)
+        rooms = (whole_room if proof.whole else room)(states, cuts, problem.platform.memory)
+        found = JointModel(problem, states, cuts, rooms).bound(weights)
+    except TooLongError as error:
+        raise BeyondLimitsError(str(error)) from None
+    except InputError as error:
+        return str(error)
+    if found < value:
+        return f"the document says {value}, but its proof gives {found}"
+    return None

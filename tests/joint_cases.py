@@ -1,0 +1,58 @@
+"""Tiny problems in which computations may run again, with bounds that our finders prove."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+
+from offcert.certify.effort import Effort
+from offcert.certify.joint_bound_steps import bound_computing, climb_joint
+from offcert.certify.joint_search import JointSearch
+from offcert.core.problem import Problem
+from offcert.core.result import Bound
+from tests.joint_oracle import least_time
+from tests.random_networks import checkpoint_chain, random_network, recompute_problem
+
+
+def joint_problem(seed: int) -> Problem:
+    """Draw a problem of at most six computations, or five where something may leave."""
+    rng = random.Random(seed)
+    if seed % 2:
+        problem = recompute_problem(rng, checkpoint_chain(rng, rng.choice((2, 3))))
+    else:
+        problem = recompute_problem(rng, random_network(rng, rng.choice((2, 3))))
+    assert problem.computed is not None
+    return replace(problem, offload=len(problem.computed) < 6 and rng.random() < 0.7)
+
+
+def joint_bounds_of(problem: Problem) -> list[Bound]:
+    """Return all bounds on the time that our steps prove, the last one the best."""
+    search = JointSearch(problem, 60)
+    bound_computing(search, Effort(10))
+    climb_joint(search, Effort(20))
+    return search.bounds
+
+
+def solvable(first: int) -> Iterator[tuple[Problem, int]]:
+    """Yield problems from a seed on that can be executed, and the least time of brute force."""
+    for seed in range(first, first + 10_000):
+        problem = joint_problem(seed)
+        best = least_time(problem)
+        if best is not None:
+            yield problem, best
+
+
+@cache
+def joint_proofs(method: str) -> list[tuple[Problem, Bound, int]]:
+    """Return problems with a bound of one kind above the computing time, and their least time."""
+    known: list[tuple[Problem, Bound, int]] = []
+    for problem, best in solvable(0):
+        assert problem.computed is not None
+        for bound in joint_bounds_of(problem):
+            if bound.method == method and bound.value > problem.computed.compute_time:
+                known.append((problem, bound, best))
+        if len(known) >= 6:
+            break
+    return known

@@ -1,0 +1,175 @@
+"""Joint bounds against brute force, and forged multipliers by their places."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from offcert.core.network import Computation, Network, Value
+from offcert.core.platform import Platform
+from offcert.core.problem import Problem, Transfers
+from offcert.core.result import Bound
+from offcert.formulations.joint.bound import cut
+from offcert.formulations.joint.contents import contents
+from offcert.formulations.joint.grid import Grid
+from offcert.proofs.fluid_document import pack, unpack
+from offcert.verify.joint.room import largest_sum
+from offcert.verify.recheck import recheck
+from tests.joint_cases import joint_problem, solvable
+from tests.joint_oracle import least_time
+
+
+def bound(problem: Problem, moments: tuple[int, ...], whole: bool) -> Bound | None:
+    """Return the bound of a grid with all spans."""
+    network = problem.computed
+    assert network is not None
+    last = len(moments) + 1
+    joined = tuple((i, j) for i in range(last) for j in range(i + 2, last + 1))
+    grid = Grid(network, moments, joined)
+    return cut(problem, contents(network, problem.offload), grid, whole, 60)
+
+
+def test_no_bound_exceeds_brute_force_and_all_moments_say_most() -> None:
+    reached = improved = 0
+    for number, (problem, best) in zip(range(60), solvable(100), strict=False):
+        assert problem.computed is not None
+        rng = random.Random(number)
+        every = range(2 * len(problem.computed) - 1)
+        full = bound(problem, tuple(every), True)
+        some = sorted(rng.sample(every, rng.randint(0, len(every))))
+        part = bound(problem, tuple(some), rng.random() < 0.5)
+        assert full is not None
+        assert part is not None
+        for found in (full, part):
+            assert recheck(found, problem) is None
+        assert problem.computed.compute_time <= part.value <= full.value <= best, problem
+        reached += full.value == best
+        improved += full.value > problem.computed.compute_time
+    assert reached >= 40
+    assert improved >= 20
+
+
+def test_a_bound_for_whole_values_is_refused_where_transfers_may_pause() -> None:
+    problem, found = example(offload=True)
+    assert found.details["whole"]
+    assert recheck(found, problem) is None
+    for transfers in (Transfers.INTERRUPTIBLE, Transfers.FRACTIONAL):
+        fault = recheck(found, replace(problem, transfers=transfers))
+        assert fault == f"details.whole must be false with {transfers} transfers"
+    alone = replace(problem, offload=False, transfers=Transfers.FRACTIONAL)
+    proof = bound(alone, (4,), True)
+    assert proof is not None
+    assert recheck(proof, alone) is None
+
+
+@cache
+def example(offload: bool = False) -> tuple[Problem, Bound]:
+    """Return the example of the theory page, and its bound."""
+    network = Network(
+        [
+            Computation("A", 2, writes=(0,)),
+            Computation("B", 3, reads=(0,), writes=(1,)),
+            Computation("S", 1, 4, repeatable=False),
+            Computation("D", 1, reads=(1,), repeatable=False),
+        ],
+        [Value("x", 3), Value("y", 2)],
+    )
+    problem = Problem("example", network, Platform(5, 1), recompute="any", offload=offload)
+    found = bound(problem, tuple(range(7)), True)
+    assert found is not None
+    return problem, found
+
+
+def test_the_example_in_brute_force() -> None:
+    for offload, best, proved in ((False, 12, 12), (True, 11, 9)):
+        problem, found = example(offload)
+        assert least_time(problem) == best
+        assert found.value == proved
+
+
+@pytest.mark.parametrize(
+    ("family", "multiplier", "fault"),
+    [
+        ("available", [0, 1, 1], "proof.available[0]: value 1 is not made before the span begins"),
+        ("available", [99, 1, 1], "proof.available[0]: there is no such place"),
+        ("available", [3, 99, 1], "proof.available[0]: there is no such place"),
+        ("inputs", [6, 1, 1, 9], "proof.inputs[0]: computation 1 does not read value 1"),
+        ("inputs", [6, 2, 0, 9], "proof.inputs[0]: computation 2 does not run again there"),
+        ("inputs", [5, 1, 0, 9], "proof.inputs[0]: computation 1 does not run again there"),
+        ("kept", [7, 1, 9], "proof.kept[0]: nothing needs to be kept beyond the end"),
+        ("left", [7, 1, 9], "proof.left[0]: value 1 cannot leave"),
+        ("returned", [7, 1, 9], "proof.returned[0]: value 1 cannot leave"),
+        ("runs", [6, 3, 9], "proof.runs[0]: computation 3 does not run again there"),
+        ("returns", [7, 0, 9], "proof.returns[0]: value 0 cannot leave"),
+        ("memory", [0, 9], "proof.memory[0]: boundary 0 is no moment of a first run"),
+        ("memory", [8, 9], "proof.memory[0]: boundary 8 is no moment of a first run"),
+        ("link", [0, 10**6], "proof.link: window 0 counts more than once"),
+        ("link", [8, 1], "proof.link[0]: there is no such place"),
+        ("out", [0, 1], "proof.out[0]: there is no such place"),
+        ("memory", [1, 0], "proof.memory[0][1] must be at least 1, not 0"),
+        ("memory", [1], "proof.memory[0] must be 2 integers, not [1]"),
+    ],
+)
+def test_a_multiplier_of_no_fact_is_refused_with_its_place(
+    family: str, multiplier: list[int], fault: str
+) -> None:
+    problem, found = example()
+    document = unpack(found.details["proof"], "proof")
+    document[family] = [multiplier]
+    forged = replace(found, details=dict(found.details) | {"proof": pack(document)})
+    said = recheck(forged, problem)
+    assert said is not None
+    assert said.startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"moments": [7]}, "details.moments[0] must be below 7, not 7"),
+        ({"moments": [3, 3]}, "details.moments[1] must be above 3, not 3"),
+        ({"spans": [[0, 1]]}, "details.spans[0] must be two boundaries, at most 8, with another"),
+        ({"spans": [[0, 9]]}, "details.spans[0] must be two boundaries, at most 8, with another"),
+        ({"moments": []}, "details.spans[0] must be two boundaries, at most 1, with another"),
+        ({"spans": []}, "proof.available["),
+    ],
+)
+def test_a_cut_that_is_none_is_refused_with_its_place(change: dict[str, Any], fault: str) -> None:
+    problem, found = example()
+    said = recheck(replace(found, details=dict(found.details) | change), problem)
+    assert said is not None
+    assert said.startswith(fault)
+
+
+def test_more_spans_than_any_proof_needs_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, found = example()
+    monkeypatch.setattr("offcert.verify.joint.verifier._LARGEST", 40)
+    assert recheck(found, problem) == "details.moments and details.spans are too many"
+
+
+def test_more_than_multipliers_prove_is_refused() -> None:
+    problem, found = example()
+    said = recheck(replace(found, value=13), problem)
+    assert said == "the document says 13, but its proof gives 12"
+    assert recheck(replace(found, value=11), problem) is None
+
+
+def test_the_largest_sum_is_that_of_all_subsets() -> None:
+    rng = random.Random(5)
+    for _ in range(200):
+        sizes = [rng.choice((1, 2, 3)) * rng.randint(1, 9) for _ in range(rng.randint(0, 6))]
+        most = rng.randint(0, 40)
+        sums = [
+            sum(size for bit, size in enumerate(sizes) if chosen >> bit & 1)
+            for chosen in range(1 << len(sizes))
+        ]
+        assert largest_sum(sizes, most) == max(s for s in sums if s <= most)
+
+
+def test_problems_of_both_kinds_are_drawn() -> None:
+    drawn = [joint_problem(seed) for seed in range(40)]
+    assert {problem.offload for problem in drawn} == {False, True}
+    assert {problem.platform.link for problem in drawn} == {"simplex", "duplex"}
