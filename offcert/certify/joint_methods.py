@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from offcert.certify.checkpoint_steps import descend_checkpoints
 from offcert.certify.joint_steps import descend_plain
 from offcert.certify.method import Method
 from offcert.core.problem import Minimise, Recompute
 
 _NETWORKS = "chains, and networks as profile writes them"
 _AGAIN = frozenset({Recompute.CHAIN, Recompute.ANY})
-_TIME, _MEMORY = frozenset({Minimise.TIME}), frozenset({Minimise.MEMORY})
+_CHAINS = "chains"
+_TIME, _EITHER = frozenset({Minimise.TIME}), frozenset(Minimise)
 
 JOINT_METHODS = {
     "offload-alone": Method(
@@ -18,5 +20,13 @@ JOINT_METHODS = {
         network=_NETWORKS,
         recompute=_AGAIN,
         minimise=_TIME,
+    ),
+    "checkpoints": Method(
+        run=descend_checkpoints,
+        summary="stored data and segments that run again: published selections, and the best ones",
+        network=_CHAINS,
+        recompute=_AGAIN,
+        minimise=_EITHER,
+        chains=True,
     ),
 }

@@ -37,6 +37,8 @@ class Method:
         What is to be least in these problems.
     offload : frozenset of bool
         Whether anything may leave the device in these problems.
+    chains : bool
+        Whether it is for chains alone, of those problems in which something may run again.
     """
 
     run: Callable[[Search, Effort], None]
@@ -48,6 +50,7 @@ class Method:
     recompute: frozenset[Recompute] = frozenset({Recompute.NONE})
     minimise: frozenset[Minimise] = frozenset({Minimise.TIME})
     offload: frozenset[bool] = frozenset({True, False})
+    chains: bool = False
 
     @property
     def kinds(self) -> list[ProofKind | ClaimKind]:
@@ -99,6 +102,8 @@ class Method:
             if problem.offload:
                 return "moves nothing: it is for problems in which nothing may leave the device"
             return "is for problems in which tensors may leave the device"
+        if self.chains and problem.checkpoint_chain is None:
+            return "needs a chain, not a network"
         if problem.transfers not in self.transfers:
             kinds = " or ".join(kind for kind in Transfers if kind in self.transfers)
             return f"needs {kinds} transfers, not {problem.transfers}"

@@ -136,6 +136,8 @@ def describe_certificate(certificate: Certificate) -> str:
         return "\n".join([*lines, f"  {why_infeasible(result.infeasibility, units)}"])
     if result.objective is not None:
         lines += _found_lines(certificate)
+    elif choices_summary(problem):
+        lines.append("  no schedule  is known")
     if certificate.notes.no_plan is not None:
         lines.append(f"  {certificate.notes.no_plan}")
     for step, message in certificate.notes.failed.items():

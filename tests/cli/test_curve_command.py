@@ -235,3 +235,26 @@ def test_compare_takes_means_and_refuses_what_means_nothing(
     ):
         assert main(arguments) == 2
         assert message in capsys.readouterr().err
+
+
+def test_methods_for_chains_say_so_and_what_is_not_found_is_said(
+    chain_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = chain_problem()
+    network = problem.computed
+    assert network is not None
+    write_problem(tmp_path / "net.json", replace(problem, network=network))
+    command = ["solve", str(tmp_path / "net.json"), "--method", "checkpoints"]
+    assert main(command) == 2
+    assert "method checkpoints needs a chain, not a network" in capsys.readouterr().err
+    least = ["solve", chain_file, "--method", "checkpoints", "--minimise", "memory"]
+    found = run_json(capsys, *least, "--overhead", "40%")
+    assert found["objective"] < problem.peak_memory
+    assert problem.trace.compute_time <= found["makespan"] <= 28
+    assert main([*least, "--deadline", "3ns"]) == 0
+    assert "  no schedule  is known\n" in capsys.readouterr().out
+    assert main(["methods", "--recompute", "any"]) == 0
+    text = capsys.readouterr().out
+    assert "checkpoints: " in text
+    assert "recompute chain or any, least time or memory" in text
+    assert "greedy: " not in text
