@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import numpy as np
 
 from offcert.core.compiled import compiled
 from offcert.heuristics.joint.evaluation import evaluate
-from offcert.heuristics.joint.moves import change
+from offcert.heuristics.joint.moves import Alike, alike, change
 from offcert.heuristics.joint.state import UNCOVERED, State, Work, assign, new_work
-from offcert.heuristics.joint.tables import COMPUTE, Integers, Tables
+from offcert.heuristics.joint.tables import COMPUTE, Tables
 
 
 class JointAnnealer:
@@ -40,7 +38,7 @@ class JointAnnealer:
     def __init__(self, tables: Tables, start: State, seed: int, weight: float) -> None:
         self._tables = tables
         self._random = np.random.default_rng(seed)
-        self._classes, self._members = classes_of(tables)
+        self._alike = alike(tables)
         self._work = new_work(tables)
         self._state, self._new = start.copy(), start.copy()
         self.best = start.copy()
@@ -67,8 +65,7 @@ class JointAnnealer:
         before = self.makespan
         self._value, self.makespan, self.fits = _anneal(
             self._tables,
-            self._classes,
-            self._members,
+            self._alike,
             self._state,
             self._new,
             self.best,
@@ -89,25 +86,6 @@ class JointAnnealer:
         return self._state.copy()
 
 
-def classes_of(tables: Tables) -> tuple[Integers, Integers]:
-    """Return computations that may run again in classes of equal durations and sizes.
-
-    Returns
-    -------
-    first, members : int64 arrays
-        ``members[first[c]:first[c + 1]]`` are those of class `c`.
-    """
-    classes: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for index in range(len(tables.duration)):
-        if tables.repeatable[index]:
-            row = slice(tables.write_first[index], tables.write_first[index + 1])
-            sizes = tables.size[tables.write[row]].tolist()
-            classes[(int(tables.duration[index]), *sizes)].append(index)
-    rows = list(classes.values()) or [[0]]
-    first = np.cumsum([0, *map(len, rows)]).astype(np.int64)
-    return first, np.array([each for row in rows for each in row], dtype=np.int64)
-
-
 def weight_of(tables: Tables, peak: int) -> float:
     """Return ticks a byte that does not fit, for the first round: a step for the peak."""
     return 4.0 * float(tables.settings[COMPUTE]) / max(1, peak)
@@ -121,8 +99,7 @@ def _copy(to: State, of: State) -> None:
 @compiled
 def _anneal(
     tables: Tables,
-    classes: Integers,
-    members: Integers,
+    alike: Alike,
     state: State,
     new: State,
     best: State,
@@ -143,7 +120,7 @@ def _anneal(
     for _ in range(steps):
         temperature *= cooling
         assign(new, state)
-        if not change(tables, classes, members, new, work):
+        if not change(tables, alike, new, work):
             continue
         found = evaluate(tables, new, work, weight)
         if found > value and np.random.random() >= np.exp((value - found) / temperature):

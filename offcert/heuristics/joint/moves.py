@@ -2,58 +2,178 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from typing import NamedTuple
+
 import numpy as np
 
 from offcert.core.compiled import inlined
 from offcert.heuristics.joint.segments import (
     add_segment,
+    allowed,
     join_segments,
+    put_segment,
     remove_segment,
     shift_boundary,
     split_segment,
 )
-from offcert.heuristics.joint.state import GAPS, State, Work
+from offcert.heuristics.joint.state import GAPS, Floats, State, Work
 from offcert.heuristics.joint.tables import OFFLOAD, Integers, Tables
 
 # Shares of the changes: of what is kept, of what may leave, and of segments.
-_KEEP, _KEEP_CLASS, _STAY = 0.4, 0.06, 0.18
-_SHIFT, _ADD, _REMOVE, _SPLIT = 0.14, 0.06, 0.05, 0.06
+_KEEP, _KEEP_CLASS, _KEEP_LIKE, _KEEP_WORTH = 0.36, 0.05, 0.05, 0.03
+_STAY = 0.16
+_SHIFT, _ADD, _ADD_LIKE, _REMOVE, _SPLIT = 0.13, 0.05, 0.03, 0.04, 0.05
 _TRIES = 8
+# The longest stretch of which a pattern is taken over.
+_STRETCH = 32
+
+
+class Alike(NamedTuple):
+    """Computations that may run again in classes of equal durations and sizes.
+
+    Attributes
+    ----------
+    first, members : int64 arrays
+        ``members[first[c]:first[c + 1]]`` are those of class `c`.
+    number : int64 array, one entry a computation
+        Its class; -1 for what cannot run again.
+    worth : float64 array, one entry a computation
+        Ticks that keeping it saves, for each byte that it and those that run with it write.
+    """
+
+    first: Integers
+    members: Integers
+    number: Integers
+    worth: Floats
+
+
+def alike(tables: Tables) -> Alike:
+    """Return the classes of a problem's computations."""
+    classes: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    count = len(tables.duration)
+    written = [
+        tables.size[tables.write[tables.write_first[index] : tables.write_first[index + 1]]]
+        for index in range(count)
+    ]
+    worth = np.zeros(count)
+    for index in range(count):
+        group = tables.group[tables.group_first[index] : tables.group_first[index + 1]]
+        size = sum(int(written[each].sum()) for each in group)
+        worth[index] = tables.duration[group].sum() / max(1, size)
+        if tables.repeatable[index]:
+            classes[(int(tables.duration[index]), *written[index].tolist())].append(index)
+    rows = list(classes.values()) or [[0]]
+    number = np.full(count, -1, dtype=np.int64)
+    for place, row in enumerate(rows):
+        number[row] = place
+    first = np.cumsum([0, *map(len, rows)]).astype(np.int64)
+    members = np.array([each for row in rows for each in row], dtype=np.int64)
+    return Alike(first, members, number, worth)
 
 
 @inlined
-def change(
-    tables: Tables, classes: Integers, members: Integers, state: State, work: Work
-) -> bool:
+def change(tables: Tables, alike: Alike, state: State, work: Work) -> bool:
     """Make a random change of a state; return whether there was one to make.
 
-    ``members[classes[c]:classes[c + 1]]`` are the computations of class `c`, which are alike. The
-    scratch must be that of the evaluation of some state before.
+    The scratch must be that of the evaluation of some state before.
     """
     draw = np.random.random()
     if draw < _KEEP:
-        return _flip_kept(tables, state, work)
+        return _flip_kept(tables, state)
     draw -= _KEEP
     if draw < _KEEP_CLASS:
-        return _flip_class(tables, classes, members, state)
+        return _flip_class(tables, alike, state)
     draw -= _KEEP_CLASS
+    if draw < _KEEP_LIKE:
+        return _keep_like(tables, alike, state)
+    draw -= _KEEP_LIKE
+    if draw < _KEEP_WORTH:
+        return _keep_worth(tables, alike, state)
+    draw -= _KEEP_WORTH
     if draw < _STAY:
         if tables.settings[OFFLOAD]:
             return _flip_stays(state, work)
-        return _flip_kept(tables, state, work)
-    draw -= _STAY
+        return _flip_kept(tables, state)
+    return _change_segments(tables, alike, state, draw - _STAY)
+
+
+@inlined
+def _change_segments(tables: Tables, alike: Alike, state: State, draw: float) -> bool:
     if draw < _SHIFT:
         return shift_boundary(tables, state)
     draw -= _SHIFT
     if draw < _ADD:
         return add_segment(tables, state)
     draw -= _ADD
+    if draw < _ADD_LIKE:
+        return _segment_like(tables, alike, state)
+    draw -= _ADD_LIKE
     if draw < _REMOVE:
         return remove_segment(state)
     draw -= _REMOVE
     if draw < _SPLIT:
         return split_segment(tables, state)
     return join_segments(tables, state)
+
+
+@inlined
+def _other(alike: Alike, computation: int) -> int:
+    """Return a random computation that is like another."""
+    number = alike.number[computation]
+    if number < 0:
+        return computation
+    begin, end = alike.first[number], alike.first[number + 1]
+    return int(alike.members[np.random.randint(begin, end)])
+
+
+@inlined
+def _keep_like(tables: Tables, alike: Alike, state: State) -> bool:
+    """Keep a stretch of computations as another one is, which is like it."""
+    model = alike.members[np.random.randint(alike.members.size)]
+    copy = _other(alike, model)
+    if copy == model:
+        return False
+    for step in range(np.random.randint(1, _STRETCH)):
+        if max(copy, model) + step >= alike.number.size:
+            break
+        if alike.number[copy + step] < 0 or alike.number[copy + step] != alike.number[model + step]:
+            break
+        if not tables.frozen[copy + step]:
+            _set_kept(tables, state, copy + step, state.kept[model + step])
+    return True
+
+
+@inlined
+def _segment_like(tables: Tables, alike: Alike, state: State) -> bool:
+    """Add a segment where something is like what another one holds, and keep in it the same."""
+    if state.number[0] == 0:
+        return False
+    segment = np.random.randint(state.number[0])
+    first, last = state.first[segment], state.last[segment]
+    begin = _other(alike, first)
+    if begin == first or not allowed(tables, begin, begin + last - first):
+        return False
+    for step in range(last - first + 1):
+        if not tables.frozen[begin + step]:
+            _set_kept(tables, state, begin + step, state.kept[first + step])
+    return put_segment(state, begin, begin + last - first, True)
+
+
+@inlined
+def _keep_worth(tables: Tables, alike: Alike, state: State) -> bool:
+    """Keep in a random segment what saves most ticks a byte."""
+    if state.number[0] == 0:
+        return False
+    segment = np.random.randint(state.number[0])
+    first, last = state.first[segment], state.last[segment]
+    worth = alike.worth[np.random.randint(first, last + 1)]
+    above = np.random.random() < 0.5
+    for computation in range(first, last + 1):
+        if not tables.frozen[computation]:
+            own = alike.worth[computation]
+            _set_kept(tables, state, computation, own > worth or (above and own == worth))
+    return True
 
 
 @inlined
@@ -64,13 +184,13 @@ def _set_kept(tables: Tables, state: State, computation: int, kept: int) -> None
 
 
 @inlined
-def _flip_kept(tables: Tables, state: State, work: Work) -> bool:
+def _flip_kept(tables: Tables, state: State) -> bool:
     """Keep what ran again in a random segment, or the other way round; at times two at once."""
-    if state.count[0] == 0:
+    if state.number[0] == 0:
         return False
     flipped = False
     for _ in range(1 if np.random.random() < 0.6 else 2):
-        segment = np.random.randint(state.count[0])
+        segment = np.random.randint(state.number[0])
         first, last = state.first[segment], state.last[segment]
         computation = np.random.randint(first, last + 1)
         if not tables.frozen[computation]:
@@ -80,21 +200,17 @@ def _flip_kept(tables: Tables, state: State, work: Work) -> bool:
 
 
 @inlined
-def _flip_class(tables: Tables, classes: Integers, members: Integers, state: State) -> bool:
-    """Keep all computations that are like a random one, or a few neighbours of these, or none."""
-    if state.count[0] == 0:
-        return False
-    chosen = np.random.randint(classes.size - 1)
-    begin, end = classes[chosen], classes[chosen + 1]
+def _flip_class(tables: Tables, alike: Alike, state: State) -> bool:
+    """Keep all computations that are like a random one, or some of them, or none."""
+    chosen = np.random.randint(alike.first.size - 1)
+    begin, end = alike.first[chosen], alike.first[chosen + 1]
     if np.random.random() < 0.5:
         begin += np.random.randint(end - begin)
         end = min(end, begin + 1 + np.random.randint(4))
-    kept = 1 - state.kept[members[begin]]
-    if tables.frozen[members[begin]]:
-        return False
+    kept = 1 - state.kept[alike.members[begin]]
     for place in range(begin, end):
-        if not tables.frozen[members[place]]:
-            _set_kept(tables, state, members[place], kept)
+        if not tables.frozen[alike.members[place]]:
+            _set_kept(tables, state, alike.members[place], kept)
     return True
 
 

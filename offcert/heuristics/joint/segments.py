@@ -33,7 +33,7 @@ def allowed(tables: Tables, first: int, last: int) -> bool:
 @inlined
 def insert(state: State, first: int, last: int) -> bool:
     """Add a segment; return whether it crosses no other and is not there."""
-    count = state.count[0]
+    count = state.number[0]
     place = 0
     for index in range(count):
         other_first, other_last = state.first[index], state.last[index]
@@ -47,18 +47,18 @@ def insert(state: State, first: int, last: int) -> bool:
         state.first[index] = state.first[index - 1]
         state.last[index] = state.last[index - 1]
     state.first[place], state.last[place] = first, last
-    state.count[0] = count + 1
+    state.number[0] = count + 1
     return True
 
 
 @inlined
 def remove(state: State, place: int) -> None:
     """Take a segment away; what is inside of it stays."""
-    count = state.count[0] - 1
+    count = state.number[0] - 1
     for index in range(place, count):
         state.first[index] = state.first[index + 1]
         state.last[index] = state.last[index + 1]
-    state.count[0] = count
+    state.number[0] = count
 
 
 @inlined
@@ -92,8 +92,13 @@ def add_segment(tables: Tables, state: State) -> bool:
     first, last = _random_range(tables)
     if last < first:
         return False
-    alone = np.random.random() < 0.5
-    for index in range(state.count[0] - 1, -1, -1):
+    return put_segment(state, first, last, np.random.random() < 0.5)
+
+
+@inlined
+def put_segment(state: State, first: int, last: int, alone: bool) -> bool:
+    """Add a segment in place of those that it crosses, and, if `alone`, of those inside of it."""
+    for index in range(state.number[0] - 1, -1, -1):
         other_first, other_last = state.first[index], state.last[index]
         inside = first <= other_first and other_last <= last
         crosses = other_first < first <= other_last < last
@@ -106,16 +111,16 @@ def add_segment(tables: Tables, state: State) -> bool:
 @inlined
 def remove_segment(state: State) -> bool:
     """Take a random segment away."""
-    if state.count[0] == 0:
+    if state.number[0] == 0:
         return False
-    remove(state, np.random.randint(state.count[0]))
+    remove(state, np.random.randint(state.number[0]))
     return True
 
 
 @inlined
 def _neighbour(state: State, first: int, last: int) -> int:
     """Return the segment that lies exactly there, or -1."""
-    for index in range(state.count[0]):
+    for index in range(state.number[0]):
         if state.first[index] == first and (state.last[index] == last or last < 0):
             return index
     return -1
@@ -124,7 +129,7 @@ def _neighbour(state: State, first: int, last: int) -> int:
 @inlined
 def shift_boundary(tables: Tables, state: State) -> bool:
     """Move the end of a segment, at times together with the one that begins there."""
-    count = state.count[0]
+    count = state.number[0]
     if count == 0:
         return False
     index = np.random.randint(count)
@@ -173,9 +178,9 @@ def _move_common(tables: Tables, state: State, index: int, follower: int, end: i
 @inlined
 def split_segment(tables: Tables, state: State) -> bool:
     """Cut a random segment in two, or put the parts into it."""
-    if state.count[0] == 0:
+    if state.number[0] == 0:
         return False
-    index = np.random.randint(state.count[0])
+    index = np.random.randint(state.number[0])
     first, last = state.first[index], state.last[index]
     for _ in range(_TRIES):
         if last == first:
@@ -192,9 +197,9 @@ def split_segment(tables: Tables, state: State) -> bool:
 @inlined
 def join_segments(tables: Tables, state: State) -> bool:
     """Make one of a segment and the one that follows it, or put both into one."""
-    if state.count[0] < 2:
+    if state.number[0] < 2:
         return False
-    index = np.random.randint(state.count[0])
+    index = np.random.randint(state.number[0])
     first, last = state.first[index], state.last[index]
     nest = np.random.random() < 0.3
     for _ in range(np.random.randint(1, 5) if nest else 1):

@@ -22,7 +22,7 @@ class State(NamedTuple):
 
     Attributes
     ----------
-    count : int64 array, shape (1,)
+    number : int64 array, shape (1,)
         Number of segments.
     first, last : int64 arrays
         Their first and last computations, by increasing first and decreasing last one: a segment
@@ -33,7 +33,7 @@ class State(NamedTuple):
         1 if it may not leave.
     """
 
-    count: Integers
+    number: Integers
     first: Integers
     last: Integers
     kept: Integers
@@ -129,7 +129,13 @@ def new_work(tables: Tables) -> Work:
         integers(values),
         integers(values, 3),
         integers(runs + 2),
-        *(integers(values + 1) for _ in range(7)),
+        integers(values + 1),
+        integers(values + 1),
+        integers(values + 1),
+        integers(values + 1),
+        integers(values + 1),
+        integers(values + 1),
+        integers(values + 1),
         integers(runs + 2),
         integers(values + 1),
         integers(runs + 2),
@@ -142,8 +148,8 @@ def new_work(tables: Tables) -> Work:
 @inlined
 def assign(state: State, other: State) -> None:
     """Make a state the same as another."""
-    count = other.count[0]
-    state.count[0] = count
+    count = other.number[0]
+    state.number[0] = count
     for index in range(count):
         state.first[index] = other.first[index]
         state.last[index] = other.last[index]
@@ -155,7 +161,7 @@ def assign(state: State, other: State) -> None:
 
 def program_of(state: State) -> Program:
     """Return the program that a state stands for."""
-    count = int(state.count[0])
+    count = int(state.number[0])
     spans = [(int(state.first[i]), int(state.last[i])) for i in range(count)]
     kept = {int(each) for each in np.flatnonzero(state.kept)}
     return Program(_nested(spans, kept))
@@ -184,9 +190,9 @@ def state_of(program: Program, tables: Tables) -> State:
 
     def add(segments: tuple[Segment, ...]) -> None:
         for segment in segments:
-            index = int(state.count[0])
+            index = int(state.number[0])
             state.first[index], state.last[index] = segment.first, segment.last
-            state.count[0] += 1
+            state.number[0] += 1
             state.kept[list(segment.kept)] = 1
             add(segment.inner)
 

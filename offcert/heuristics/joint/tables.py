@@ -18,8 +18,8 @@ Integers = NDArray[np.int64]
 
 # Entries of `Tables.settings`.
 MEMORY, DUPLEX, OFFLOAD, COMPUTE, LONGEST = range(5)
-# What `Tables.saver` says of a computation of which nothing is saved.
-NEVER = 2**40
+# What `Tables.stop` says of a computation that saves nothing.
+NOTHING = -2
 # No execution that is looked at has more runs than this many times the computations.
 _MOST_RUNS = 6
 
@@ -46,9 +46,9 @@ class Tables(NamedTuple):
         that holds one of them runs again before it.
     by_writer : int64 array, one entry a computation
         1 if those are the writers of what it reads, which trigger nothing if they are kept.
-    saver : int64 array, one entry a computation
-        The first computation that saves something which this one writes; a segment that ends
-        before it does not run this one again for its own sake. `NEVER` if there is none.
+    stop : int64 array, one entry a computation
+        The last one that has to run again so that what this one saves is there: itself, or that
+        before it if it saves what it is given; `NOTHING` if it saves nothing.
     group_first, group : int64 arrays
         For each computation those that can only run again together with it: in-place changes of one
         value, its writer, and who reads it before the last of them.
@@ -82,7 +82,7 @@ class Tables(NamedTuple):
     trigger_first: Integers
     trigger: Integers
     by_writer: Integers
-    saver: Integers
+    stop: Integers
     group_first: Integers
     group: Integers
     frozen: Integers
@@ -147,7 +147,7 @@ def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
         *_rows(flow.holds),
         *_rows(flow.triggers),
         _array(not each.of for each in network.computations),
-        _array(flow.savers),
+        _array(flow.stops),
         *_rows(groups),
         _array(frozen),
         cut,
@@ -173,31 +173,24 @@ class _Flow:
         self.reads = [sorted({root[v] for v in each.reads}) for each in computations]
         self.holds = [sorted({root[v] for v in each.holds}) for each in computations]
         self.writes = [[v for v in each.writes if root[v] == v] for each in computations]
-        self.savers = [NEVER] * len(network)
+        self.stops = [NOTHING] * len(network)
         self.triggers = [self._triggers(index) for index in range(len(network))]
 
     def _triggers(self, backward: int) -> list[int]:
-        """Return who saved what a computation reads, if that cannot run again."""
+        """Return who saved what a computation reads, if that cannot run again; note the stops."""
         network = self.network
         computation = network.computations[backward]
         if computation.repeatable:
             return []
         read = set(computation.reads)
-        if not computation.of:
-            found = sorted({network.writer[v] for v in read} - {-1})
-            for each in found:
-                self.savers[each] = min(self.savers[each], each)
-            return found
+        writers = sorted({network.writer[value] for value in read} - {-1})
         found = []
-        for each in computation.of:
+        for each in computation.of or writers:
             forward = network.computations[each]
-            saved = read.intersection((*forward.reads, *forward.writes))
-            if saved:
+            own = not read.isdisjoint(forward.writes)
+            self.stops[each] = max(self.stops[each], each if own else each - 1)
+            if own or not read.isdisjoint(forward.reads):
                 found.append(each)
-            for value in saved:
-                writer = network.writer[value]
-                if writer >= 0:
-                    self.savers[writer] = min(self.savers[writer], each)
         return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offcert.core.compiled import inlined
 from offcert.heuristics.joint.state import TURN, State, Work
-from offcert.heuristics.joint.tables import LONGEST, Tables
+from offcert.heuristics.joint.tables import LONGEST, NOTHING, Tables
 
 # Phases of a segment: inside of one that has not run again yet, waiting, and run again.
 _INSIDE, _WAITING, _DONE = 0, 1, 2
@@ -19,7 +19,7 @@ def unroll(tables: Tables, state: State, work: Work) -> int:
     """
     _prepare(state, work)
     longest = tables.settings[LONGEST]
-    stamp = state.count[0]
+    stamp = state.number[0]
     runs, turn = 0, -1
     for computation in range(tables.duration.size):
         if not tables.repeatable[computation]:
@@ -44,7 +44,7 @@ def _prepare(state: State, work: Work) -> None:
     """Find what lies in what; the outermost segments wait, in their order."""
     for computation in range(work.innermost.size):
         work.innermost[computation] = -1
-    for segment in range(state.count[0]):
+    for segment in range(state.number[0]):
         above = segment - 1
         while above >= 0 and state.last[above] < state.first[segment]:
             above = work.parent[above]
@@ -76,7 +76,7 @@ def _release(state: State, work: Work, segment: int, stamp: int) -> int:
     """Let what is inside of a segment wait; return the next stamp."""
     work.phase[segment] = _DONE
     inside = segment + 1
-    while inside < state.count[0] and state.first[inside] <= state.last[segment]:
+    while inside < state.number[0] and state.first[inside] <= state.last[segment]:
         if work.parent[inside] == segment:
             work.phase[inside] = _WAITING
             work.stamp[inside] = stamp
@@ -87,12 +87,18 @@ def _release(state: State, work: Work, segment: int, stamp: int) -> int:
 
 @inlined
 def _again(tables: Tables, state: State, work: Work, segment: int, runs: int) -> int:
-    """Run a segment again, up to the last computation whose result is needed."""
-    end = state.last[segment]
-    last = end
-    while last >= state.first[segment] and (state.kept[last] or tables.saver[last] > end):
-        last -= 1
-    for computation in range(state.first[segment], last + 1):
+    """Run a segment again, up to the last computation that saves what is needed."""
+    first, stop = state.first[segment], NOTHING
+    for computation in range(state.last[segment], first - 1, -1):
+        if tables.stop[computation] != NOTHING:
+            stop = tables.stop[computation]
+            inside = work.innermost[computation]
+            while inside != segment:
+                # Of a segment inside, only its inputs are saved.
+                stop = state.first[inside] - 1
+                inside = work.parent[inside]
+            break
+    for computation in range(first, stop + 1):
         if not state.kept[computation]:
             if runs >= work.runs.size - 1:
                 return runs

@@ -1,0 +1,76 @@
+"""The step of the ladder that searches for joint plans: what runs again and what leaves."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from offcert.certify.effort import Effort
+from offcert.certify.interrupts import held_interrupts
+from offcert.certify.joint_search import JointSearch
+from offcert.certify.search import Search
+from offcert.certify.warm import warm_local_search, warm_order_search, warm_plans, warm_set_search
+from offcert.core.problem import Minimise, Recompute
+from offcert.verify.execution.check import persistency_faults
+
+
+def descend_joint(search: Search, effort: Effort) -> None:
+    """Search for programs of segments that run again, together with what leaves.
+
+    A captured step says which ranges can be segments; elsewhere any may be one. Where strategies
+    have to be persistent, plans that are not are passed over.
+
+    Parameters
+    ----------
+    search : JointSearch
+        Given every better plan at once.
+    effort : Effort
+        Seconds, threads and seed.
+    """
+    search.begin("joint search")
+    with held_interrupts():
+        from offcert.heuristics.joint.plans import JointPlan
+        from offcert.heuristics.joint.ranges import ranges_of
+        from offcert.heuristics.joint.search import joint_search
+    assert isinstance(search, JointSearch)
+    problem = search.problem
+    network = problem.computed
+    if network is None or problem.recompute is Recompute.NONE:
+        return
+    if problem.minimise is not Minimise.TIME:
+        return
+    with search.untimed():
+        warm_joint_search()
+
+    def offer(plan: JointPlan) -> None:
+        chain = problem.recompute is Recompute.CHAIN
+        if not (chain and persistency_faults(network, plan.execution)):
+            search.offer_executed(plan.execution, plan.schedule)
+
+    joint_search(
+        problem,
+        time_limit=effort.seconds,
+        workers=effort.workers,
+        seed=effort.seed + 1000 * len(search.bounds),
+        target=search.goal,
+        ranges=ranges_of(problem),
+        on_improvement=offer,
+    )
+
+
+@cache
+def warm_joint_search() -> None:
+    """Compile the search for joint plans, and those that go on with its transfers."""
+    from fractions import Fraction
+
+    from offcert.core.checkpoint_chain import CheckpointChain
+    from offcert.core.platform import Platform
+    from offcert.core.problem import Problem
+    from offcert.heuristics.joint.search import joint_search
+
+    warm_plans()
+    warm_set_search()
+    warm_order_search()
+    warm_local_search()
+    chain = CheckpointChain([1, 1], [1, 1], [1, 1, 1])
+    tiny = Problem("tiny", chain, Platform(4, Fraction(1)), recompute=Recompute.ANY)
+    joint_search(tiny, time_limit=60.0, coolings=1, steps=1, on_improvement=lambda plan: None)

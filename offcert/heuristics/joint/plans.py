@@ -1,0 +1,160 @@
+"""From a state of the search to a program, its execution and a schedule."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from offcert.core.errors import MethodError
+from offcert.core.execution import Execution
+from offcert.core.plan import Plan
+from offcert.core.problem import Problem
+from offcert.core.program import Program
+from offcert.core.schedule import Schedule
+from offcert.core.simulate import simulate
+from offcert.core.strategy import Strategy
+from offcert.heuristics.joint.evaluation import Estimate, estimate, evaluate
+from offcert.heuristics.joint.segments import remove
+from offcert.heuristics.joint.state import UNCOVERED, State, Work, program_of
+from offcert.heuristics.joint.tables import Tables
+from offcert.heuristics.local_search import local_search
+from offcert.heuristics.order_search import order_search
+from offcert.heuristics.ordered import ordered_orders, ordered_schedule
+from offcert.heuristics.set_search import set_search
+
+
+@dataclass(frozen=True)
+class JointPlan:
+    """What runs, and when what leaves.
+
+    Attributes
+    ----------
+    program : Program
+        The segments that run again, and what is kept in them.
+    execution : Execution
+        What the program makes of the network; it names the program.
+    schedule : Schedule
+        Of ``problem.executed(execution)``.
+    """
+
+    program: Program
+    execution: Execution
+    schedule: Schedule
+
+
+def tidied(tables: Tables, state: State, work: Work) -> State:
+    """Return a state without the segments that bring nothing, from the innermost to the outermost.
+
+    Parameters
+    ----------
+    tables, state, work : Tables, State, Work
+        The problem, a state that fits, and scratch.
+    """
+    best = evaluate(tables, state, work, 0.0)
+    if work.facts[UNCOVERED]:
+        return state
+    for place in range(int(state.number[0]) - 1, -1, -1):
+        without = state.copy()
+        remove(without, place)
+        found = evaluate(tables, without, work, 0.0)
+        if not work.facts[UNCOVERED] and found <= best:
+            best, state = found, without
+    return state
+
+
+def realised(problem: Problem, tables: Tables, state: State) -> JointPlan | None:
+    """Return the plan of a state with the transfers of its estimate, or None if it does not fit."""
+    network = problem.computed
+    assert network is not None
+    found = estimate(tables, state)
+    if found.makespan is None:
+        return None
+    program = program_of(state)
+    strategy = Strategy(found.runs).without_unread(network)
+    execution = replace(strategy.expand(network), program=program.to_json())
+    scheduled = problem.executed(execution)
+    schedule = _schedule(scheduled, execution, found)
+    return None if schedule is None else JointPlan(program, execution, schedule)
+
+
+def _schedule(problem: Problem, execution: Execution, found: Estimate) -> Schedule | None:
+    if not found.gaps:
+        return simulate(problem, Plan())
+    numbers = {
+        (execution.values[gap.tensor], gap.before, gap.after): number
+        for number, gap in enumerate(problem.trace.gaps)
+    }
+    gaps = [numbers[gap] for gap in found.gaps]
+    with suppress(MethodError):
+        return ordered_schedule(problem, *ordered_orders(problem, gaps))
+    return None
+
+
+def improved(
+    problem: Problem,
+    plan: JointPlan,
+    *,
+    time_limit: float,
+    seed: int,
+    target: int,
+    on_improvement: Callable[[JointPlan], object],
+) -> None:
+    """Search for a better schedule of a plan's execution, over sets, orders and places.
+
+    Parameters
+    ----------
+    problem : Problem
+        With the network.
+    plan : JointPlan
+        Where to start.
+    time_limit : float
+        Seconds.
+    seed : int
+        Of the random numbers.
+    target : int
+        Stop when the makespan, in ticks, is at most this.
+    on_improvement : callable
+        Called with every better plan.
+    """
+    scheduled = problem.executed(plan.execution)
+    target = max(target, scheduled.trace.compute_time)
+    best = plan.schedule
+    if best.makespan <= target or not scheduled.trace.gaps:
+        return
+    end = time.monotonic() + time_limit
+
+    def offer(schedule: Schedule) -> None:
+        nonlocal best
+        if schedule.makespan < best.makespan:
+            best = schedule
+            on_improvement(replace(plan, schedule=schedule))
+
+    with suppress(MethodError):
+        set_search(
+            scheduled,
+            time_limit=0.2 * time_limit,
+            seed=seed,
+            target=target,
+            on_improvement=offer,
+        )
+    with suppress(MethodError):
+        order_search(
+            scheduled,
+            time_limit=max(0.0, 0.6 * (end - time.monotonic())),
+            seed=seed,
+            target=target,
+            start=best,
+            on_improvement=offer,
+        )
+    if best.makespan > target:
+        local_search(
+            scheduled,
+            time_limit=max(0.0, end - time.monotonic()),
+            seed=seed,
+            target=target,
+            start=best.plan(scheduled.trace),
+            pass_interrupts=True,
+            on_improvement=offer,
+        )

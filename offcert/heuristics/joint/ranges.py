@@ -1,0 +1,32 @@
+"""Which ranges of computations the runtime can carry out as segments, as a problem says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from offcert.core.problem import Problem
+
+Pairs = list[tuple[int, int]]
+
+
+def ranges_of(problem: Problem) -> Pairs | None:
+    """Return first and last computations of the ranges that may be segments, or None if any may.
+
+    A captured step names them in ``source["capture"]["ranges"]``: calls of modules, and rows of
+    children of which any consecutive ones are a range.
+    """
+    capture = (problem.source or {}).get("capture")
+    ranges = capture.get("ranges") if isinstance(capture, Mapping) else None
+    if not isinstance(ranges, Mapping):
+        return None
+    found = {(int(call[0]), int(call[1])) for call in ranges.get("calls", ())}
+    for row in ranges.get("rows", ()):
+        found.update(_runs_of(row))
+    return sorted(found)
+
+
+def _runs_of(row: Mapping[str, Any]) -> Pairs:
+    """Return all consecutive children of a row."""
+    first, last = row["first"], row["last"]
+    return [(first[i], last[j]) for i in range(len(first)) for j in range(i, len(last))]

@@ -1,0 +1,217 @@
+"""The search for joint plans: what runs again, what leaves, and when.
+
+A state is a program (`offcert.core.program`) and what may leave. Its value is exact: the program is
+unrolled, what must be absent leaves from the outside inward, and the ordered schedule of these
+transfers is timed, in ten microseconds on a network of 350 operations. Annealing changes segments,
+what is kept in them, and what may leave; the best states become executions, on whose transfers the
+searches for offloading go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from offcert.core.problem import Problem
+from offcert.heuristics.joint.annealing import JointAnnealer, weight_of
+from offcert.heuristics.joint.moves import alike
+from offcert.heuristics.joint.plans import JointPlan, improved, realised, tidied
+from offcert.heuristics.joint.starts import starts
+from offcert.heuristics.joint.state import State, new_state, new_work
+from offcert.heuristics.joint.tables import COMPUTE, Ranges, tables_of
+
+# Temperatures as shares of the computing time: where coolings begin, in turn, and where they end.
+_HOT = (2e-3, 4e-3, 5e-4, 1e-3)
+_COLD = 1e-5
+# Rounds of a cooling; the clock is looked at after each.
+_ROUNDS = 60
+# Rounds without a fit after which what does not fit costs more, and how much more.
+_PATIENCE, _DEARER = 5, 1.5
+# Coolings from other starts, before those that start from the best.
+_FRESH = 2
+# Shares of the time: of a cooling, and of the last search over transfers alone.
+_COOLING, _TRANSFERS = 0.2, 0.15
+# Steps by which the speed is measured.
+_TRIAL = 200
+# Ticks a byte that does not fit are this many times those of the whole step for the peak.
+_DEAR = 100.0
+
+
+def joint_search(
+    problem: Problem,
+    *,
+    time_limit: float,
+    workers: int = 1,
+    seed: int = 0,
+    target: int = 0,
+    ranges: Ranges | None = None,
+    coolings: int | None = None,
+    steps: int | None = None,
+    on_improvement: Callable[[JointPlan], object],
+) -> None:
+    """Search for a short plan until the time is over or `target` is met.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a network; time is minimised within its memory limit. Where nothing may leave, only
+        what runs again is searched for.
+    time_limit : float
+        Seconds.
+    workers : int
+        Threads.
+    seed : int
+        Of the random numbers.
+    target : int
+        Stop when the makespan, in ticks, is at most this.
+    ranges : sequence of pair of int, optional
+        First and last computations of what may be a segment; by default any range.
+    coolings, steps : int, optional
+        Stop after so many coolings, of so many steps a round. Two searches with the same seed,
+        threads and numbers agree, if not the time ends them.
+    on_improvement : callable
+        Called with the first plan and every better one.
+
+    Raises
+    ------
+    InputError
+        If a range is not inside of the network.
+    MethodError
+        If the problem says not what is computed from what.
+    """
+    _Search(problem, ranges, workers, seed, target, on_improvement).run(time_limit, coolings, steps)
+
+
+@dataclass(slots=True)
+class _Cooling:
+    """How one cooling goes: its hottest temperature in ticks, and steps of a round."""
+
+    hot: float
+    steps: int
+
+
+class _Search:
+    def __init__(
+        self,
+        problem: Problem,
+        ranges: Ranges | None,
+        workers: int,
+        seed: int,
+        target: int,
+        on_improvement: Callable[[JointPlan], object],
+    ) -> None:
+        self.problem = problem
+        self.tables = tables_of(problem, ranges)
+        self.compute = float(self.tables.settings[COMPUTE])
+        self.work = new_work(self.tables)
+        self.target = target
+        self.seed = seed
+        self.tell = on_improvement
+        self.best: JointPlan | None = None
+        self.estimate = float("inf")
+        weight = _DEAR * weight_of(self.tables, problem.trace.peak_memory)
+        found = starts(self.tables, alike(self.tables), self.work, weight, (_FRESH + 1) * workers)
+        self.starts = [*found, new_state(self.tables)]
+        self.annealers = [
+            JointAnnealer(self.tables, self._start(number), seed + 7919 * number, weight)
+            for number in range(workers)
+        ]
+
+    def _start(self, number: int) -> State:
+        return self.starts[number % len(self.starts)]
+
+    def run(self, time_limit: float, coolings: int | None, steps: int | None) -> None:
+        begin = time.monotonic()
+        share = _TRANSFERS if self.problem.offload else 0.0
+        end = begin + (1 - share) * time_limit
+        # What leaves alone, and what runs again alone, are plans, too.
+        for state in (new_state(self.tables), self._start(0)):
+            self._realise(state)
+        done = 0
+        with ThreadPoolExecutor(len(self.annealers)) as pool:
+            while not self._met and (coolings is None or done < coolings):
+                left = end - time.monotonic()
+                if left <= 0:
+                    break
+                cooling = self._cooling(done, left, time_limit, steps)
+                self._cool(pool, cooling, end)
+                self._take_best()
+                done += 1
+                if time.monotonic() < end:
+                    self._restart(done)
+        self._improve(begin + time_limit - time.monotonic())
+
+    @property
+    def _met(self) -> bool:
+        return self.best is not None and self.best.schedule.makespan <= self.target
+
+    def _cooling(self, done: int, left: float, limit: float, steps: int | None) -> _Cooling:
+        """Return how the next cooling goes; what is left of the time is divided equally."""
+        hot = _HOT[done % len(_HOT)] * max(1.0, self.compute)
+        if steps is not None:
+            return _Cooling(hot, steps)
+        begun = time.monotonic()
+        self.annealers[0].run(_TRIAL, hot, hot)
+        seconds = max(1e-9, time.monotonic() - begun) / _TRIAL
+        length = left / max(1, round(left / (_COOLING * limit)))
+        return _Cooling(hot, max(20, int(length / _ROUNDS / seconds)))
+
+    def _cool(self, pool: ThreadPoolExecutor, cooling: _Cooling, end: float) -> None:
+        """Cool all annealers once."""
+        cold = _COLD * max(1.0, self.compute)
+        factor = (cold / cooling.hot) ** (1 / _ROUNDS)
+        for round_ in range(_ROUNDS):
+            high = cooling.hot * factor**round_
+            running = [
+                pool.submit(each.run, cooling.steps, high, high * factor) for each in self.annealers
+            ]
+            for each in running:
+                each.result()
+            if round_ % _PATIENCE == _PATIENCE - 1:
+                for annealer in self.annealers:
+                    if not annealer.fits:
+                        annealer.penalise(_DEARER * annealer.weight)
+            if time.monotonic() >= end or min(e.makespan for e in self.annealers) <= self.target:
+                return
+
+    def _restart(self, done: int) -> None:
+        """Begin again from other starts first, then from the best of all and that of each."""
+        leader = min(self.annealers, key=lambda each: each.makespan)
+        for number, annealer in enumerate(self.annealers):
+            if done < _FRESH:
+                annealer.restart(self._start(done * len(self.annealers) + number))
+            else:
+                own = annealer.makespan < float("inf") and (done + number) % 2 == 1
+                annealer.restart(annealer.best if own else leader.best)
+
+    def _take_best(self) -> None:
+        """Make a plan of the best state if it is new."""
+        leader = min(self.annealers, key=lambda each: each.makespan)
+        if leader.makespan < self.estimate:
+            self.estimate = leader.makespan
+            self._realise(tidied(self.tables, leader.best, self.work))
+
+    def _realise(self, state: State) -> None:
+        plan = realised(self.problem, self.tables, state)
+        if plan is not None:
+            self._offer(plan)
+
+    def _offer(self, plan: JointPlan) -> None:
+        if self.best is None or plan.schedule.makespan < self.best.schedule.makespan:
+            self.best = plan
+            self.tell(plan)
+
+    def _improve(self, seconds: float) -> None:
+        """Search for better transfers of the best plan."""
+        if self.best is None or self._met or not self.problem.offload or seconds <= 0:
+            return
+        improved(
+            self.problem,
+            self.best,
+            time_limit=seconds,
+            seed=self.seed,
+            target=self.target,
+            on_improvement=self._offer,
+        )
