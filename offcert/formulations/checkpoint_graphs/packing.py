@@ -75,7 +75,6 @@ class _Finder:
     def __init__(self, graph: CheckpointGraph, unit: int) -> None:
         self._graph = graph
         self._unit = unit
-        self._inner = (1 << len(graph) - 1) - 2
         self._known: dict[int, int] = {}
 
     def prove(self, limit: int, wanted: int, effort: _Effort) -> tuple[int, LimitProof]:
@@ -140,9 +139,8 @@ class _Cases:
 
     def _divided(self, amounts: dict[int, float], decided: int) -> int | None:
         """Return the undecided vertex that is least clear, large ones first."""
-        open_ = [v for v in bits((1 << len(self._graph) - 1) - 2 & ~decided)]
         return max(
-            open_,
+            bits((1 << len(self._graph) - 1) - 2 & ~decided),
             key=lambda v: (0.5 - abs(amounts.get(v, 0.0) - 0.5), self._graph.sizes[v], -v),
             default=None,
         )

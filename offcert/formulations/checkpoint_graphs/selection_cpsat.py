@@ -77,8 +77,8 @@ class _Model:
             for u, row in pairs.above.items()
             for v in row
         }
-        for u, row in pairs.steps.items():
-            for v, w in row:
+        for u, steps in pairs.steps.items():
+            for v, w in steps:
                 inside = [together[u, w]] if (u, w) in together else []
                 self.model.add_bool_or([~together[u, v], self.stored[w], *inside])
         largest = self.model.new_int_var(0, limit // unit, "largest")

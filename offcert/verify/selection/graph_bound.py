@@ -1,4 +1,4 @@
-"""Does a packing prove that no selection on a graph has a smaller objective?
+"""Checks whether a packing proves that no selection on a graph has a smaller objective.
 
 Everything is counted again from sizes and edges, in integers and rationals; no solver is needed.
 """

@@ -1,0 +1,197 @@
+"""Networks as graphs of tensors, and what is stored there as a strategy for the network.
+
+The papers' graphs have the tensors of the forward pass as vertices. Here a vertex is everything
+that is made, changed in place, and lost together, so that whatever is stored or computed again can
+be so in the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from offcert.core.checkpoint_graph import CheckpointGraph, Selection
+from offcert.core.errors import InputError
+from offcert.core.network import Network
+from offcert.core.strategy import Strategy
+
+
+@dataclass(frozen=True)
+class NetworkGraph:
+    """The forward pass of a network as a graph.
+
+    Attributes
+    ----------
+    network : Network
+        Where it comes from.
+    graph : CheckpointGraph
+        Source and target are vertices of their own, but for a target that is the only vertex
+        nothing reads.
+    computations : tuple of tuple of int
+        For each vertex, the computations that make it, in their order: a computation with all that
+        it writes, and whatever changes this in place.
+    """
+
+    network: Network
+    graph: CheckpointGraph
+    computations: tuple[tuple[int, ...], ...]
+
+    def strategy(self, selection: Selection) -> Strategy:
+        """Return the strategy that keeps what is stored and computes components again.
+
+        In the first run nothing else stays for the backward pass. When it first needs something of
+        a component, all of that component that the backward pass needs runs again, in the network's
+        order; what stays then is lost with its last reader.
+        """
+        return _Unrolling(self, selection).strategy()
+
+    def live_bytes(self, selection: Selection) -> int:
+        """Return the most bytes that are live at once under `strategy`: what the runtime counts.
+
+        Other than the model's objective it counts gradients, workspaces, the ends, and tensors of
+        the forward pass on their way, and it does not count what is lost already.
+        """
+        return self.strategy(selection).expand(self.network).trace.peak_memory
+
+
+def graph_of(network: Network) -> NetworkGraph:
+    """Return the graph of the computations of a network that may run again.
+
+    Raises
+    ------
+    InputError
+        If there are none that write anything.
+    """
+    groups = _Groups(network).groups()
+    if not groups:
+        raise InputError("the network has no computation that writes something and may run again")
+    group_of = {computation: index for index, group in enumerate(groups) for computation in group}
+    edges = set()
+    starts = set()
+    for index, group in enumerate(groups):
+        writers = {network.writer[v] for c in group for v in network.computations[c].reads}
+        before = {group_of[writer] for writer in writers if writer in group_of} - {index}
+        edges |= {(tail + 1, index + 1) for tail in before}
+        if not before or -1 in writers:
+            starts.add(index + 1)
+    tails = {tail for tail, _ in edges}
+    ends = [vertex for vertex in range(1, len(groups) + 1) if vertex not in tails]
+    sizes = [0] + [_bytes(network, group) for group in groups]
+    names = ["start"] + [network.computations[group[0]].name for group in groups]
+    computations = [(), *groups]
+    # The last group is read by none: each reads only those before it.
+    if len(ends) > 1:
+        edges |= {(vertex, len(groups) + 1) for vertex in ends}
+        sizes.append(0)
+        names.append("end")
+        computations.append(())
+    edges |= {(0, vertex) for vertex in starts}
+    return NetworkGraph(network, CheckpointGraph(sizes, edges, names), tuple(computations))
+
+
+def _bytes(network: Network, group: Iterable[int]) -> int:
+    return sum(network.size_of(network.computations[c].writes) for c in group)
+
+
+class _Groups:
+    """Joins computations that must be stored or run again together."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.leader = list(range(len(network)))
+        # For each value with memory of its own, the computations that change it in place.
+        self.changers: dict[int, list[int]] = {}
+        for value, writer in enumerate(network.writer):
+            base = network.values[value].base
+            if base is not None:
+                self.changers.setdefault(base, []).append(writer)
+
+    def groups(self) -> list[tuple[int, ...]]:
+        """Return groups in an order in which each reads only those before it."""
+        import networkx
+
+        members = [
+            index
+            for index, each in enumerate(self.network.computations)
+            if each.repeatable and each.writes
+        ]
+        for index in members:
+            self._join_changes(index)
+        flow = networkx.DiGraph()
+        flow.add_nodes_from(sorted({self._of(index) for index in members}))
+        for index in members:
+            for value in self.network.computations[index].reads:
+                writer = self.network.writer[value]
+                if writer >= 0 and self.network.computations[writer].repeatable:
+                    flow.add_edge(self._of(writer), self._of(index))
+        # A change that waits for a reader of what it changes makes a cycle: all of it is one.
+        whole = networkx.condensation(flow)
+        joined: dict[int, list[int]] = {node: [] for node in whole}
+        for index in members:
+            joined[whole.graph["mapping"][self._of(index)]].append(index)
+        order = networkx.lexicographical_topological_sort(whole, key=lambda node: joined[node][0])
+        return [tuple(joined[node]) for node in order]
+
+    def _join_changes(self, index: int) -> None:
+        """Join a computation with the one whose memory it changes, or reads before a change."""
+        computation = self.network.computations[index]
+        for value in (*computation.reads, *computation.writes):
+            base = self.network.values[value].base
+            stored = value if base is None else base
+            writer = self.network.writer[stored]
+            later = any(changer >= index for changer in self.changers.get(stored, ()))
+            if later and writer >= 0 and self.network.computations[writer].repeatable:
+                self._join(index, writer)
+
+    def _of(self, index: int) -> int:
+        while self.leader[index] != index:
+            index = self.leader[index]
+        return index
+
+    def _join(self, one: int, other: int) -> None:
+        first, second = sorted((self._of(one), self._of(other)))
+        self.leader[second] = first
+
+
+class _Unrolling:
+    """Goes through the backward pass, and runs components again when they are needed."""
+
+    def __init__(self, made: NetworkGraph, selection: Selection) -> None:
+        self.network = made.network
+        self.parts = [
+            sorted(c for vertex in part for c in made.computations[vertex])
+            for part in selection.components
+        ]
+        self.part_of = {c: index for index, part in enumerate(self.parts) for c in part}
+
+    def strategy(self) -> Strategy:
+        runs: list[int] = []
+        waiting = set(range(len(self.parts)))
+        for index, computation in enumerate(self.network.computations):
+            if not computation.repeatable:
+                needed = {self._part(value) for value in computation.reads} & waiting
+                for part in sorted(needed, reverse=True):
+                    runs += self._again(part)
+                waiting -= needed
+            runs.append(index)
+        return Strategy(runs).without_unread(self.network)
+
+    def _part(self, value: int) -> int:
+        """Return the component that writes a value, or -1."""
+        return self.part_of.get(self.network.writer[value], -1)
+
+    def _again(self, part: int) -> list[int]:
+        """Return what of a component runs again: what the backward pass needs, and its inputs."""
+        needed = {
+            value
+            for computation in self.network.computations
+            if not computation.repeatable
+            for value in computation.reads
+        }
+        found = []
+        for index in reversed(self.parts[part]):
+            computation = self.network.computations[index]
+            if needed.intersection(computation.writes):
+                found.append(index)
+                needed.update(computation.reads)
+        return found[::-1]
