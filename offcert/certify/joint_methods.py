@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from offcert.certify.checkpoint_steps import descend_checkpoints
+from offcert.certify.joint_bound_steps import climb_joint
 from offcert.certify.joint_steps import descend_plain
 from offcert.certify.method import Method
 from offcert.core.problem import Minimise, Recompute
@@ -17,6 +18,15 @@ JOINT_METHODS = {
         run=descend_plain,
         summary="the best schedule in which nothing runs again, as certify finds it",
         reads=("time_limit", "workers", "target_gap", "seed"),
+        network=_NETWORKS,
+        recompute=_AGAIN,
+        minimise=_TIME,
+    ),
+    "joint-lp": Method(
+        run=climb_joint,
+        summary="linear relaxation of moving and computing again together",
+        bounds=("joint-lp",),
+        reads=("time_limit",),
         network=_NETWORKS,
         recompute=_AGAIN,
         minimise=_TIME,

@@ -11,6 +11,7 @@ from offcert.certify.descents import (
     descend_order_search,
 )
 from offcert.certify.effort import Effort
+from offcert.certify.joint_bound_steps import bound_computing
 from offcert.certify.joint_methods import JOINT_METHODS
 from offcert.certify.joint_rungs import chooses_execution
 from offcert.certify.joint_search import JointSearch
@@ -44,7 +45,7 @@ from offcert.core.errors import InputError, NoPlanError
 from offcert.core.messages import meant, show
 from offcert.core.options import require_count, require_search
 from offcert.core.plan import Plan
-from offcert.core.problem import Problem
+from offcert.core.problem import Minimise, Problem
 from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.certificate import Certificate
@@ -143,6 +144,15 @@ def _after_heads(
             run(search, replace(effort, seconds=search.remaining))
 
     return bound_and_run
+
+
+def _bound_at_once(search: Search, effort: Effort) -> None:
+    """Add the bounds that cost next to nothing, whatever method runs."""
+    problem = search.problem
+    if not chooses_execution(problem):
+        climb_combinatorial(search, effort, late_too=True)
+    elif problem.minimise is Minimise.TIME:
+        bound_computing(search, effort)
 
 
 def _nothing(search: Search, effort: Effort) -> None:
@@ -331,8 +341,8 @@ def solve(
 ) -> Certificate:
     """Run one method by name; parameters as for `offcert.certify.ladder.certify`.
 
-    Where everything runs once, the combinatorial bounds are always added: they cost next to
-    nothing.
+    Bounds that cost next to nothing are always added: the combinatorial ones, or the computing time
+    where computations may run again.
 
     Parameters
     ----------
@@ -368,15 +378,13 @@ def solve(
         solver=solver,
     )
     keeping = None if keep is None else keeper(method, settings, keep)
-    joint = chooses_execution(problem)
-    state = JointSearch if joint else Search
+    state = JointSearch if chooses_execution(problem) else Search
     search = state(problem, time_limit, target_gap, progress, keeping)
     search.infeasibility = infeasibility(problem)
     try:
         if search.infeasibility is None:
             effort = Effort(search.remaining, workers, seed, grid, solver)
-            if not joint:
-                climb_combinatorial(search, effort, late_too=True)
+            _bound_at_once(search, effort)
             known = partial(search.certificate, method, settings)
             with watched(search, time_limit, known), search.surviving():
                 chosen.run(search, effort)

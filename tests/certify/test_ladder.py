@@ -14,7 +14,7 @@ from offcert.certify.rungs import LADDERS
 from offcert.certify.search import Search, SearchProgress, UnsoundError
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError, MethodError
-from offcert.core.problem import Problem, Transfers
+from offcert.core.problem import Problem, Recompute, Transfers
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
@@ -61,7 +61,11 @@ def with_convolutions(problem: Problem) -> Problem:
     return replace(problem, network=Trace(operations, trace.tensors))
 
 
-@pytest.mark.parametrize("method", METHODS)
+# The others are put to the test in test_joint_methods.
+PLAIN = [name for name, method in METHODS.items() if Recompute.NONE in method.recompute]
+
+
+@pytest.mark.parametrize("method", PLAIN)
 def test_every_method_respects_the_optimum(method: str) -> None:
     ran = 0
     # Some are for few networks only.

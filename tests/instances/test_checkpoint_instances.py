@@ -6,6 +6,7 @@ from itertools import combinations
 
 import pytest
 from joint_certificates import certificate_of
+from joint_oracle import least_time
 
 from offcert.core.check import check
 from offcert.core.errors import InputError
@@ -123,6 +124,13 @@ def test_the_optimum_of_the_reduction_is_attained_by_the_closest_sum(seed: int) 
             assert not check(executed, schedule)
             best = schedule.makespan if best is None else min(best, schedule.makespan)
     assert best == solution["optimum"]
+
+
+@pytest.mark.parametrize("values", [[1, 3], [2, 2, 2], [3, 2, 1], [5, 1, 2, 2], [4, 1, 3]])
+def test_no_execution_of_any_kind_is_shorter_than_the_optimum(values: list[int]) -> None:
+    problem = recompute_partition(values)
+    assert problem.source is not None
+    assert least_time(problem) == problem.source["solution"]["optimum"]
 
 
 def test_keeping_more_than_half_does_not_fit() -> None:
