@@ -13,7 +13,7 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.schedule import Schedule
 from offcert.core.strategy import Strategy
 from offcert.heuristics.combined.decisions import Decisions, Sweep, Tables
-from offcert.heuristics.combined.slots import slotted
+from offcert.heuristics.combined.slots import grid, slotted
 from offcert.heuristics.combined.timing import Moved, turned_schedule
 from offcert.heuristics.ordered import ordered_orders, ordered_schedule
 
@@ -123,8 +123,9 @@ def combined_plan(
     if slots is not None and slots < 1:
         raise MethodError(f"the combined program needs at least 1 slot, not {slots}")
     offload = problem.offload if offload is None else offload
+    count = grid(problem.platform, slots, offload)[-1]
+    _require_room(len(chain), count, count if offload else 0, bare)
     scaled = slotted(chain, problem.platform, slots, offload)
-    _require_room(scaled.stages, scaled.slots, scaled.most, bare)
     decisions = Tables(scaled, recompute, bare).decisions()
     if decisions is None:
         raise NoPlanError(

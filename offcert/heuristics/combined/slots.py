@@ -136,14 +136,7 @@ def slotted(
         If the numbers are too large for compiled code, or there are too many slots.
     """
     rates = [platform.rate(kind) for kind in Kind]
-    if slots is None:
-        factor = math.lcm(*(rate.denominator for rate in rates)) if offload else 1
-        unit, count = 1, platform.memory * factor
-    else:
-        # Without memory there are no slots, whatever a slot is.
-        factor, unit, count = slots, max(1, platform.memory), slots if platform.memory else 0
-    if count > MOST_SLOTS:
-        raise MethodError(f"the memory has {count} slots, and at most {MOST_SLOTS} can be told")
+    factor, unit, count = grid(platform, slots, offload)
     numbers = _Numbers(chain, factor, unit)
     longest = _longest(chain, platform)
     passing = [_coarse(rate * factor / unit, longest) for rate in rates]
@@ -170,19 +163,44 @@ def slotted(
         returned=_array(int(ticks * passing[1]) for ticks in backward),
         idle=_array(idle),
         moved=_array(moved),
-        turn=_array(_turn(passing, most)),
+        turn=_turn(passing, most),
         rate=(passing[1].numerator, passing[1].denominator),
         most=most,
     )
+
+
+def grid(platform: Platform, slots: int | None, offload: bool) -> tuple[int, int, int]:
+    """Return by what bytes are multiplied, how many of those a slot has, and the slots in all.
+
+    Raises
+    ------
+    MethodError
+        If there are too many.
+    """
+    if slots is None:
+        rates = (platform.rate(kind) for kind in Kind)
+        factor = math.lcm(*(rate.denominator for rate in rates)) if offload else 1
+        unit, count = 1, platform.memory * factor
+    else:
+        # Without memory there are no slots, whatever a slot is.
+        factor, unit, count = slots, max(1, platform.memory), slots if platform.memory else 0
+    if count > MOST_SLOTS:
+        raise MethodError(f"the memory has {count} slots, and at most {MOST_SLOTS} can be told")
+    return factor, unit, count
 
 
 def _upto(slots: int) -> range:
     return range(2 * slots + 1)
 
 
-def _turn(passing: Sequence[Fraction], most: int) -> list[list[int]]:
-    out, back = (1 / rate for rate in passing)
-    return [[math.ceil(x * out + y * back) for y in range(most + 1)] for x in range(most + 1)]
+def _turn(passing: Sequence[Fraction], most: int) -> Integers:
+    slow = [1 / rate for rate in passing]
+    whole = math.lcm(*(each.denominator for each in slow))
+    # Numbers too large for 64 bits are Python's, one by one.
+    small = 2 * (most + 1) * sum(each * whole for each in slow) < LARGEST
+    amounts = np.arange(most + 1, dtype=np.int64 if small else object)
+    out, back = (amounts * int(each * whole) for each in slow)
+    return np.asarray(-(-(out[:, None] + back[None, :]) // whole), dtype=np.int64)
 
 
 def _longest(chain: CheckpointChain, platform: Platform) -> int:
