@@ -122,11 +122,11 @@ class _Exact:
         runs = over - sum(link)
         for maker, column in program.again[window].items():
             prices[column] += runs * program.network.computations[maker].duration * self.common
-        for stored, column in program.left[window + 1].items():
-            price = out * known.size[stored] * self.per_byte[Kind.OFFLOAD]
+        for value, column in program.left[window + 1].items():
+            price = out * known.size[value] * self.per_byte[Kind.OFFLOAD]
             prices[column] += price
-            if stored in program.left[window]:
-                prices[program.left[window][stored]] -= price
+            if value in program.left[window]:
+                prices[program.left[window][value]] -= price
         for value, column in program.back[window].items():
             prices[column] += back * known.size[value] * self.per_byte[Kind.PREFETCH]
         return runs * program.grid.duration(window) * self.common

@@ -6,7 +6,7 @@ All columns are shares from 0 to 1, but for the length of each window:
 - ``there[S][v]``: on the device at some time in span S;
 - ``back[S][v]``: come back from the host in span S;
 - ``again[S][c]``: whether computation c, whose first run is over, runs in span S;
-- ``left[i][b]``: of the memory of b, copied to the host by boundary i.
+- ``left[i][v]``: of v, copied to the host by boundary i.
 
 Rows are written as ``sum >= 0``. Each has a family and a key, by which proofs name it.
 """
@@ -194,30 +194,24 @@ class JointProgram:
     def _add_copies(self) -> None:
         """Say what may have been copied to the host, and that only that comes back."""
         known, at = self.contents, self.grid.at
-        terms: Terms
-        made: dict[int, list[int]] = {}
-        for value, stored in enumerate(known.stored):
-            if known.movable[value] and known.latest[value] >= 0:
-                made.setdefault(stored, []).append(value)
         for boundary in range(1, self.grid.windows + 1):
-            for stored, values in made.items():
-                if all(2 * known.maker[v] + 1 >= at[boundary] for v in values):
+            for value, maker in enumerate(known.maker):
+                useful = known.movable[value] and known.latest[value] >= 0
+                if not useful or 2 * maker + 1 >= at[boundary]:
                     continue
-                column = self.left[boundary][stored] = self._column()
-                if stored in self.left[boundary - 1]:
-                    terms = [(column, 1.0), (self.left[boundary - 1][stored], -1.0)]
-                    self.rows.add(("grown", boundary, (stored,)), terms)
+                column = self.left[boundary][value] = self._column()
+                if value in self.left[boundary - 1]:
+                    terms: Terms = [(column, 1.0), (self.left[boundary - 1][value], -1.0)]
+                    self.rows.add(("grown", boundary, (value,)), terms)
         for span, (begin, end) in enumerate(self.grid.spans):
-            there = self.there[span]
-            for stored, column in self.left[end].items():
-                states = [v for v in made[stored] if 2 * known.maker[v] + 1 < at[end]]
-                terms = [(there.get(v, ONE), 1.0) for v in states]
-                if stored in self.left[begin]:
-                    terms.append((self.left[begin][stored], 1.0))
-                self.rows.add(("left", span, (stored,)), [*terms, (column, -1.0)])
+            for value, column in self.left[end].items():
+                terms = [(self.there[span].get(value, ONE), 1.0), (column, -1.0)]
+                if value in self.left[begin]:
+                    terms.append((self.left[begin][value], 1.0))
+                self.rows.add(("left", span, (value,)), terms)
             for value, column in self.back[span].items():
-                copied = self.left[end][known.stored[value]]
-                self.rows.add(("returned", span, (value,)), [(copied, 1.0), (column, -1.0)])
+                terms = [(self.left[end][value], 1.0), (column, -1.0)]
+                self.rows.add(("returned", span, (value,)), terms)
 
     def _require_room(self, boundary: int, most: int) -> None:
         known, running = self.contents, self.grid.running(boundary)
@@ -244,11 +238,11 @@ class JointProgram:
             self.rows.add(("compute", window, ()), terms, duration)
         out, back = (float(1 / platform.rate(kind)) / unit for kind in Kind)
         leaving: Terms = []
-        for stored, column in self.left[window + 1].items():
-            leaving.append((column, -out * known.size[stored]))
-            before = self.left[window].get(stored)
+        for value, column in self.left[window + 1].items():
+            leaving.append((column, -out * known.size[value]))
+            before = self.left[window].get(value)
             if before is not None:
-                leaving.append((before, out * known.size[stored]))
+                leaving.append((before, out * known.size[value]))
         returning: Terms = [
             (column, -back * known.size[value]) for value, column in self.back[window].items()
         ]

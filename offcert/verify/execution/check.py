@@ -190,6 +190,15 @@ class _Check:
             )
         for copy in copies:
             self.states[copy].append(value)
+            self._require_at_home(operation, copy)
+
+    def _require_at_home(self, operation: int, copy: int) -> None:
+        """What is changed must not have left before: its copy on the host would not change."""
+        tensor = self.trace.tensors[copy]
+        uses = [use for use in tensor.uses if use <= operation]
+        if tensor.evictable and tensor.size and len(uses) <= operation - uses[0]:
+            name = self.network.values[self.values[copy]].name
+            self._fault(operation, f"changes {name} in place, which may have left before")
 
     def _check_workspace(self, operation: int) -> None:
         computation = self.network.computations[self.runs[operation]]

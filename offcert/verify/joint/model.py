@@ -6,9 +6,9 @@ It is cut at *boundaries*: the beginning, the start or the end of some first run
 *window* lies between two boundaries that follow each other, a *span* between any two. Take one
 byte of the memory of a value in one state (`states`), made for the first time before a span begins.
 It may be on the device when the span begins (``present``) or at some time in it (``there``), come
-back from the host (``back``), or its computation may run (``again``); a byte of the memory may have
-left for the host by a boundary (``left``). Each is 0 or 1; below they are means over all bytes. A
-computation that runs again makes all bytes, so there ``again`` is 0 or 1. For every span S:
+back from the host (``back``), have left for the host by a boundary (``left``), or its computation
+may run (``again``). Each is 0 or 1; below they are means over all bytes. A computation that runs
+again makes all bytes, so there ``again`` is 0 or 1. For every span S:
 
 available
     what is there was present at its beginning, has come back, or its computation ran again;
@@ -17,7 +17,7 @@ inputs
 kept
     what is present at its end was there;
 left
-    what has left by its end had left before it began, or was there in some state;
+    what has left by its end had left before it began, or was there;
 returned
     what has come back has left by its end;
 runs, returns
@@ -35,8 +35,8 @@ Weighing them
 -------------
 The makespan is at least the sum of the windows' means less any weighted sum of slacks. In that
 expression every share has a price; each takes its cheapest value from 0 to 1, but that ``left``
-grows from boundary to boundary, and is 0 until the first state has been made. The sum of these
-minima is a lower bound, for any weights.
+grows from boundary to boundary, and is 0 until the state has been made. The sum of these minima
+is a lower bound, for any weights.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class _Weighing:
         self.states, self.cuts = model.states, model.cuts
         self.constant = 0
         self.prices: dict[tuple[str, int, int], int] = {}
-        # For each memory, what it costs if it has left by each boundary.
+        # For each state, what it costs if it has left by each boundary.
         self.leaving: dict[int, list[int]] = {}
 
     def bound(self) -> int:
@@ -160,13 +160,13 @@ class _Weighing:
                     )
                     raise InputError(f"proof.{family}[{index}]: {why}") from None
         total = self.constant + sum(min(price, 0) for price in self.prices.values())
-        for memory, prices in self.leaving.items():
-            total += self._cheapest_growth(memory, prices)
+        for value, prices in self.leaving.items():
+            total += self._cheapest_growth(value, prices)
         return math.ceil(Fraction(total, self.weights.over * self.model.common))
 
-    def _cheapest_growth(self, memory: int, prices: list[int]) -> int:
+    def _cheapest_growth(self, value: int, prices: list[int]) -> int:
         """Return the least cost of having left from some boundary on, or never."""
-        maker = self.states.made_by[memory]
+        maker = self.states.made_by[value]
         from_then_on = list(accumulate(reversed(prices)))[::-1]
         costs = (cost for b, cost in enumerate(from_then_on) if b and self.cuts.over(maker, b))
         return min([0, *costs])
@@ -177,8 +177,8 @@ class _Weighing:
         else:
             self.prices[share] = self.prices.get(share, 0) + amount
 
-    def _add_left(self, boundary: int, memory: int, amount: int) -> None:
-        row = self.leaving.setdefault(memory, [0] * (self.cuts.windows + 1))
+    def _add_left(self, boundary: int, value: int, amount: int) -> None:
+        row = self.leaving.setdefault(value, [0] * (self.cuts.windows + 1))
         row[boundary] += amount
 
     def _weigh_time(self) -> None:
@@ -207,13 +207,12 @@ class _Weighing:
                 price = runs * computation.duration * model.common
                 self._add(("again", window, number), price)
         out_byte, back_byte = model.per_byte
-        for value, memory in enumerate(states.memory_of):
+        for value, size in enumerate(states.size):
             if not states.can_leave[value]:
                 continue
-            size = states.size[value]
-            if value == memory and out:
-                self._add_left(window + 1, memory, out * size * out_byte)
-                self._add_left(window, memory, -out * size * out_byte)
+            if out:
+                self._add_left(window + 1, value, out * size * out_byte)
+                self._add_left(window, value, -out * size * out_byte)
             if model.known(value, window) and back:
                 self._add(("back", window, value), back * size * back_byte)
 
@@ -249,18 +248,15 @@ class _Weighing:
         self._add(self.model.there(span, value), -weight)
 
     def _left(self, place: Place, weight: int) -> None:
-        span, memory = place
-        self._require_movable(memory)
+        span, value = place
+        self._require_movable(value)
         begin, end = self.cuts.spans[span]
-        if self.states.memory_of[memory] != memory:
-            raise _NoFactError(f"value {memory} lies in the memory of another")
         weight *= self.model.common
-        self._add_left(end, memory, weight)
+        self._add_left(end, value, weight)
         if begin:
-            self._add_left(begin, memory, -weight)
-        for state in self.states.states[memory]:
-            if self.cuts.over(self.states.made_by[state], end):
-                self._add(self.model.there(span, state), -weight)
+            self._add_left(begin, value, -weight)
+        if self.cuts.over(self.states.made_by[value], end):
+            self._add(self.model.there(span, value), -weight)
 
     def _returned(self, place: Place, weight: int) -> None:
         span, value = place
@@ -268,7 +264,7 @@ class _Weighing:
         self._require_movable(value)
         weight *= self.model.common
         self._add(("back", span, value), weight)
-        self._add_left(self.cuts.spans[span][1], self.states.memory_of[value], -weight)
+        self._add_left(self.cuts.spans[span][1], value, -weight)
 
     def _runs(self, place: Place, weight: int) -> None:
         span, number = place
