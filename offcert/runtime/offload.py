@@ -23,6 +23,8 @@ from offcert.runtime.program import Program
 from offcert.runtime.reports import OffloadWarning, StepReport
 from offcert.runtime.run import StepRun, StepStorages
 from offcert.runtime.saved_storages import owned_storages
+from offcert.runtime.segments.attach import Segments
+from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.signature import Signature, difference, signature
 from offcert.runtime.store import HostStore
 from offcert.runtime.tracker import LiveBytes
@@ -114,6 +116,7 @@ class Offload(AbstractContextManager["Offload"]):
         self._directory = directory
         self._stores: dict[int, tuple[HostStore, weakref.ref[StepRun]]] = {}
         self._hooks = Hooks(self._root, self)
+        self._segments = self._segmented()
         # The latest step, as long as no other one has begun, and what it saves.
         self._run: StepRun | None = None
         self._storages: StepStorages | None = None
@@ -158,13 +161,31 @@ class Offload(AbstractContextManager["Offload"]):
         if kind is None:
             self._warn_if_nothing_moved()
 
+    def _segmented(self) -> Segments | None:
+        """Return the segments of all programs, if anything runs again."""
+        if not any(each.segments for each in self.programs):
+            return None
+        placed = [each.segments for each in self.programs]
+        segments = Segments(self._root, placed, self._hooks)
+        self._hooks.steps = SegmentedSteps(self, segments, self._program_of)
+        return segments
+
+    def _program_of(self, session: Session) -> int | None:
+        """Return the number of the program that a session follows, if anything runs again in it."""
+        if not isinstance(session, StepRun) or not session.program.segments:
+            return None
+        return next(n for n, each in enumerate(self.programs) if each is session.program)
+
     def _attach(self) -> None:
+        if self._segments is not None:
+            # Before the clock: what is kept is then saved in the operation that makes it.
+            self._segments.attach()
         paths = {event.path for each in self._watched() for event in each.capture.ticks}
         self._hooks.attach(paths.__contains__)
 
     def _watched(self) -> list[Program]:
         """Return the programs whose clock has to tick."""
-        return [each for each in self.programs if self._count or not each.moves_nothing]
+        return [each for each in self.programs if self._count or not each.is_idle]
 
     def _detach(self) -> None:
         if self._busy():
@@ -173,6 +194,8 @@ class Offload(AbstractContextManager["Offload"]):
             self._storages.closed = True
         self._leave_hooks()
         self._hooks.detach()
+        if self._segments is not None:
+            self._segments.detach()
         self._close_run("the context ended")
         self._thread = None
         self._counter = None
@@ -241,7 +264,7 @@ class Offload(AbstractContextManager["Offload"]):
             reason = reasons[0] if reasons and reasons[0] else "there is no plan"
             self._refuse("unplanned", f"there is no plan for this step: {reason}")
             return None
-        if chosen.moves_nothing and not self._count:
+        if chosen.is_idle and not self._count:
             self.steps["planned"] += 1
             self._report = StepReport(None, True, chosen.prediction, chosen.limit)
             return None

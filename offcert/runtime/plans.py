@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from offcert.core.errors import InputError
+from offcert.core.execution import Execution
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Plan
 from offcert.core.problem import Problem
@@ -44,11 +45,11 @@ def programs(plan: AnyPlan | Sequence[CertificateLike], problem: Problem | None)
 
 def _pairs(
     plan: AnyPlan | Sequence[CertificateLike], problem: Problem | None
-) -> Iterator[tuple[Problem, Plan | Schedule | FluidSchedule]]:
+) -> Iterator[tuple[Problem, Plan | Schedule | FluidSchedule, Execution | None]]:
     if isinstance(plan, Plan | Schedule | FluidSchedule):
         if problem is None:
             raise InputError("problem must be given with a plan that is no certificate")
-        yield problem, plan
+        yield problem, plan, None
         return
     if problem is not None:
         raise InputError("problem must not be given with a certificate, which brings its own")
@@ -62,4 +63,10 @@ def _pairs(
                 f"the certificate of {certificate.problem.name} holds no schedule: its status is "
                 f"{certificate.result.status}"
             )
-        yield certificate.problem, schedule
+        limit = certificate.result.memory
+        asked = certificate.problem
+        yield (
+            asked if limit is None else asked.with_memory(limit),
+            schedule,
+            certificate.result.execution,
+        )

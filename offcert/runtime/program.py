@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offcert.core.errors import InputError, PlanError
+from offcert.core.execution import Execution
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Plan
 from offcert.core.problem import Problem
@@ -16,6 +17,8 @@ from offcert.runtime.capture import Capture, read_capture
 from offcert.runtime.events import OUTPUT, Event
 from offcert.runtime.predict import Prediction, predict
 from offcert.runtime.saved_storages import Place
+from offcert.runtime.segments.execution import capture_of
+from offcert.runtime.segments.placed import NOTHING_AGAIN, PlacedProgram
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class Program:
         Where each storage that moves lies on the host.
     host_bytes : int
         How much room that takes.
+    segments : PlacedProgram
+        What runs again in the backward pass.
     """
 
     name: str
@@ -63,15 +68,32 @@ class Program:
     parts: dict[int, tuple[Place, ...]]
     offsets: dict[Place, int]
     host_bytes: int
+    segments: PlacedProgram = NOTHING_AGAIN
 
     @property
     def moves_nothing(self) -> bool:
         """Whether the plan leaves everything where it is."""
         return not self.parts
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the step runs as it would without it."""
+        return self.moves_nothing and not self.segments
 
-def program(problem: Problem, plan: Plan | Schedule | FluidSchedule) -> Program:
+
+def program(
+    problem: Problem, plan: Plan | Schedule | FluidSchedule, execution: Execution | None = None
+) -> Program:
     """Return the program of a plan for a captured problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of a captured step.
+    plan : Plan or Schedule
+        Of the problem, or of the execution.
+    execution : Execution, optional
+        What runs, if not everything just once.
 
     Raises
     ------
@@ -81,8 +103,13 @@ def program(problem: Problem, plan: Plan | Schedule | FluidSchedule) -> Program:
     PlanError
         If the plan does not make sense, or exceeds the problem's memory.
     """
+    segments = NOTHING_AGAIN
+    if execution is None:
+        capture = read_capture(problem.source, problem.trace)
+    else:
+        capture, segments = capture_of(problem, execution)
+        problem = problem.executed(execution)
     trace = problem.trace
-    capture = read_capture(problem.source, trace)
     prediction = predict(trace, plan)
     require_memory(problem, prediction)
     moved = {tensor for tensors in prediction.releases for tensor in tensors}
@@ -109,6 +136,7 @@ def program(problem: Problem, plan: Plan | Schedule | FluidSchedule) -> Program:
         parts,
         offsets,
         total,
+        segments,
     )
 
 

@@ -18,7 +18,7 @@ class InPlaceError(OffcertError, RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class _View:
+class View:
     """How a tensor lies in its storage."""
 
     dtype: torch.dtype
@@ -27,7 +27,7 @@ class _View:
     offset: int
 
     @classmethod
-    def like(cls, tensor: torch.Tensor) -> _View:
+    def like(cls, tensor: torch.Tensor) -> View:
         """Return how a tensor lies in its storage."""
         offset = int(tensor.storage_offset())
         return cls(tensor.dtype, tuple(tensor.shape), tensor.stride(), offset)
@@ -53,7 +53,7 @@ class Handle:
         The version when the tensor was saved.
     stale : bool
         Whether the tensor had been changed in place when it left the device.
-    view : _View or None
+    view : View or None
         How it lies in its storage, once it has left the device.
     """
 
@@ -65,7 +65,7 @@ class Handle:
         # Of the detached one: subclasses that wrap tensors do not share their versions.
         self.version = self.tensor._version
         self.stale = False
-        self.view: _View | None = None
+        self.view: View | None = None
 
     @property
     def changed(self) -> bool:
@@ -179,7 +179,7 @@ class Entry:
         for handle in self._alive():
             handle.stale = handle.changed
             if handle.tensor is not None:
-                handle.view = _View.like(handle.tensor)
+                handle.view = View.like(handle.tensor)
                 handle.tensor = None
         self.data = None
 

@@ -184,7 +184,7 @@ class _Carrier:
             copy = self._copy(value, group.begin)
             if copy is not None:
                 self.uses[copy].update(range(group.begin, end + 1))
-        for computation in group.segment.kept:
+        for computation in _kept(group.segment):
             self._hold_kept(group, computation, end)
 
     def _hold_kept(self, group: Group, computation: int, end: int) -> None:
@@ -196,15 +196,23 @@ class _Carrier:
             copy = self._copy(value, group.begin) if value >= 0 else None
             if copy is None:
                 continue
+            if computation not in group.segment.kept:
+                # A segment inside runs for the first time again: it will ask once more.
+                if sight.moment <= group.stop:
+                    self.uses[copy].add(self._handed(group, sight.moment))
+                continue
             handed = self._handed(group, sight.moment) if sight.moment <= group.stop else end
             self.uses[copy].update(range(handed, max(*self.uses[copy], handed) + 1))
 
     def _handed(self, group: Group, moment: int) -> int:
-        """Return the operation at which a result is handed out when a segment runs again."""
-        for place, run in enumerate(group.runs):
-            if self.record.launches[run] > moment:
-                return group.begin + place
-        return group.end
+        """Return the operation during which a result is handed out when a segment runs again.
+
+        The first one begins with the segment, all others where they did in the first run.
+        """
+        begun = sum(self.record.begins[run] <= moment for run in group.runs)
+        if begun == 0 and not group.nested:
+            return group.begin
+        return group.begin + begun - 1
 
     def _last_gradient(self, group: Group) -> int:
         """Return the last operation that needs something saved in a segment."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from offcert.core.carried.ranges import NO_RANGES, Ranges
+from offcert.core.carried.record import StepRecord
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.network import Computation, Network
 from offcert.core.trace import Operation, Tensor, Trace

@@ -251,7 +251,7 @@ class Recorder(Session):
         What an operator makes is saved right after it, what it takes right before it is called.
         """
         now = self.tracker.now
-        life = self._touch(tensor)
+        life = self._touch(tensor) if self._storages.is_movable(tensor) else None
         made = life is not None and (life.record.born == now or now in life.changed)
         return now if made else now + 1
 

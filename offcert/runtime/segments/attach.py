@@ -13,7 +13,7 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.runtime.hooks import Hooks
 from offcert.runtime.segments.frame import Frame, Now, Walk, run_frame
-from offcert.runtime.segments.keeping import Keeper
+from offcert.runtime.segments.keeper import Keeper
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.segments.resolve import Part, resolve
 

@@ -16,8 +16,10 @@ from torch.utils.checkpoint import _StopRecomputationError, checkpoint
 from offcert.core.errors import InputError
 from offcert.runtime.events import AGAIN, RESUME
 from offcert.runtime.recomputing import recomputing
-from offcert.runtime.segments.keeping import Give, Keep, Keeper, Tick, Watch, outer_hooks
+from offcert.runtime.segments.keeper import Keeper, Tick, outer_hooks
+from offcert.runtime.segments.keeping import Give, Keep
 from offcert.runtime.segments.state import Before, Beginning, ModuleStates
+from offcert.runtime.segments.watch import Watch
 
 
 class Walk:

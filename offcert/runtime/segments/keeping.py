@@ -1,202 +1,27 @@
-"""What stays of a segment: results of operators, which autograd's outer hooks may move away."""
+"""Keeping what operators of a segment return, and handing it out when the segment runs again."""
 
 from __future__ import annotations
 
-from collections import Counter
+import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from offcert.core.errors import InputError
 from offcert.runtime.in_place import changed_in_place
-from offcert.runtime.saved import Handle
-
-# An event of a module: its kind, path and call.
-Tick = tuple[str, str, int]
-
-# Packs and unpacks a saved tensor.
-Hooks = tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Tensor]]
-
-
-def outer_hooks() -> Hooks:
-    """Return the saved-tensor hooks that are active around a segment."""
-    found = torch._C._autograd._top_saved_tensors_default_hooks(True)
-    if found is not None:
-        return found[0], found[1]
-    return (lambda tensor: Handle(tensor, None)), Handle.restore
+from offcert.runtime.saved import View
+from offcert.runtime.segments.keeper import Alias, Keeper, Record, Stored, Tick
+from offcert.runtime.segments.watch import Watch, address_of, tensors_of
 
 
 @dataclass(slots=True)
-class _Alias:
-    """A result that is one of the tensors that the operator was given."""
+class _Open:
+    """A storage that nobody has read yet, and the results that lie in it."""
 
-    argument: int
-
-
-@dataclass(slots=True)
-class _Stored:
-    """A result that stays: what the outer hooks made of it."""
-
-    packed: Any
-
-
-@dataclass(slots=True)
-class _Record:
-    """An operator that does not run again.
-
-    Attributes
-    ----------
-    results : list
-        What it returned: `_Stored`, `_Alias`, or what is no tensor.
-    spec : TreeSpec
-        How they are nested.
-    changed : list of int
-        Which of the tensors that it was given it has changed in place.
-    generators : list of (device, state)
-        Of random generators that it has used, afterwards.
-    used : bool
-        Whether the results have been handed out for the last time.
-    """
-
-    results: list[Any]
-    spec: TreeSpec
-    changed: list[int]
-    generators: list[tuple[torch.device, torch.Tensor]]
-    used: bool = False
-
-
-class Keeper:
-    """Keeps results of some operators of an outermost segment, from its first run on.
-
-    A dispatch mode watches operators, but only between those events at which something is kept.
-
-    Parameters
-    ----------
-    name : str
-        Of the segment, for people.
-    kept : dict
-        For the events with which such stretches begin, which of the operators are kept; None for
-        all.
-    parameters : set of int
-        Addresses of the storages of parameters: operators on different ones are different.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        kept: dict[Tick, frozenset[int] | None],
-        parameters: set[int],
-    ) -> None:
-        self.name = name
-        self.kept = kept
-        self.parameters = parameters
-        self.hooks = outer_hooks()
-        self.records: dict[Any, _Record | None] = {}
-
-    def check(self) -> None:
-        """Raise an `InputError` if something kept has been changed in place since."""
-        for (tick, *_), record in self.records.items():
-            for result in [] if record is None else record.results:
-                packed = result.packed if isinstance(result, _Stored) else None
-                if isinstance(packed, Handle) and packed.changed:
-                    raise InputError(
-                        f"what {describe(tick)} computes is changed in place afterwards: in "
-                        f"{self.name} it can only be kept together with that"
-                    )
-
-
-def describe(tick: Tick) -> str:
-    """Name an event for people."""
-    kind, path, call = tick
-    what = path or "the model"
-    what = what if call == 0 else f"call {call + 1} of {what}"
-    return what if kind == "enter" else f"what follows {what}"
-
-
-class Watch(TorchDispatchMode):
-    """Sees the operators of those stretches of a segment in which something is kept.
-
-    Call `tick` at every event. Between others the mode is not even there: it costs microseconds an
-    operator.
-    """
-
-    def __init__(self, keeper: Keeper) -> None:
-        super().__init__()
-        self.keeper = keeper
-        self.stretch: Tick | None = None
-        self._entered = False
-        self._has_passed = False
-        self._counts: Counter[Any] = Counter()
-        self._makers = 0
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Let `torch.compile` work as without the mode."""
-        return True
-
-    def tick(self, event: Tick) -> None:
-        """Begin the stretch that begins with an event."""
-        self._counts.clear()
-        self._makers = 0
-        if event in self.keeper.kept:
-            self.stretch = event
-            if not self._entered:
-                self.__enter__()
-                self._entered = True
-        elif self.stretch is not None:
-            # Perhaps nothing is computed before the next event: what is open stays open then.
-            self.stretch = None
-            self._has_passed = False
-        elif self._has_passed:
-            self.pause()
-
-    def pause(self) -> None:
-        """Watch nothing before the next event, if that is possible: modes are left in order."""
-        self.stretch = None
-        if self._entered and _get_current_dispatch_mode() is self:
-            self.__exit__(None, None, None)
-            self._entered = False
-
-    def leave(self) -> None:
-        """Stop watching; whoever has entered other modes since has left them."""
-        self.pause()
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Run an operator, or hand out what it returned before."""
-        kwargs = kwargs or {}
-        if self.stretch is None:
-            self._has_passed = True
-            return self.passed(func, args, kwargs)
-        given = _tensors((args, kwargs))
-        which = tuple(a for a in map(_address, given) if a in self.keeper.parameters)
-        key = (self.stretch, str(func), which)
-        self._counts[key] += 1
-        return self.watched((*key, self._counts[key]), func, args, kwargs, given)
-
-    def passed(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operator of a stretch in which nothing is kept."""
-        return func(*args, **kwargs)
-
-    def watched(self, key: Any, func: Any, args: Any, kwargs: Any, given: list[Any]) -> Any:
-        """Run an operator of a stretch in which something is kept."""
-        raise NotImplementedError
-
-    def wanted(self) -> bool:
-        """Count an operator that makes something; return whether that is kept."""
-        number, self._makers = self._makers, self._makers + 1
-        assert self.stretch is not None
-        chosen = self.keeper.kept[self.stretch]
-        return chosen is None or number in chosen
+    storage: weakref.ref[torch.UntypedStorage]
+    results: list[tuple[Stored, View]] = field(default_factory=list)
 
 
 class Keep(Watch):
@@ -205,10 +30,10 @@ class Keep(Watch):
     def __init__(self, keeper: Keeper) -> None:
         super().__init__(keeper)
         # Storages that operators which are kept as well may still change in place: nobody else has
-        # read them.
-        self._open: dict[int, list[tuple[_Stored, torch.Tensor]]] = {}
-        # Those among them that have just been changed; their versions are counted afterwards.
-        self._pending: list[tuple[_Stored, torch.Tensor]] = []
+        # read them. Nothing is held here, it might be about to leave.
+        self._open: dict[int, _Open] = {}
+        # What has just been changed; versions are counted only afterwards.
+        self._pending: list[tuple[Stored, torch.Tensor]] = []
 
     def tick(self, event: Tick) -> None:
         """Begin the stretch that begins with an event."""
@@ -235,9 +60,7 @@ class Keep(Watch):
     def passed(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Take note of what others read: it must not be changed in place any more."""
         self._settle()
-        self._close(
-            [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        )
+        self._close(tensors_of((args, kwargs)))
         return func(*args, **kwargs)
 
     def watched(self, key: Any, func: Any, args: Any, kwargs: Any, given: list[Any]) -> Any:
@@ -247,12 +70,12 @@ class Keep(Watch):
         self.keeper.records[key] = None
         changed = list(changed_in_place(func, args, kwargs))
         leaves, spec = tree_flatten(out)
-        known = {_address(tensor) for tensor in given}
-        makes = any(isinstance(x, torch.Tensor) and _address(x) not in known for x in leaves)
+        known = {address_of(tensor) for tensor in given}
+        makes = any(isinstance(x, torch.Tensor) and address_of(x) not in known for x in leaves)
         if not (makes or changed):
             # A view costs nothing.
             return out
-        if not self.wanted() or not all(_address(tensor) in self._open for tensor in changed):
+        if not self.wanted() or not all(self._is_open(tensor) for tensor in changed):
             # It runs again; what it changes is computed again, too.
             self._close(given)
             return out
@@ -260,22 +83,39 @@ class Keep(Watch):
         for leaf in leaves:
             if not isinstance(leaf, torch.Tensor):
                 results.append(leaf)
-            elif _address(leaf) in known:
-                results.append(_Alias(_index(given, leaf)))
+            elif address_of(leaf) in known:
+                results.append(Alias(_index(given, leaf)))
             else:
-                stored = _Stored(self._pack(leaf))
-                results.append(stored)
-                self._open.setdefault(_address(leaf), []).append((stored, leaf))
+                results.append(self._store(leaf))
         for tensor in changed:
-            self._pending += self._open[_address(tensor)]
+            stored = self._open[address_of(tensor)].results
+            self._pending += [(each, _seen_as(view, tensor)) for each, view in stored]
         indices = [_index(given, tensor) for tensor in changed]
         states = _generators(leaves) if torch.Tag.nondeterministic_seeded in func.tags else []
-        self.keeper.records[key] = _Record(results, spec, indices, states)
+        self.keeper.records[key] = Record(results, spec, indices, states)
         return out
+
+    def _store(self, tensor: torch.Tensor) -> Stored:
+        stored = Stored(self._pack(tensor))
+        if tensor.layout is torch.strided:
+            address = address_of(tensor)
+            if not self._is_open(tensor):
+                self._open[address] = _Open(weakref.ref(tensor.untyped_storage()))
+            self._open[address].results.append((stored, View.like(tensor)))
+        return stored
+
+    def _is_open(self, tensor: torch.Tensor) -> bool:
+        found = self._open.get(address_of(tensor))
+        # An address may be used again.
+        return (
+            found is not None
+            and found.storage() is tensor.untyped_storage()
+            and all(view.dtype == tensor.dtype for _, view in found.results)
+        )
 
     def _close(self, tensors: list[torch.Tensor]) -> None:
         for tensor in tensors:
-            self._open.pop(_address(tensor), None)
+            self._open.pop(address_of(tensor), None)
 
 
 class Give(Watch):
@@ -299,7 +139,7 @@ class Give(Watch):
         record = self.keeper.records.get(key)
         if record is None or record.used:
             return func(*args, **kwargs)
-        if not all(_address(given[index]) in self._given for index in record.changed):
+        if not all(address_of(given[index]) in self._given for index in record.changed):
             # What it changes has been computed again, since it had been handed out before.
             return func(*args, **kwargs)
         leaves = [self._result(each, given) for each in record.results]
@@ -311,26 +151,21 @@ class Give(Watch):
         return tree_unflatten(leaves, record.spec)
 
     def _result(self, result: Any, given: list[Any]) -> Any:
-        if isinstance(result, _Alias):
+        if isinstance(result, Alias):
             return given[result.argument]
-        if not isinstance(result, _Stored):
+        if not isinstance(result, Stored):
             return result
         tensor = self.keeper.hooks[1](result.packed)
-        self._given.add(_address(tensor))
+        self._given.add(address_of(tensor))
         with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.ADInplaceOrView, False):
             return tensor.detach()
 
 
-def _tensors(values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
-
-
-def _address(tensor: torch.Tensor) -> int:
-    try:
-        return tensor.untyped_storage()._cdata
-    except (NotImplementedError, RuntimeError):
-        # Sparse tensors and some subclasses have no storage.
-        return id(tensor)
+def _seen_as(view: View, tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor that lies in the storage of another one as a view says."""
+    if View.like(tensor) == view:
+        return tensor
+    return tensor.as_strided(view.shape, view.stride, view.offset)
 
 
 def _index(tensors: list[torch.Tensor], wanted: torch.Tensor) -> int:
@@ -338,7 +173,7 @@ def _index(tensors: list[torch.Tensor], wanted: torch.Tensor) -> int:
     for index, tensor in enumerate(tensors):
         if tensor is wanted:
             return index
-    return next(i for i, tensor in enumerate(tensors) if _address(tensor) == _address(wanted))
+    return next(i for i, tensor in enumerate(tensors) if address_of(tensor) == address_of(wanted))
 
 
 def _generators(results: list[Any]) -> list[tuple[torch.device, torch.Tensor]]:

@@ -133,6 +133,9 @@ class PlacedProgram:
         return {"segments": [segment.to_json() for segment in self.segments]}
 
 
+NOTHING_AGAIN = PlacedProgram()
+
+
 def placed_from_json(value: Any, place: str = "program") -> PlacedProgram:
     """Return the placed program that a JSON value describes.
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.runtime.hooks import is_compiled
-from offcert.runtime.segments.keeping import Tick
+from offcert.runtime.segments.keeper import Tick
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
 from offcert.runtime.segments.state import ModuleStates
 
