@@ -1,0 +1,115 @@
+"""Joint plans on networks: bit by bit the same training, and live bytes as predicted."""
+
+import pytest
+import torch
+from joint_training import again, compare_joint, segment
+from torch import nn
+
+from offcert.core.plan import Plan
+from offcert.runtime import zoo
+from offcert.runtime.step import TrainingStep
+
+
+def images(name, size=32, batch=2, **options):
+    torch.manual_seed(0)
+
+    def run(model, batch):
+        return nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+    def draw():
+        return torch.randn(batch, 3, size, size), torch.randint(10, (batch,))
+
+    return TrainingStep(zoo.build(name, classes=10, **options), run, draw)
+
+
+def tokens(**options):
+    torch.manual_seed(0)
+    model = zoo.build("gpt", layers=3, context=16, vocabulary=50, width=16, heads=2, **options)
+    return TrainingStep(
+        model, lambda model, x: model(x).logsumexp(-1).mean(), lambda: torch.randint(50, (4, 16))
+    )
+
+
+BLOCKS = [f"layer{i}.{j}" for i in (1, 2, 3, 4) for j in (0, 1)]
+LAYERS = [f"features.denseblock{b}.denselayer{n}" for b, count in enumerate((6, 12, 24, 16), 1)
+          for n in range(1, count + 1)]  # fmt: skip
+
+
+def nothing_leaves(problem):
+    return Plan([])
+
+
+def keeping_convolutions(block):
+    return segment(block, f"{block}.conv1", f"{block}.conv2")
+
+
+RESNET = {
+    "blocks": again(*BLOCKS),
+    "convolutions stay": again(*map(keeping_convolutions, BLOCKS)),
+    "nested": again(
+        *(
+            segment(f"layer{i}", children=("0", "1"),
+                    inner=(segment(f"layer{i}.0"), keeping_convolutions(f"layer{i}.1")))
+            for i in (1, 2, 3, 4)
+        )
+    ),
+    "single layers": again("maxpool", *(f"{block}.bn{n}" for block in BLOCKS for n in (1, 2))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RESNET)
+def test_resnet18(name):
+    outcome = compare_joint(images("resnet18"), RESNET[name]).require_followed()
+    assert outcome.reports[-1].offloaded_bytes > 0
+    assert outcome.reports[-1].peak < outcome.plain_peak
+
+
+@pytest.mark.parametrize("name", ["blocks", "convolutions stay"])
+def test_recomputation_alone(name):
+    outcome = compare_joint(images("resnet18"), RESNET[name], plan=nothing_leaves)
+    assert outcome.require_followed().reports[-1].peak < outcome.plain_peak
+
+
+def test_densenet121():
+    placed = again(*map(keeping_convolutions, LAYERS[::2]), *LAYERS[1::2])
+    outcome = compare_joint(images("densenet121"), placed, steps=3).require_followed()
+    assert outcome.reports[-1].peak < outcome.plain_peak / 2
+
+
+def test_vgg_with_changes_in_place():
+    inner = (segment("features", children=("3", "4")),)
+    placed = again(
+        segment("features", "features.6", "features.7", children=("3", "10"), inner=inner),
+        segment("features", children=("11", "15")),
+        segment("classifier", children=("0", "4")),
+    )
+    compare_joint(images("vgg11"), placed, steps=2).require_followed()
+
+
+MLP_IN_BLOCK = segment("h.0", inner=(segment("h.0.mlp"),))
+GPT = {
+    "blocks": again("h.0", "h.1", "h.2"),
+    "products stay": again(
+        *(segment(f"h.{i}", f"h.{i}.attn.c_attn", f"h.{i}.mlp.c_fc") for i in range(3))
+    ),
+    "dropouts stay": again(
+        *(segment(f"h.{i}", f"h.{i}.attn.attn_dropout", f"h.{i}.mlp.dropout") for i in range(3))
+    ),
+    "nested": again(
+        segment(
+            "h",
+            inner=(
+                segment(
+                    "h", children=("0", "1"), inner=(segment("h.0", inner=[segment("h.0.mlp")]),)
+                ),
+                segment("h.2", "h.2.attn.c_proj"),
+            ),
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GPT)
+def test_gpt(name):
+    outcome = compare_joint(tokens(dropout=0.3), GPT[name]).require_followed()
+    assert outcome.reports[-1].offloaded_bytes > 0
