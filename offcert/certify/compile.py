@@ -25,7 +25,10 @@ GROUPS: dict[str, tuple[tuple[Callable[[], None], ...], int]] = {
     "verification": ((warm.warm_verification,), 8),
     "annealing": ((warm.warm_local_search, warm.warm_order_search, warm.warm_set_search), 8),
     "matched heads and tails": ((warm.warm_matched,), 6),
-    "plans": ((warm.warm_plans, warm.warm_dynprog, warm.warm_checkpoints), 6),
+    "plans": (
+        (warm.warm_plans, warm.warm_dynprog, warm.warm_checkpoints, warm.warm_combined),
+        14,
+    ),
 }
 
 

@@ -71,6 +71,19 @@ def warm_checkpoints() -> None:
 
 
 @cache
+def warm_combined() -> None:
+    """Compile the dynamic program of the combined paper."""
+    from offcert.core.checkpoint_chain import CheckpointChain
+    from offcert.core.problem import Recompute
+    from offcert.heuristics.combined.search import combined_plan
+
+    warm_plans()
+    chain = CheckpointChain((1,) * 3, (1,) * 3, (1,) * 4)
+    problem = Problem("tiny", chain, Platform(4, Fraction(1)), recompute=Recompute.CHAIN)
+    combined_plan(problem, 4).atomic(problem)
+
+
+@cache
 def warm_local_search() -> None:
     """Compile the simulator and annealing over claim sequences."""
     from offcert.heuristics.local_search import local_search
