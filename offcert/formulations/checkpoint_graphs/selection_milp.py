@@ -74,11 +74,10 @@ class _Program:
         }
         largest = self.model.column(0.0, known.objective / self.scale, cost=1.0)
         for u, row in pairs.above.items():
-            # Once it is decided what is stored, 0 and 1 are the least that the rows allow.
+            # Once it is decided what is stored, the rows allow 0 and 1 at least; with continuous
+            # columns HiGHS 1.12 ends some programs with an error.
             together: dict[int, Terms] = {
-                v: [(ONE, 1.0), (self.stored[u], -1.0)]
-                if u == v
-                else [(self.model.column(0.0, 1.0), 1.0)]
+                v: [(ONE, 1.0), (self.stored[u], -1.0)] if u == v else self.model.binary()
                 for v in row
             }
             for v, w in pairs.steps[u]:

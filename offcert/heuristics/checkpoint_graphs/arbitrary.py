@@ -28,8 +28,9 @@ class ArbitrarySolution:
     max_term : int
         The max term that led to it.
     stated : int
-        Bytes: the least total by the paper's own sum, in which what is leapt over counts as one
-        even where it falls into several components. At least ``selection.objective``.
+        Bytes: the least total by the paper's own sum, the stored bytes and the largest cost of a
+        closed set or row that is leapt over. Equal to ``selection.objective`` on every graph that
+        was tried; below it with `Reading.ALGORITHM`, where members of a split hang together.
     max_terms : int
         How many were tried.
     """

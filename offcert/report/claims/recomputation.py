@@ -18,11 +18,11 @@ from offcert.report.claims.theory import Experiment
 HEADING = "## Claims about recomputation alone"
 
 _INTRODUCTION = """\
-Feng and Huang, "Cutting Down Training Memory by Re-forwarding" (2018), and Hong, Tsai, Wang, Liu and
-Wu, "GPU Memory Usage Optimization for Backward Propagation in Deep Network Training", say of their
-algorithms that they are optimal. Each is run on instances and compared with the optimum in the
-paper's own memory model; all numbers are bytes, or units of synthetic instances. The theory is on
-the pages about [checkpoints of chains](theory/checkpoint-chains.md) and [on
+Feng and Huang, "Cutting Down Training Memory by Re-forwarding" (2018), and Hong, Tsai, Wang, Liu
+and Wu, "GPU Memory Usage Optimization for Backward Propagation in Deep Network Training", say of
+their algorithms that they are optimal. Each is run on instances and compared with the optimum in
+the paper's own memory model; all numbers are bytes, or units of synthetic instances. The theory is
+on the pages about [checkpoints of chains](theory/checkpoint-chains.md) and [on
 graphs](theory/checkpoint-graphs.md); corrections are among the [errata](theory/errata.md).
 
 ```sh
