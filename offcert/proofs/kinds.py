@@ -227,3 +227,23 @@ class JointProof(Proof):
     spans: tuple[tuple[int, ...], ...] = formed(IntegerLists(0))
     whole: bool = formed(FLAG)
     proof: str = formed(TEXT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeastMemoryCut(Proof):
+    """Where executions are cut to see what has to be kept, and prices of what saves bytes.
+
+    Attributes
+    ----------
+    computation : int
+        During whose first run bytes are counted.
+    unit : int
+        By which bytes are multiplied, so that prices are integers.
+    computing_price, moving_price : int
+        For a tick of running again and a tick of the link, in bytes times `unit`.
+    """
+
+    computation: int = integer(0)
+    unit: int = integer(1)
+    computing_price: int = integer(0)
+    moving_price: int = integer(0)

@@ -17,7 +17,7 @@ from offcert.certify.methods import METHODS, solve
 from offcert.certify.search import Search
 from offcert.certify.steps import climb_combinatorial, climb_returns
 from offcert.core.errors import MethodError
-from offcert.core.problem import Problem, Transfers
+from offcert.core.problem import Minimise, Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.combinatorial.large_tensors import (
     large_tensors_bound,
@@ -27,6 +27,7 @@ from offcert.proofs.fluid_document import pack, unpack
 from offcert.proofs.registry import PROOFS
 from offcert.verify.recheck import recheck
 from tests.joint_cases import joint_proofs
+from tests.least_memory_cases import memory_proofs
 from tests.oracle import brute_force
 from tests.random_instances import mixed_problem, random_problem
 
@@ -64,6 +65,8 @@ def found(method: str, problem: Problem) -> list[Bound]:
 def proofs(kind: str) -> list[tuple[Problem, Bound, int]]:
     """Return problems with a proof of one kind, and what no bound may exceed."""
     method = kind.removesuffix(PAUSING)
+    if PROOFS[method].minimise is Minimise.MEMORY:
+        return memory_proofs(method)
     if PROOFS[method].recompute:
         return joint_proofs(method)
     transfers = Transfers.INTERRUPTIBLE if kind.endswith(PAUSING) else Transfers.ATOMIC

@@ -2,8 +2,8 @@
 
 The subchain from stage `i` to stage `j` begins with ``a_i`` on the device, and ends when ``B_i``
 has run; ``d_{j+1}`` is there all the time, if it is not the last stage's, which appears with
-``B_j``. Its bytes count ``a_i``, that gradient, and everything of its own; not what is stored outside. By
-persistency ``a_i`` stays until ``B_i``. There are two ways to begin:
+``B_j``. Its bytes count ``a_i``, that gradient, and everything of its own; not what is stored
+outside. By persistency ``a_i`` stays until ``B_i``. There are two ways to begin:
 
 - ``F_i`` keeps everything (``F_all``). Then come the subchain from ``i + 1`` to ``j``, beside what
   stage `i` stored, and ``B_i``.

@@ -1,0 +1,322 @@
+"""Lower bounds on the bytes of any execution, proved: three arguments, found here.
+
+What they say and why: docs/theory/least-memory.md. In short, an execution within some bytes cannot
+repeat what does not fit beside what is there anyway; so its results stay, and are there as well.
+And while a computation runs first, everything read later has a copy on the device, or elsewhere, or
+comes from a writer that runs once more: at any prices, a least cut bounds what that takes.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offcert.core.network import Network
+from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.core.result import Bound
+from offcert.formulations.rematerialisation.memory_cut import CutFinder, Prices
+from offcert.proofs.claims import proved
+from offcert.proofs.kinds import Computed, LeastMemoryCut
+
+# Steps of the search for prices, each a few least cuts.
+_PRICE_STEPS = 24
+# Of how many computations the cuts are looked at.
+_TURNS = 12
+
+
+def single_run_bound(problem: Problem) -> Bound:
+    """Return what the run that needs most takes, or the start: `least-memory-run`.
+
+    Parameters
+    ----------
+    problem : Problem
+        In which memory is minimised.
+    """
+    network = problem.computed
+    if network is None or problem.recompute is Recompute.NONE:
+        least = problem.trace.least_memory
+    else:
+        start = sum(
+            network.values[value].size
+            for value, readers in enumerate(network.readers)
+            if readers and network.writer[value] < 0
+        )
+        least = max(start, *network.own_memory)
+    return proved("least-memory-run", least, Computed())
+
+
+def kept_bound(
+    problem: Problem, upper: int | None = None, seconds: float = math.inf
+) -> Bound | None:
+    """Return the largest bound by what would have to stay: `least-memory-kept`.
+
+    Parameters
+    ----------
+    problem : Problem
+        In which memory is minimised, of a network.
+    upper : int, optional
+        Bytes of an execution that exists; by default the peak of the plain one.
+    seconds : float
+        After which the largest one so far is returned.
+
+    Returns
+    -------
+    Bound or None
+        None if it says no more than `single_run_bound`.
+    """
+    network = problem.computed
+    if network is None or problem.minimise is not Minimise.MEMORY:
+        return None
+    began = time.monotonic()
+    facts = StayingFacts(problem, network)
+    low = single_run_bound(problem).value
+    first, high = low, network.trace().peak_memory if upper is None else upper
+    # What is refuted at some bytes is refuted at fewer.
+    while low < high and time.monotonic() - began < seconds:
+        middle = (low + high) // 2
+        if facts.follow(middle).refuted:
+            low = middle + 1
+        else:
+            high = middle
+    return proved("least-memory-kept", low, Computed()) if low > first else None
+
+
+def cut_bound(
+    problem: Problem, known: int, upper: int | None = None, seconds: float = math.inf
+) -> Bound | None:
+    """Return the largest bound by a cut that is found: `least-memory-cut`.
+
+    Parameters
+    ----------
+    problem : Problem
+        In which memory is minimised, of a network.
+    known : int
+        Bytes; a bound that is known.
+    upper : int, optional
+        Bytes of an execution that exists; by default the peak of the plain one.
+    seconds : float
+        After which the largest one so far is returned.
+
+    Returns
+    -------
+    Bound or None
+        None if it says no more than what is known.
+    """
+    network = problem.computed
+    if network is None or problem.minimise is not Minimise.MEMORY:
+        return None
+    deadline = time.monotonic() + seconds
+    facts = StayingFacts(problem, network)
+    high = network.trace().peak_memory if upper is None else upper
+    best: tuple[int, LeastMemoryCut] | None = None
+    for turn in _turns(network):
+        if time.monotonic() > deadline:
+            break
+        found = _best_cut(problem, network, facts, turn, max(known, best[0] if best else 0), high)
+        if found is not None:
+            best = found
+    return proved("least-memory-cut", *best) if best is not None else None
+
+
+def _turns(network: Network) -> list[int]:
+    """Return the computations at which most is live if everything runs once, the worst first."""
+    demand = network.trace().demand
+    order = sorted(range(len(network)), key=lambda index: -demand[index])
+    backward = [i for i, each in enumerate(network.computations) if not each.repeatable]
+    turn = backward[:1] + [index - 1 for index in backward[:1] if index]
+    spread = order[:: max(1, len(order) // (4 * _TURNS))]
+    return list(dict.fromkeys([*turn, *order[:2], *spread]))[:_TURNS]
+
+
+def _best_cut(
+    problem: Problem,
+    network: Network,
+    facts: StayingFacts,
+    turn: int,
+    known: int,
+    high: int,
+) -> tuple[int, LeastMemoryCut] | None:
+    """Return the largest bound above what is known that a cut at one computation gives."""
+    following = facts.follow(known)
+    if following.refuted:
+        # The other argument says more already.
+        return None
+    finder = CutFinder(problem, network, turn, following.last_again)
+    chosen = max(_prices(finder, problem), key=finder.bytes_at)
+    reached = min(math.ceil(finder.bytes_at(chosen)), high)
+    value = _settled(facts, finder, chosen, known, reached)
+    return (value, chosen.proof(turn)) if value > known else None
+
+
+def _settled(facts: StayingFacts, finder: CutFinder, prices: Prices, low: int, high: int) -> int:
+    """Return the largest value that a cut establishes with what follows from just less.
+
+    In less memory fewer computations can run again, so that a cut says more.
+    """
+    while low < high:
+        middle = (low + high + 1) // 2
+        again = facts.follow(middle - 1)
+        if again.refuted or finder.with_again(again.last_again).bytes_at(prices) > middle - 1:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _prices(finder: CutFinder, problem: Problem) -> list[Prices]:
+    """Return prices that are worth trying, the best found by steps along each of them last."""
+    free = Prices(1, 0, 0)
+    if problem.deadline is None:
+        return [free]
+    tried: dict[Prices, Fraction] = {}
+
+    def value(prices: Prices) -> Fraction:
+        if prices not in tried:
+            tried[prices] = finder.bytes_at(prices)
+        return tried[prices]
+
+    computing, moving = finder.scales()
+    choices = [0, *(2**step for step in range(-8, 9))] if problem.offload else [0]
+    for step in range(-10, 11):
+        for beside in choices[:: 3 if problem.offload else 1]:
+            value(Prices.of(computing * Fraction(2) ** step, moving * Fraction(beside)))
+    best = max(tried, key=lambda prices: tried[prices])
+    for shrink in range(1, _PRICE_STEPS // 4):
+        factor = 1 + Fraction(1, 2**shrink)
+        for more in (factor, 1 / factor):
+            for where in (0, 1) if problem.offload else (0,):
+                value(best.scaled(more if where == 0 else 1, more if where else 1))
+        best = max(tried, key=lambda prices: tried[prices])
+    return [free, best]
+
+
+@dataclass
+class Following:
+    """What follows from a memory limit.
+
+    Attributes
+    ----------
+    refuted : bool
+        Whether nothing fits.
+    last_again : int64 array
+        For each computation, the last stage in which it might run again; -1 if there is none.
+    """
+
+    refuted: bool
+    last_again: NDArray[np.int64]
+
+
+class StayingFacts:
+    """What has to stay within a memory limit, as intervals of stages.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of which.
+    network : Network
+        Its network.
+    """
+
+    def __init__(self, problem: Problem, network: Network) -> None:
+        self.network = network
+        values, count = network.values, len(network)
+        spare = None
+        if problem.deadline is not None:
+            spare = problem.deadline - network.compute_time
+        self.again = [
+            each.repeatable
+            and problem.recompute is not Recompute.NONE
+            and (spare is None or each.duration <= spare)
+            for each in network.computations
+        ]
+        last_readers: list[set[int]] = [set() for _ in values]
+        self.touched: list[set[int]] = []
+        for index, each in enumerate(network.computations):
+            read = {
+                value if values[value].base is None else values[value].base for value in each.reads
+            }
+            for value in read:
+                assert value is not None
+                last_readers[value].add(index)
+            own = {value for value in each.writes if values[value].base is None}
+            self.touched.append({value for value in read if value is not None} | own)
+        self.readers = [sorted(found) for found in last_readers]
+        self.staying = [
+            value
+            for value, each in enumerate(values)
+            if each.size and self.readers[value] and not (problem.offload and each.evictable)
+        ]
+        self.made_by: list[list[int]] = [[] for _ in range(count)]
+        self.given = []
+        for value in self.staying:
+            if network.writer[value] < 0:
+                self.given.append(value)
+            else:
+                self.made_by[network.writer[value]].append(value)
+
+    def follow(self, memory: int) -> Following:
+        """Return what follows from a limit in bytes."""
+        count = len(self.network)
+        own = np.array(self.network.own_memory, np.int64)
+        spans: dict[int, list[tuple[int, int]]] = {
+            value: [(-1, self.readers[value][-1])] for value in self.given
+        }
+        last_again = np.full(count, -1, np.int64)
+        while True:
+            whole = self._sum(spans, 1)
+            before = dict(spans)
+            for index in range(count):
+                room = memory - own[index] - whole
+                for value in self.touched[index]:
+                    for made, reader in spans.get(value, ()):
+                        room[made + 1 : reader + 1] += self.network.values[value].size
+                stages = np.full(count, index, np.int64)
+                last_again[index] = -1
+                if self.again[index]:
+                    fits = np.flatnonzero(room[index + 1 :] >= 0) + index + 1
+                    stages[fits] = fits
+                    if len(fits):
+                        last_again[index] = fits[-1]
+                latest = np.maximum.accumulate(stages)
+                for value in self.made_by[index]:
+                    spans[value] = _merged(
+                        [(int(latest[reader]), reader) for reader in self.readers[value]]
+                    )
+            if spans == before:
+                break
+        during = self._sum(spans, 0) + own
+        for index in range(count):
+            for value in self.touched[index]:
+                if any(max(made, 0) <= index <= reader for made, reader in spans.get(value, ())):
+                    during[index] -= self.network.values[value].size
+        return Following(bool((during > memory).any()), last_again)
+
+    def _sum(self, spans: dict[int, list[tuple[int, int]]], later: int) -> NDArray[np.int64]:
+        """Return, for each stage, the bytes of all spans over it."""
+        change = np.zeros(len(self.network) + 2, np.int64)
+        for value, rows in spans.items():
+            size, counted = self.network.values[value].size, 0
+            for made, reader in rows:
+                # Where one span ends the next may begin: that stage counts once.
+                first = max(made + later, counted)
+                if first <= reader:
+                    change[first] += size
+                    change[reader + 1] -= size
+                counted = reader + 1
+        return np.cumsum(change)[: len(self.network)]
+
+
+def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return disjoint spans from a making stage to the last reader before it is made again."""
+    merged: list[tuple[int, int]] = []
+    for made, reader in sorted(spans):
+        if merged and made < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], reader)
+        else:
+            merged.append((made, reader))
+    return merged

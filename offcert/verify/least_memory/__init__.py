@@ -1,0 +1,1 @@
+"""Verification of lower bounds on the bytes of any execution of a network."""

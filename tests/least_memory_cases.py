@@ -1,0 +1,63 @@
+"""Tiny problems in which memory is minimised, with bounds that our finders prove."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+
+from offcert.core.platform import Link, Platform
+from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.core.result import Bound
+from offcert.formulations.rematerialisation.least_memory import (
+    cut_bound,
+    kept_bound,
+    single_run_bound,
+)
+from tests.random_networks import checkpoint_chain, random_network
+from tests.rematerialisation_oracle import RematerialisationOracle
+
+
+def memory_problem(seed: int) -> tuple[Problem, int]:
+    """Draw a problem of recomputation alone; return the least memory by brute force, too."""
+    rng = random.Random(seed)
+    network = checkpoint_chain(rng, 2) if seed % 4 == 0 else random_network(rng, rng.choice((2, 3)))
+    problem = Problem(
+        "memory",
+        network,
+        Platform(5, Fraction(1), rng.choice(tuple(Link))),
+        recompute=Recompute.ANY,
+        offload=False,
+        minimise=Minimise.MEMORY,
+    )
+    computed = problem.computed
+    assert computed is not None
+    if seed % 2:
+        deadline = computed.compute_time + rng.choice((0, 1, 3, 8))
+        problem = replace(problem, deadline=deadline)
+    least = RematerialisationOracle(computed).least_memory(problem.deadline)
+    assert least is not None
+    return problem, least
+
+
+def memory_bounds(problem: Problem) -> list[Bound]:
+    """Return the bounds of all three kinds that say something."""
+    first = single_run_bound(problem)
+    kept = kept_bound(problem)
+    known = first.value if kept is None else kept.value
+    return [bound for bound in (first, kept, cut_bound(problem, known)) if bound is not None]
+
+
+@cache
+def memory_proofs(method: str) -> list[tuple[Problem, Bound, int]]:
+    """Return problems with a bound of one kind, and their least memory."""
+    known: list[tuple[Problem, Bound, int]] = []
+    for seed in range(10_000):
+        problem, best = memory_problem(seed)
+        for bound in memory_bounds(problem):
+            if bound.method == method:
+                known.append((problem, bound, best))
+        if len(known) >= 6:
+            break
+    return known
