@@ -75,7 +75,7 @@ def test_bad_graphs_are_refused(sizes: list, edges: list, message: str) -> None:
 
 
 def test_names_must_be_as_many_as_vertices() -> None:
-    with pytest.raises(InputError, match="graph.names must have 2 entries, not 1"):
+    with pytest.raises(InputError, match=r"graph\.names must have 2 entries, not 1"):
         CheckpointGraph([0, 0], [(0, 1)], ["s"])
 
 
