@@ -153,6 +153,7 @@ class Unrolling:
             for computation in (segment.first, segment.last, *segment.again):
                 self._require_repeatable(computation)
         self.runs: list[Run | int] = []
+        self._known = any(each.of for each in network.computations)
 
     def _require_repeatable(self, computation: int) -> None:
         if computation >= len(self.network):
@@ -212,10 +213,17 @@ class Unrolling:
 
     def _savers(self, computation: Computation, segment: Segment) -> list[int]:
         """Return the computations of a segment that save what a backward computation needs."""
-        if computation.of:
+        if not self._guesses(computation):
             return [each for each in computation.of if each in segment]
         writers = (self.network.writer[value] for value in computation.reads)
         return [each for each in writers if each in segment]
+
+    def _guesses(self, computation: Computation) -> bool:
+        """Whether nothing is known about who saves what a computation needs.
+
+        Where it is known of some, the others need nothing that was saved: the loss, for example.
+        """
+        return not computation.of and not self._known
 
     def _saved(self, backward: int, segment: Segment) -> set[int]:
         """Return what a backward computation reads and computations in a segment have saved.
@@ -223,7 +231,7 @@ class Unrolling:
         What another computation reads as well is saved by that one, too, and stays.
         """
         computation = self.network.computations[backward]
-        if not computation.of:
+        if self._guesses(computation):
             return {v for v in computation.reads if self.network.writer[v] in segment.again}
         saved: set[int] = set()
         for each in computation.of:

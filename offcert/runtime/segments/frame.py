@@ -16,6 +16,7 @@ from torch.utils.checkpoint import _StopRecomputationError, checkpoint
 from offcert.core.errors import InputError
 from offcert.runtime.events import AGAIN, RESUME
 from offcert.runtime.recomputing import recomputing
+from offcert.runtime.saved import InPlaceError
 from offcert.runtime.segments.keeper import Keeper, Tick, outer_hooks
 from offcert.runtime.segments.keeping import Give, Keep
 from offcert.runtime.segments.state import Before, Beginning, ModuleStates
@@ -274,9 +275,15 @@ class _Body:
         return None
 
     def _unpack(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        tensors = [
-            self.hooks[1](each.packed).detach().requires_grad_(each.trained) for each in self.inputs
-        ]
+        try:
+            tensors = [self.hooks[1](each.packed).detach() for each in self.inputs]
+        except InPlaceError as error:
+            name = self.frame.name
+            raise InPlaceError(
+                f"{name} cannot run again: what it is given is changed in place afterwards"
+            ) from error
+        for tensor, each in zip(tensors, self.inputs, strict=True):
+            tensor.requires_grad_(each.trained)
         leaves = list(self.leaves)
         for place, index in self.places:
             leaves[place] = tensors[index]

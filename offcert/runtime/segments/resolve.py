@@ -187,10 +187,8 @@ class _Resolver:
         return Part(str(segment), ModuleStates(str(segment), modules))
 
     def _watch(self, segment: PlacedSegment, module: nn.Module) -> None:
-        for path, each in _named(segment.path, module):
-            known = self.name_of[id(each)]
-            if known == path:
-                self.lookup.watched[path] = each
+        for each in module.modules():
+            self.lookup.watched[self.name_of[id(each)]] = each
         for kept in (each for one in segment.nested() for each in one.kept):
             if kept.path not in self.lookup.watched:
                 raise InputError(f"{segment} has no module {kept.path}, whose results are to stay")

@@ -95,7 +95,7 @@ class ModuleStates:
         self._name = name
         self._modules = list(modules)
         self._looked = False
-        # Large buffers that were seen to change.
+        # Buffers that were seen to change.
         self._changing: set[tuple[int, str]] = set()
 
     def begin(self) -> Beginning:
@@ -142,6 +142,8 @@ class ModuleStates:
     def _has_changed(self, row: Row) -> bool:
         now = row.module._buffers.get(row.name)
         if now is not row.buffer or _version(row.buffer) != row.version:
+            return True
+        if (id(row.module), row.name) in self._changing:
             return True
         if self._looked or row.copy is None or isinstance(row.buffer, FakeTensor):
             return False
