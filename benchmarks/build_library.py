@@ -20,9 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import library_recompute
+
 from offcert.certify.records import add
 from offcert.core.files import problem_to_json
-from offcert.core.problem import Problem
+from offcert.core.problem import Problem, Recompute
 from offcert.core.result import Result, SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.formulations.combinatorial.relaxations import prop3_bound
@@ -67,6 +69,7 @@ def recipes() -> Iterator[Recipe]:
     yield from reductions()
     yield from adversarial()
     yield from core()
+    yield from recomputed()
 
 
 def networks() -> Iterator[Recipe]:
@@ -225,6 +228,21 @@ def adversarial() -> Iterator[Recipe]:
         )
 
 
+def recomputed() -> Iterator[Recipe]:
+    """Yield the problems in which computations may run again."""
+    for name, group, kind, percents, knobs in library_recompute.generated():
+        yield generated(name, group, kind, 0, percents, **knobs)
+    for name, knobs in library_recompute.ADVERSARIAL.items():
+        settings = {"against": name} | knobs
+        text = ", ".join(f"{key} {value}" for key, value in settings.items())
+        yield Recipe(
+            f"adversarial-checkpoint-{name}",
+            "adversarial-checkpoint",
+            f"search for the chain on which checkpoints do worst, minimised: {text}",
+            partial(library_recompute.search, settings),
+        )
+
+
 def search(knobs: dict[str, Any]) -> Problem:
     """Return what a search finds, by the seed among its knobs or seed 0."""
     from offcert.hunts.adversarial.chains import AdversarialChains
@@ -311,6 +329,8 @@ def record_construction(library: Library, name: str) -> None:
     problem = library.load(name)
     assert problem.source is not None
     solution = problem.source.get("solution", {})
+    if problem.recompute is not Recompute.NONE:
+        return
     if solution.get("answer") != "yes" or library.record(name).status is SolveStatus.OPTIMAL:
         return
     values, parts = problem.source["values"], solution["partition"]
@@ -341,6 +361,7 @@ def main() -> None:
         for entry in family.entries:
             record_construction(library, entry.name)
             record_optimum(library, entry.name)
+            library_recompute.record_first(library, entry.name)
         problems += len(family.entries)
         known += sum(library.record(entry.name) != Record() for entry in family.entries)
         if old is not None:

@@ -11,9 +11,11 @@ import pytest
 from offcert.core.check import check
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest, problem_to_json
+from offcert.core.problem import Minimise, Recompute
 from offcert.core.result import Evidence, SolveStatus
 from offcert.core.simulate import simulate
 from offcert.hunts.adversarial.chains import AdversarialChains
+from offcert.hunts.adversarial.checkpoint_chains import AdversarialCheckpoints
 from offcert.hunts.phase.core import CoreProblems
 from offcert.instances.kinds import KINDS, from_source
 from offcert.instances.library import (
@@ -28,6 +30,7 @@ from offcert.instances.library import (
     names,
     record,
 )
+from offcert.verify.execution.check import execution_faults
 
 
 def test_there_are_at_least_120_problems_under_names_of_their_own() -> None:
@@ -63,16 +66,33 @@ def test_every_hash_is_that_of_the_problem() -> None:
 def test_records_are_feasible_and_plans_attain_their_values() -> None:
     known = 0
     for entry in entries():
-        assert entry.problem.trace.least_memory <= entry.problem.platform.memory
-        if entry.record.value is None:
+        problem, record = entry.problem, entry.record
+        assert problem.least_memory <= problem.platform.memory
+        if record.value is None:
             continue
         known += 1
-        assert entry.record.value >= entry.problem.trace.compute_time
-        if entry.record.plan is not None:
-            schedule = simulate(entry.problem, entry.record.plan)
-            assert schedule.makespan == entry.record.value
-            assert check(entry.problem, schedule) == []
+        least_bytes = problem.minimise is Minimise.MEMORY
+        assert record.value >= (problem.least_memory if least_bytes else problem.trace.compute_time)
+        if record.plan is not None:
+            executed = record.executed(problem)
+            schedule = simulate(executed, record.plan)
+            assert least_bytes or schedule.makespan == record.value
+            assert check(executed, schedule) == []
     assert known >= 10
+
+
+def test_what_runs_again_in_a_record_is_a_legal_execution() -> None:
+    again = 0
+    for entry in entries():
+        strategy, network = entry.record.strategy, entry.problem.computed
+        assert (strategy is None) == (
+            entry.record.plan is None or entry.problem.recompute is Recompute.NONE
+        )
+        if strategy is not None and network is not None:
+            execution = strategy.expand(network)
+            assert execution_faults(network, execution) == []
+            again += execution.repeated > 0
+    assert again >= 10
 
 
 def test_files_are_what_is_written() -> None:
@@ -92,8 +112,14 @@ def test_generated_problems_are_made_again_from_their_sources() -> None:
             assert again.network == family.problem.network, family.name
             assert again.platform.bandwidth == family.problem.platform.bandwidth
             assert again.transfers == family.problem.transfers
+            assert again.recompute == family.problem.recompute
+            assert again.offload == family.problem.offload
             checked += 1
-        elif source.get("generator") not in (AdversarialChains.kind, CoreProblems.kind):
+        elif source.get("generator") not in (
+            AdversarialChains.kind,
+            AdversarialCheckpoints.kind,
+            CoreProblems.kind,
+        ):
             assert source["hardware"] == "v100-pcie"
     assert checked >= 60
 
