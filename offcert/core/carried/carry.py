@@ -100,6 +100,8 @@ class _Carrier:
         tensors = self.execution.trace.tensors
         self.uses = [set(tensor.uses) for tensor in tensors]
         self.evictable = [False] * len(tensors)
+        # What is kept of storages that the network does not know: computation, until when, bytes.
+        self.unknown: dict[int, tuple[int, int, int]] = {}
         # For each value its copies, as they are made.
         self.copies: dict[int, list[int]] = {}
         for index, value in enumerate(self.execution.values):
@@ -116,10 +118,18 @@ class _Carrier:
                 trace.tensors, self.uses, self.evictable, strict=True
             )
         ]
+        beside: dict[tuple[int, int], int] = {}
+        for computation, handed, size in self.unknown.values():
+            key = self.order.index(computation), handed
+            beside[key] = beside.get(key, 0) + size
+        tensors += [
+            Tensor(f"kept of {trace.operations[first].name}", size, (first, last), evictable=False)
+            for (first, last), size in beside.items()
+        ]
         execution = Execution(
             Trace(trace.operations, tensors),
             self.execution.runs,
-            self.execution.values,
+            (*self.execution.values, *[-1] * len(beside)),
             self.program.to_json(),
         )
         return Carried(execution, self._ticks(), tuple(rows))
@@ -192,16 +202,20 @@ class _Carrier:
         for sight in self.record.results:
             if sight.storage < 0 or self.record.operation(sight.moment) != computation:
                 continue
-            value = self.record.storages[sight.storage][1]
-            copy = self._copy(value, group.begin) if value >= 0 else None
+            size, value = self.record.storages[sight.storage]
+            handed = self._handed(group, sight.moment) if sight.moment <= group.stop else end
+            if value < 0:
+                # It dies within the operation, if it is not kept.
+                self.unknown[sight.storage] = (computation, handed, size)
+                continue
+            copy = self._copy(value, group.begin)
             if copy is None:
                 continue
             if computation not in group.segment.kept:
                 # A segment inside runs for the first time again: it will ask once more.
                 if sight.moment <= group.stop:
-                    self.uses[copy].add(self._handed(group, sight.moment))
+                    self.uses[copy].add(handed)
                 continue
-            handed = self._handed(group, sight.moment) if sight.moment <= group.stop else end
             self.uses[copy].update(range(handed, max(*self.uses[copy], handed) + 1))
 
     def _handed(self, group: Group, moment: int) -> int:

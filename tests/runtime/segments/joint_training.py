@@ -95,14 +95,18 @@ class Joint:
     plain_peak: int
     reports: list[StepReport] = field(default_factory=list)
 
-    def require_followed(self) -> Joint:
-        """Assert that every step did what was predicted, to the byte."""
+    def require_followed(self, *, exactly: bool = True) -> Joint:
+        """Assert that every step did what was predicted: to the byte, or with no more bytes."""
         for report in self.reports:
             assert report.planned, report.deviation
             assert report.unfreed == ()
             assert report.unforeseen == ()
             assert report.late_bytes == 0
-            assert report.follows_prediction
+            begins = zip(report.at_begin, report.prediction.at_begin, strict=True)
+            assert [n for n, (found, bound) in enumerate(begins) if found > bound] == []
+            peaks = zip(report.peaks, report.prediction.peaks, strict=True)
+            assert [n for n, (found, bound) in enumerate(peaks) if found > bound] == []
+            assert report.follows_prediction or not exactly
             assert report.within_limit
         assert dict(self.offload.steps) == {"planned": len(self.reports)}
         return self
