@@ -29,6 +29,7 @@ GROUPS: dict[str, tuple[tuple[Callable[[], None], ...], int]] = {
         (warm.warm_plans, warm.warm_dynprog, warm.warm_checkpoints, warm.warm_combined),
         14,
     ),
+    "recomputation": ((warm.warm_rematerialisation,), 5),
 }
 
 
@@ -212,6 +213,8 @@ def group_of(kernel: str) -> tuple[str, int]:
         "offcert.formulations.labels.matched": "matched heads and tails",
         "offcert.formulations.": "pivot program",
         "offcert.heuristics.checkpoint.": "plans",
+        "offcert.heuristics.persistent.": "recomputation",
+        "offcert.heuristics.rematerialisation.": "recomputation",
         "offcert.heuristics.": "annealing",
     }
     group = next((name for start, name in parts.items() if kernel.startswith(start)), "plans")

@@ -84,6 +84,19 @@ def warm_combined() -> None:
 
 
 @cache
+def warm_rematerialisation() -> None:
+    """Compile persistent checkpointing and the executor that recomputes."""
+    from offcert.core.checkpoint_chain import CheckpointChain
+    from offcert.heuristics.persistent.persistent import persistent
+    from offcert.heuristics.rematerialisation.search import RematerialisationSearch
+
+    chain = CheckpointChain((1,) * 3, (1,) * 3, (1, 2, 1, 1))
+    memory = chain.network().trace().peak_memory
+    persistent(chain, memory, 10)
+    RematerialisationSearch(chain.network()).attempt(memory, 100, (1.0, 1.0, 1.0))
+
+
+@cache
 def warm_local_search() -> None:
     """Compile the simulator and annealing over claim sequences."""
     from offcert.heuristics.local_search import local_search

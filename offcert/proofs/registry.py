@@ -121,7 +121,7 @@ class ClaimKind:
         What the bound says, in one line.
     page : str
         Of the documentation, below ``docs/theory``.
-    transfers, recompute : frozenset
+    transfers, recompute, offload : frozenset
         For which problems the claim is a bound.
     minimise : Minimise
         What the value is about.
@@ -134,6 +134,7 @@ class ClaimKind:
     transfers: frozenset[Transfers] = _ATOMIC
     recompute: frozenset[Recompute] = frozenset({Recompute.NONE})
     minimise: Minimise = Minimise.TIME
+    offload: frozenset[bool] = frozenset({True, False})
 
     evidence = Evidence.ATTESTED
 
@@ -332,6 +333,36 @@ _CLAIMS = (
         page="models",
     ),
     ClaimKind("interval-cpsat", ("CP-SAT",), "interval variables", page="models"),
+    *(
+        ClaimKind(
+            f"{name}{suffix}",
+            families,
+            f"{unit} of recomputation alone, {summary}",
+            page="rematerialisation",
+            transfers=_ALL,
+            recompute=again,
+            minimise=minimise,
+            offload=frozenset({False}),
+        )
+        for name, families, summary, again in (
+            (
+                "retention-cpsat",
+                ("CP-SAT",),
+                "by intervals over which copies are kept",
+                frozenset({Recompute.ANY}),
+            ),
+            (
+                "recompute-stages",
+                ("HiGHS", "CBC"),
+                "who runs again in which stage, in no order",
+                frozenset({Recompute.ANY}),
+            ),
+        )
+        for suffix, unit, minimise in (
+            ("", "time", Minimise.TIME),
+            ("-memory", "bytes", Minimise.MEMORY),
+        )
+    ),
 )
 
 PROOFS: dict[str, ProofKind] = {kind.method: kind for kind in _PROOFS}
