@@ -23,6 +23,7 @@ from offcert.hunts.adversarial.checkpoint_chains import (
 )
 from offcert.hunts.adversarial.checkpoint_values import NAMES, USUAL, VALUES
 from offcert.hunts.adversarial.numbers import Box, Numbers, draw, moved, simplifications
+from offcert.instances.library import default_library
 
 BOX = Box(range(3, 6), 9, 1, CheckpointNumbers)
 
@@ -165,3 +166,16 @@ def test_searches_that_mean_nothing_are_refused(knobs: dict[str, Any], message: 
 def test_nothing_found_is_said() -> None:
     with pytest.raises(MethodError, match="found nothing on which live-selection and live-sel"):
         AdversarialCheckpoints(against="live-selection", steps=30).problem(0)
+
+
+def test_what_the_library_holds_of_hunts_is_as_bad_as_it_says() -> None:
+    found = list(default_library().families(group="adversarial-checkpoint"))
+    assert len(found) >= 8
+    for family in found:
+        problem, source = family.problem, family.problem.source
+        assert source is not None
+        against, by = source["against"], source["by"]
+        measure = USUAL[VALUES[against].minimise] if by == "usual" else by
+        values = [VALUES[name].of(problem) for name in (against, measure)]
+        assert values == [source["over"], source["under"]], family.name
+        assert source["over"] > source["under"]
