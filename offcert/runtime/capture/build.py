@@ -89,7 +89,7 @@ def build(recorder: Recorder, clock: Clock) -> Built:
         raise OffcertError("the network does not make the trace that was recorded")
     ranges, record = NO_RANGES, None
     if clock is Clock.MODULES:
-        ranges = find_ranges(line.moments, line.ticks, recorder.hooks.root)
+        ranges = find_ranges(line.moments, line.ticks, recorder.hooks.root, recorder.only_once)
         record = build_record(recorder, line, groups)
     return Built(trace, network, ticks, number_places(rows), ranges, record)
 

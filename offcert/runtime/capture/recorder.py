@@ -24,6 +24,7 @@ from offcert.runtime.hooks import Hooks
 from offcert.runtime.in_place import changed_in_place
 from offcert.runtime.saved import Entry, Handle
 from offcert.runtime.saved_storages import SavedStorages, dtype_name, owned_storages
+from offcert.runtime.segments.caches import given_a_cache
 from offcert.runtime.signature import Signature, signature
 from offcert.runtime.tracker import LiveBytes, StorageRecord
 
@@ -53,6 +54,8 @@ class Recorder(Session):
         make.
     given : list of (int, list of Seen)
         For each call of a module, its first moment and the tensors that it is given.
+    only_once : set of Event
+        Calls that cannot be made again: they change what they are given.
     unpacked : list of (int, int)
         The moment at which autograd asked for something, and the one at which it had saved it.
     """
@@ -68,6 +71,7 @@ class Recorder(Session):
         self.packed: list[Seen] = []
         self.made: list[Seen] = []
         self.given: list[tuple[int, list[Seen]]] = []
+        self.only_once: set[Event] = set()
         self._hardware = hardware
         self._life_of: dict[StorageRecord, Life] = {}
         self._storages = _Storages(self)
@@ -151,6 +155,8 @@ class Recorder(Session):
         seen = [self.see(tensor) for tensor in unique.values()]
         super().enter(path, values)
         self.given.append((len(self.moments) - 1, seen))
+        if given_a_cache(values):
+            self.only_once.add(self.moments[-1].event)
 
     def leave(self, path: str, output: Any) -> None:
         """Note that it returns."""

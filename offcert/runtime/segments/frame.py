@@ -17,6 +17,7 @@ from offcert.core.errors import InputError
 from offcert.runtime.events import AGAIN, RESUME
 from offcert.runtime.recomputing import recomputing
 from offcert.runtime.saved import InPlaceError
+from offcert.runtime.segments.caches import is_cache
 from offcert.runtime.segments.keeper import Keeper, Tick, outer_hooks
 from offcert.runtime.segments.keeping import Give, Keep
 from offcert.runtime.segments.state import Before, Beginning, ModuleStates
@@ -293,7 +294,7 @@ class _Body:
 
 def _require_steady(name: str, leaf: Any) -> None:
     """Refuse caches of keys and values: running again would add to them again."""
-    if hasattr(leaf, "get_seq_length") and callable(getattr(leaf, "update", None)):
+    if is_cache(leaf):
         raise InputError(
             f"{name} cannot run again: it adds to the {type(leaf).__name__} that it is given; call "
             "the model with use_cache=False"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from offcert.runtime.capture.moments import Moment
 
 
-def find_ranges(moments: Sequence[Moment], ticks: Sequence[int], root: nn.Module) -> Ranges:
+def find_ranges(
+    moments: Sequence[Moment],
+    ticks: Sequence[int],
+    root: nn.Module,
+    only_once: Collection[Event] = (),
+) -> Ranges:
     """Return the stretches of a recorded step that `Segments` can run again.
 
     Left out are compiled modules, script modules, what the program itself checkpoints, the model as
@@ -31,13 +36,22 @@ def find_ranges(moments: Sequence[Moment], ticks: Sequence[int], root: nn.Module
         The moments with which operations begin.
     root : nn.Module
         The recorded model.
+    only_once : collection of Event, optional
+        Calls that cannot be made again.
     """
-    return _Finder(moments, ticks, root).ranges()
+    return _Finder(moments, ticks, root, only_once).ranges()
 
 
 class _Finder:
-    def __init__(self, moments: Sequence[Moment], ticks: Sequence[int], root: nn.Module) -> None:
+    def __init__(
+        self,
+        moments: Sequence[Moment],
+        ticks: Sequence[int],
+        root: nn.Module,
+        only_once: Collection[Event],
+    ) -> None:
         self.ticks = ticks
+        self.only_once = only_once
         self.modules = dict(root.named_modules())
         self.refused = _paths_of_refused(self.modules)
         # What is called again in a backward pass is checkpointed by the program itself.
@@ -65,7 +79,9 @@ class _Finder:
         calls = []
         for event, (begun, ended) in self.spans.items():
             first, last = self._operations(begun, ended)
-            if first <= last and event.path not in self.refused:
+            if event.path in self.refused or event in self.only_once:
+                continue
+            if first <= last:
                 calls.append(Range(first, last, event.path, event.call))
         calls.sort(key=lambda each: (each.first, -each.last))
         return Ranges(tuple(calls), tuple(self._rows()))
