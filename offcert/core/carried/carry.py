@@ -196,6 +196,21 @@ class _Carrier:
                 self.uses[copy].update(range(group.begin, end + 1))
         for computation in _kept(group.segment):
             self._hold_kept(group, computation, end)
+        for copy, value in enumerate(self.execution.values):
+            if group.begin <= min(self.uses[copy]) < group.end:
+                self._hold_variables(group, copy, value)
+
+    def _hold_variables(self, group: Group, copy: int, value: int) -> None:
+        """Note how long the program's own variables hold what it computes again.
+
+        Of what cannot leave, the network only says when it is given up at last.
+        """
+        last = self.network.trace().tensors[value].uses[-1]
+        if self.network.values[value].evictable or not self.network.computations[last].repeatable:
+            return
+        still = [place for place, run in enumerate(group.runs) if run <= last]
+        if still:
+            self.uses[copy].add(max(min(self.uses[copy]), group.begin + still[-1]))
 
     def _hold_kept(self, group: Group, computation: int, end: int) -> None:
         """Note how long results stay that are handed out when a segment runs again."""
