@@ -2,15 +2,59 @@
 
 from __future__ import annotations
 
-from offcert.certify.joint_steps import descend_plain
+from offcert.certify.checkpoint_steps import descend_checkpoints
+from offcert.certify.combined_steps import descend_combined
+from offcert.certify.joint_bound_steps import bound_computing, climb_joint
+from offcert.certify.joint_search_steps import descend_joint
+from offcert.certify.joint_steps import descend_plain, descend_whole
+from offcert.certify.rematerialisation_steps import (
+    bound_least_memory,
+    descend_persistent,
+    descend_rematerialisation,
+    solve_checkmate,
+    solve_retention,
+    solve_stages,
+)
 from offcert.certify.rung import Rung
 from offcert.core.problem import Minimise, Problem, Recompute
 
-JOINT_LADDERS: dict[str, tuple[Rung, ...]] = {
-    "least time": (
-        Rung(descend_plain, 0.2, "what offloading alone can do is a plan, too", always=True),
+_LEAST_TIME = (
+    Rung(bound_computing, 1.0, "a bound at once", always=True),
+    Rung(descend_whole, 1.0, "if all fits nothing has to be done", always=True),
+    Rung(descend_rematerialisation, 0.1, "a plan that moves nothing, at once", at_most=3.0),
+    Rung(descend_persistent, 0.1, "on chains, optimal if stored copies stay", at_most=5.0),
+    Rung(descend_checkpoints, 0.1, "on chains, the best segments if nothing leaves", at_most=5.0),
+    Rung(
+        descend_plain,
+        0.2,
+        "what offloading alone can do; seldom the best plan, so it gets little",
+        at_most=3.0,
+        always=True,
     ),
-    "least memory": (),
+    Rung(descend_joint, 0.15, "a good plan for bounds to meet", at_most=6.0, always=True),
+    Rung(climb_joint, 0.4, "what moving and running again can do together at best"),
+    Rung(descend_combined, 0.3, "on chains, optimal under the paper's assumptions"),
+    Rung(solve_stages, 0.3, "a bound where nothing may leave", gap_from=1e-9),
+    Rung(solve_retention, 0.4, "exact on small networks where nothing may leave", gap_from=1e-9),
+    Rung(solve_checkmate, 0.3, "exact in stages, on another solver", gap_from=1e-9),
+    Rung(descend_joint, 1.0, "better plans in all the time that is left", gap_from=1e-9),
+)
+
+_LEAST_MEMORY = (
+    Rung(bound_least_memory, 1.0, "bounds in bytes, at once", always=True),
+    Rung(descend_whole, 1.0, "everything once: a plan that always works", always=True),
+    Rung(descend_plain, 1.0, "without recomputation it is exact, and a plan for the rest"),
+    Rung(descend_checkpoints, 0.2, "on chains, the fewest live bytes of all segments"),
+    Rung(descend_persistent, 0.2, "on chains, fewer still if nothing else stays"),
+    Rung(descend_rematerialisation, 0.4, "gives up what is cheapest, at any size"),
+    Rung(descend_combined, 0.4, "on chains with offloading, by halving the memory"),
+    Rung(solve_retention, 0.5, "exact on small networks where nothing may leave", gap_from=1e-9),
+    Rung(solve_checkmate, 0.8, "exact in stages, on another solver", gap_from=1e-9),
+)
+
+JOINT_LADDERS: dict[str, tuple[Rung, ...]] = {
+    "least time": _LEAST_TIME,
+    "least memory": _LEAST_MEMORY,
 }
 
 

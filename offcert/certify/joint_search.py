@@ -30,14 +30,20 @@ class JointSearch(Search):
             return self.memory
         return super().objective
 
-    def offer(self, schedule: Schedule) -> bool:
-        """Take a schedule of the execution in which everything runs once if it is better."""
+    def offer(self, schedule: Schedule, memory: int | None = None) -> bool:
+        """Take a schedule of the execution in which everything runs once if it is better.
+
+        Raises
+        ------
+        UnsoundError
+            If it is no schedule, or beats a proved lower bound.
+        """
         from offcert.core.strategy import Strategy
 
         network = self.problem.computed
         if network is None:
-            return self.offer_executed(None, schedule)
-        return self.offer_executed(Strategy.plain(network).expand(network), schedule)
+            return self.offer_executed(None, schedule, memory)
+        return self.offer_executed(Strategy.plain(network).expand(network), schedule, memory)
 
     def offer_executed(
         self, execution: Execution | None, schedule: Schedule, memory: int | None = None

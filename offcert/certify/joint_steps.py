@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from offcert.certify.effort import Effort
+from offcert.certify.joint_search import JointSearch
 from offcert.certify.search import Search
+from offcert.core.plan import Plan
+from offcert.core.problem import Minimise
 from offcert.core.schedule import Schedule
+from offcert.core.simulate import simulate
+
+
+def descend_whole(search: Search, effort: Effort) -> None:
+    """Offer the execution in which everything runs once and stays, if it fits."""
+    assert isinstance(search, JointSearch)
+    search.begin("everything once")
+    plain = search.problem.plain()
+    peak = plain.trace.peak_memory
+    if peak <= plain.platform.memory or search.problem.minimise is Minimise.MEMORY:
+        search.offer(simulate(plain.with_memory(peak), Plan()), peak)
 
 
 def descend_plain(search: Search, effort: Effort) -> None:
@@ -13,6 +27,8 @@ def descend_plain(search: Search, effort: Effort) -> None:
 
     search.begin("offloading alone")
     plain = search.problem.plain()
+    if search.problem.minimise is Minimise.MEMORY or search.objective == plain.trace.compute_time:
+        return
     if plain.trace.least_memory > plain.platform.memory:
         return
     found = certify(
