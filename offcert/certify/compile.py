@@ -30,6 +30,7 @@ GROUPS: dict[str, tuple[tuple[Callable[[], None], ...], int]] = {
         14,
     ),
     "recomputation": ((warm.warm_rematerialisation,), 5),
+    "joint search": ((warm.warm_joint_search,), 13),
 }
 
 
@@ -215,6 +216,7 @@ def group_of(kernel: str) -> tuple[str, int]:
         "offcert.heuristics.checkpoint.": "plans",
         "offcert.heuristics.persistent.": "recomputation",
         "offcert.heuristics.rematerialisation.": "recomputation",
+        "offcert.heuristics.joint.": "joint search",
         "offcert.heuristics.": "annealing",
     }
     group = next((name for start, name in parts.items() if kernel.startswith(start)), "plans")

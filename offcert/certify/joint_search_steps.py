@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.joint_search import JointSearch
 from offcert.certify.search import Search
-from offcert.certify.warm import warm_local_search, warm_order_search, warm_plans, warm_set_search
+from offcert.certify.warm import (
+    warm_joint_search,
+    warm_local_search,
+    warm_order_search,
+    warm_plans,
+    warm_set_search,
+)
 from offcert.core.problem import Minimise, Recompute
 from offcert.verify.execution.check import persistency_faults
 
@@ -39,6 +43,10 @@ def descend_joint(search: Search, effort: Effort) -> None:
     if problem.minimise is not Minimise.TIME:
         return
     with search.untimed():
+        warm_plans()
+        warm_set_search()
+        warm_order_search()
+        warm_local_search()
         warm_joint_search()
 
     def offer(plan: JointPlan) -> None:
@@ -55,22 +63,3 @@ def descend_joint(search: Search, effort: Effort) -> None:
         ranges=ranges_of(problem),
         on_improvement=offer,
     )
-
-
-@cache
-def warm_joint_search() -> None:
-    """Compile the search for joint plans, and those that go on with its transfers."""
-    from fractions import Fraction
-
-    from offcert.core.checkpoint_chain import CheckpointChain
-    from offcert.core.platform import Platform
-    from offcert.core.problem import Problem
-    from offcert.heuristics.joint.search import joint_search
-
-    warm_plans()
-    warm_set_search()
-    warm_order_search()
-    warm_local_search()
-    chain = CheckpointChain([1, 1], [1, 1], [1, 1, 1])
-    tiny = Problem("tiny", chain, Platform(4, Fraction(1)), recompute=Recompute.ANY)
-    joint_search(tiny, time_limit=60.0, coolings=1, steps=1, on_improvement=lambda plan: None)

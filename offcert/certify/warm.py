@@ -197,3 +197,22 @@ def warm_verification() -> None:
     claim = (0, 0), ((), ()), (1, 1), 15
     matched_fault(small, 2, *claim, unit=1, free_below=0, levels=[(), (2, 3)], spare=1)
     pivot_fault(small, 2, (15, 15), 15)
+
+
+@cache
+def warm_joint_search() -> None:
+    """Compile the search for what runs again and what leaves."""
+    from offcert.core.checkpoint_chain import CheckpointChain
+    from offcert.core.problem import Recompute
+    from offcert.heuristics.joint.search import joint_search
+
+    chain = CheckpointChain([1, 1], [1, 1], [1, 1, 1])
+    tiny = Problem("chain", chain, Platform(4, Fraction(1)), recompute=Recompute.ANY)
+    joint_search(
+        tiny,
+        time_limit=_NO_LIMIT,
+        coolings=1,
+        steps=1,
+        transfers=0.0,
+        on_improvement=lambda plan: None,
+    )

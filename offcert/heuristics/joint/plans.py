@@ -22,7 +22,11 @@ from offcert.heuristics.joint.tables import Tables
 from offcert.heuristics.local_search import local_search
 from offcert.heuristics.order_search import order_search
 from offcert.heuristics.ordered import ordered_orders, ordered_schedule
+from offcert.heuristics.sequential import sequential
 from offcert.heuristics.set_search import set_search
+
+# Coolings without success after which annealing over places ends.
+_PATIENCE = 12
 
 
 @dataclass(frozen=True)
@@ -64,18 +68,33 @@ def tidied(tables: Tables, state: State, work: Work) -> State:
     return state
 
 
-def realised(problem: Problem, tables: Tables, state: State) -> JointPlan | None:
-    """Return the plan of a state with the transfers of its estimate, or None if it does not fit."""
+def realised(
+    problem: Problem, tables: Tables, state: State, anyhow: bool = False
+) -> JointPlan | None:
+    """Return the plan of a state with the transfers of its estimate, or None if it does not fit.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a network.
+    tables, state : Tables, State
+        The same problem, and what runs again.
+    anyhow : bool
+        Whether to take other transfers if those do not do: each just in time, while nothing runs.
+    """
     network = problem.computed
     assert network is not None
     found = estimate(tables, state)
-    if found.makespan is None:
+    if not found.runs or (found.makespan is None and not anyhow):
         return None
     program = program_of(state)
     strategy = Strategy(found.runs).without_unread(network)
     execution = replace(strategy.expand(network), program=program.to_json())
     scheduled = problem.executed(execution)
-    schedule = _schedule(scheduled, execution, found)
+    schedule = None if found.makespan is None else _schedule(scheduled, execution, found)
+    if schedule is None and anyhow:
+        with suppress(MethodError):
+            schedule = simulate(scheduled, sequential(scheduled))
     return None if schedule is None else JointPlan(program, execution, schedule)
 
 
@@ -155,6 +174,7 @@ def improved(
             seed=seed,
             target=target,
             start=best.plan(scheduled.trace),
+            patience=_PATIENCE,
             pass_interrupts=True,
             on_improvement=offer,
         )

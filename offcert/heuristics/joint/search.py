@@ -31,8 +31,8 @@ _ROUNDS = 60
 _PATIENCE, _DEARER = 5, 1.5
 # Coolings from other starts, before those that start from the best.
 _FRESH = 2
-# Shares of the time: of a cooling, and of the last search over transfers alone.
-_COOLING, _TRANSFERS = 0.2, 0.15
+# Share of the time that a cooling takes.
+_COOLING = 0.2
 # Steps by which the speed is measured.
 _TRIAL = 200
 # Ticks a byte that does not fit are this many times those of the whole step for the peak.
@@ -49,6 +49,7 @@ def joint_search(
     ranges: Ranges | None = None,
     coolings: int | None = None,
     steps: int | None = None,
+    transfers: float = 0.15,
     on_improvement: Callable[[JointPlan], object],
 ) -> None:
     """Search for a short plan until the time is over or `target` is met.
@@ -70,7 +71,9 @@ def joint_search(
         First and last computations of what may be a segment; by default any range.
     coolings, steps : int, optional
         Stop after so many coolings, of so many steps a round. Two searches with the same seed,
-        threads and numbers agree, if not the time ends them.
+        threads and numbers agree, if not the time ends them and `transfers` is 0.
+    transfers : float
+        Share of the time that is left for better transfers of the best program.
     on_improvement : callable
         Called with the first plan and every better one.
 
@@ -81,7 +84,8 @@ def joint_search(
     MethodError
         If the problem says not what is computed from what.
     """
-    _Search(problem, ranges, workers, seed, target, on_improvement).run(time_limit, coolings, steps)
+    search = _Search(problem, ranges, workers, seed, target, on_improvement)
+    search.run(time_limit, coolings, steps, transfers if problem.offload else 0.0)
 
 
 @dataclass(slots=True)
@@ -122,13 +126,14 @@ class _Search:
     def _start(self, number: int) -> State:
         return self.starts[number % len(self.starts)]
 
-    def run(self, time_limit: float, coolings: int | None, steps: int | None) -> None:
+    def run(
+        self, time_limit: float, coolings: int | None, steps: int | None, transfers: float
+    ) -> None:
         begin = time.monotonic()
-        share = _TRANSFERS if self.problem.offload else 0.0
-        end = begin + (1 - share) * time_limit
+        end = begin + (1 - transfers) * time_limit
         # What leaves alone, and what runs again alone, are plans, too.
         for state in (new_state(self.tables), self._start(0)):
-            self._realise(state)
+            self._realise(state, anyhow=True)
         done = 0
         with ThreadPoolExecutor(len(self.annealers)) as pool:
             while not self._met and (coolings is None or done < coolings):
@@ -141,7 +146,9 @@ class _Search:
                 done += 1
                 if time.monotonic() < end:
                     self._restart(done)
-        self._improve(begin + time_limit - time.monotonic())
+        if transfers:
+            left = begin + time_limit - time.monotonic()
+            self._improve(left if coolings is None else transfers * time_limit)
 
     @property
     def _met(self) -> bool:
@@ -193,8 +200,8 @@ class _Search:
             self.estimate = leader.makespan
             self._realise(tidied(self.tables, leader.best, self.work))
 
-    def _realise(self, state: State) -> None:
-        plan = realised(self.problem, self.tables, state)
+    def _realise(self, state: State, anyhow: bool = False) -> None:
+        plan = realised(self.problem, self.tables, state, anyhow)
         if plan is not None:
             self._offer(plan)
 
@@ -205,7 +212,7 @@ class _Search:
 
     def _improve(self, seconds: float) -> None:
         """Search for better transfers of the best plan."""
-        if self.best is None or self._met or not self.problem.offload or seconds <= 0:
+        if self.best is None or self._met or seconds <= 0:
             return
         improved(
             self.problem,
