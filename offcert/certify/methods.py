@@ -11,8 +11,7 @@ from offcert.certify.descents import (
     descend_order_search,
 )
 from offcert.certify.effort import Effort
-from offcert.certify.joint_bound_steps import bound_computing
-from offcert.certify.joint_methods import JOINT_METHODS
+from offcert.certify.joint_methods import JOINT_METHODS, bound_at_once
 from offcert.certify.joint_rungs import chooses_execution
 from offcert.certify.joint_search import JointSearch
 from offcert.certify.method import Method
@@ -45,7 +44,7 @@ from offcert.core.errors import InputError, NoPlanError
 from offcert.core.messages import meant, show
 from offcert.core.options import require_count, require_search
 from offcert.core.plan import Plan
-from offcert.core.problem import Minimise, Problem
+from offcert.core.problem import Problem
 from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.certificate import Certificate
@@ -144,15 +143,6 @@ def _after_heads(
             run(search, replace(effort, seconds=search.remaining))
 
     return bound_and_run
-
-
-def _bound_at_once(search: Search, effort: Effort) -> None:
-    """Add the bounds that cost next to nothing, whatever method runs."""
-    problem = search.problem
-    if not chooses_execution(problem):
-        climb_combinatorial(search, effort, late_too=True)
-    elif problem.minimise is Minimise.TIME:
-        bound_computing(search, effort)
 
 
 def _nothing(search: Search, effort: Effort) -> None:
@@ -341,8 +331,8 @@ def solve(
 ) -> Certificate:
     """Run one method by name; parameters as for `offcert.certify.ladder.certify`.
 
-    Bounds that cost next to nothing are always added: the combinatorial ones, or the computing time
-    where computations may run again.
+    Bounds that cost next to nothing are always added: the combinatorial ones, or, where
+    computations may run again, the computing time or what the largest of them takes.
 
     Parameters
     ----------
@@ -384,7 +374,10 @@ def solve(
     try:
         if search.infeasibility is None:
             effort = Effort(search.remaining, workers, seed, grid, solver)
-            _bound_at_once(search, effort)
+            if chooses_execution(problem):
+                bound_at_once(search, effort)
+            else:
+                climb_combinatorial(search, effort, late_too=True)
             known = partial(search.certificate, method, settings)
             with watched(search, time_limit, known), search.surviving():
                 chosen.run(search, effort)
