@@ -77,7 +77,9 @@ TABLE_1 = (
 )
 
 
-def reforwarding_network(name: str, batch: int = 1, image: int = 224) -> CheckpointGraph:
+def reforwarding_network(
+    name: str, batch: int = 1, image: int = 224, *, indices: bool = False
+) -> CheckpointGraph:
     """Return the graph of a network of Table 1.
 
     Parameters
@@ -88,6 +90,9 @@ def reforwarding_network(name: str, batch: int = 1, image: int = 224) -> Checkpo
         Images in a batch.
     image : int
         Pixels on a side.
+    indices : bool
+        Whether a max pooling also keeps where its maxima are, 8 bytes each, as PyTorch does for the
+        backward pass. The paper counts what is handed on only.
 
     Raises
     ------
@@ -99,7 +104,7 @@ def reforwarding_network(name: str, batch: int = 1, image: int = 224) -> Checkpo
     if name not in {row.name for row in TABLE_1}:
         known = ", ".join(row.name for row in TABLE_1)
         raise InputError(f"network must be one of {known}, not {name!r}")
-    layers = _Layers(batch, image)
+    layers = _Layers(batch, image, indices)
     if name == "alexnet":
         _alexnet(layers)
     elif name == "inception_v3":
@@ -126,8 +131,9 @@ class _Tensor:
 class _Layers:
     """Adds one layer after the other."""
 
-    def __init__(self, batch: int, image: int) -> None:
+    def __init__(self, batch: int, image: int, indices: bool) -> None:
         self._batch = batch
+        self._indices = indices
         self._sizes: list[int] = []
         self._names: list[str] = []
         self._edges: list[tuple[int, int]] = []
@@ -153,8 +159,12 @@ class _Layers:
         return self._add("conv", channels, (x.side + 2 * pad - kernel) // stride + 1, x)
 
     def pool(self, x: _Tensor, kernel: int, stride: int, padding: int = 0) -> _Tensor:
+        """A max pooling."""
         side = (x.side + 2 * padding - kernel) // stride + 1
-        return self._add("pool", x.channels, side, x)
+        made = self._add("pool", x.channels, side, x)
+        if self._indices:
+            self._sizes[made.vertex] += self._sizes[made.vertex] // _FLOAT * _INDEX
+        return made
 
     def same(self, name: str, *inputs: _Tensor) -> _Tensor:
         """What has the shape of its inputs."""
@@ -164,7 +174,7 @@ class _Layers:
         return self._add("cat", sum(x.channels for x in inputs), inputs[0].side, *inputs)
 
     def squeeze(self, x: _Tensor, side: int = 1) -> _Tensor:
-        """An average pooling to a given side."""
+        """An average pooling to a side."""
         return self._add("average", x.channels, side, x)
 
     def linear(self, x: _Tensor, outputs: int) -> _Tensor:
@@ -221,7 +231,8 @@ def _densenet(net: _Layers, growth: int, channels: int, groups: Sequence[int]) -
             wide = net.conv(net.same("norm", x), 4 * growth, 1)
             x = net.cat(x, net.conv(net.same("norm", wide), growth, 3))
         if index < len(groups) - 1:
-            x = net.pool(net.conv(net.same("norm", x), x.channels // 2, 1), 2, 2)
+            x = net.conv(net.same("norm", x), x.channels // 2, 1)
+            x = net.squeeze(x, x.side // 2)
     net.linear(net.squeeze(net.same("norm", x)), 1000)
 
 
@@ -233,7 +244,7 @@ def _inception(net: _Layers) -> None:
     for pooled in (32, 64, 64):
         five = net.conv_norm(net.conv_norm(x, 48, 1), 64, 5)
         double = net.conv_norm(net.conv_norm(net.conv_norm(x, 64, 1), 96, 3), 96, 3)
-        last = net.conv_norm(net.pool(x, 3, 1, 1), pooled, 1)
+        last = net.conv_norm(net.squeeze(x, x.side), pooled, 1)
         x = net.cat(net.conv_norm(x, 64, 1), five, double, last)
     double = net.conv_norm(net.conv_norm(net.conv_norm(x, 64, 1), 96, 3), 96, 3, 2, 0)
     x = net.cat(net.conv_norm(x, 384, 3, 2, 0), double, net.pool(x, 3, 2))
@@ -255,7 +266,7 @@ def _inception_7(net: _Layers, x: _Tensor, width: int) -> _Tensor:
     double = net.conv_norm(x, width, 1)
     for channels in (width, width, width, 192):
         double = net.conv_norm(double, channels, 1)
-    last = net.conv_norm(net.pool(x, 3, 1, 1), 192, 1)
+    last = net.conv_norm(net.squeeze(x, x.side), 192, 1)
     return net.cat(net.conv_norm(x, 192, 1), single, double, last)
 
 
@@ -267,5 +278,5 @@ def _inception_wide(net: _Layers, x: _Tensor) -> _Tensor:
         net.cat(net.conv_norm(branch, 384, 1), net.conv_norm(branch, 384, 1))
         for branch in (three, double)
     ]
-    last = net.conv_norm(net.pool(x, 3, 1, 1), 192, 1)
+    last = net.conv_norm(net.squeeze(x, x.side), 192, 1)
     return net.cat(net.conv_norm(x, 320, 1), *pairs, last)
