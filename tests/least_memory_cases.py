@@ -10,11 +10,15 @@ from functools import cache
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import Bound
+from offcert.formulations.combinatorial.relaxations import infeasibility
+from offcert.formulations.joint.bound import joint_bounds
 from offcert.formulations.rematerialisation.least_memory import (
     cut_bound,
     kept_bound,
     single_run_bound,
 )
+from offcert.proofs.claims import proved
+from offcert.proofs.kinds import MemoryByTime
 from tests.random_networks import checkpoint_chain, random_network
 from tests.rematerialisation_oracle import RematerialisationOracle
 
@@ -42,11 +46,30 @@ def memory_problem(seed: int) -> tuple[Problem, int]:
 
 
 def memory_bounds(problem: Problem) -> list[Bound]:
-    """Return the bounds of all three kinds that say something."""
+    """Return the bounds of all kinds that say something."""
     first = single_run_bound(problem)
     kept = kept_bound(problem)
     known = first.value if kept is None else kept.value
-    return [bound for bound in (first, kept, cut_bound(problem, known)) if bound is not None]
+    found = (first, kept, cut_bound(problem, known), by_time(problem))
+    return [bound for bound in found if bound is not None]
+
+
+def by_time(problem: Problem) -> Bound | None:
+    """Return the bound in bytes of the largest limit at which one on time exceeds the deadline."""
+    if problem.deadline is None:
+        return None
+    for limit in range(problem.trace.peak_memory, 0, -1):
+        platform = replace(problem.platform, memory=limit)
+        timed = replace(problem, platform=platform, minimise=Minimise.TIME, deadline=None)
+        if infeasibility(timed) is not None:
+            return None
+        for bound in joint_bounds(timed, 5.0):
+            if bound.value > problem.deadline:
+                proof = MemoryByTime(
+                    limit=limit, method=bound.method, ticks=bound.value, details=dict(bound.details)
+                )
+                return proved("least-memory-by-time", limit + 1, proof)
+    return None
 
 
 @cache

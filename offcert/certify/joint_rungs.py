@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from offcert.certify.checkpoint_steps import descend_checkpoints
 from offcert.certify.combined_steps import descend_combined
+from offcert.certify.deadline_steps import halve_limits
 from offcert.certify.joint_bound_steps import bound_computing, climb_joint
 from offcert.certify.joint_search_steps import descend_joint
-from offcert.certify.joint_steps import descend_plain, descend_whole
+from offcert.certify.joint_steps import descend_plain, descend_sequentially, descend_whole
 from offcert.certify.rematerialisation_steps import (
     bound_least_memory,
     descend_persistent,
@@ -43,11 +44,12 @@ _LEAST_TIME = (
 _LEAST_MEMORY = (
     Rung(bound_least_memory, 1.0, "bounds in bytes, at once", always=True),
     Rung(descend_whole, 1.0, "everything once: a plan that always works", always=True),
-    Rung(descend_plain, 1.0, "without recomputation it is exact, and a plan for the rest"),
+    Rung(descend_sequentially, 1.0, "what offloading can do in any time", always=True),
     Rung(descend_checkpoints, 0.2, "on chains, the fewest live bytes of all segments"),
     Rung(descend_persistent, 0.2, "on chains, fewer still if nothing else stays"),
     Rung(descend_rematerialisation, 0.4, "gives up what is cheapest, at any size"),
     Rung(descend_combined, 0.4, "on chains with offloading, by halving the memory"),
+    Rung(halve_limits, 0.6, "within a deadline, what the search for time finds and proves"),
     Rung(solve_retention, 0.5, "exact on small networks where nothing may leave", gap_from=1e-9),
     Rung(solve_checkmate, 0.8, "exact in stages, on another solver", gap_from=1e-9),
 )

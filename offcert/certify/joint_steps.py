@@ -21,6 +21,20 @@ def descend_whole(search: Search, effort: Effort) -> None:
         search.offer(simulate(plain.with_memory(peak), Plan()), peak)
 
 
+def descend_sequentially(search: Search, effort: Effort) -> None:
+    """Offer the least memory in which everything runs once, if time is no matter."""
+    from offcert.heuristics.sequential import sequential
+
+    problem = search.problem
+    if problem.minimise is not Minimise.MEMORY or not problem.offload:
+        return
+    assert isinstance(search, JointSearch)
+    search.begin("sequential offloading")
+    least = problem.trace.least_memory
+    plain = problem.plain().with_memory(least)
+    search.offer(simulate(plain, sequential(plain)), least)
+
+
 def descend_plain(search: Search, effort: Effort) -> None:
     """Offer what offloading alone can do, if that fits into the memory."""
     from offcert.certify.ladder import certify

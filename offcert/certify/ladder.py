@@ -71,13 +71,7 @@ def certify(
     time_limit, workers, target_gap, seed = options
     settings = Settings(time_limit=time_limit, workers=workers, target_gap=target_gap, seed=seed)
     keeping = None if keep is None else keeper("certify", settings, keep)
-    rungs: Sequence[Rung]
-    if chooses_execution(problem):
-        search: Search = JointSearch(problem, time_limit, target_gap, progress, keeping)
-        rungs = JOINT_LADDERS[joint_ladder_for(problem)]
-    else:
-        search = Search(problem, time_limit, target_gap, progress, keeping)
-        rungs = LADDERS[ladder_for(problem)]
+    search, rungs = search_for(problem, time_limit, target_gap, progress, keeping)
     search.infeasibility = infeasibility(problem)
     so_far = partial(search.certificate, "certify", settings)
     if known is not None:
@@ -85,18 +79,44 @@ def certify(
     try:
         if known is not None and search.infeasibility is None:
             offer_known(search, known)
-        for rung in rungs:
-            if search.infeasibility is not None or (search.done and not rung.always):
-                break
-            if not rung.suits(search):
-                continue
-            seconds = rung.seconds(search.remaining)
-            if seconds < rung.needs:
-                continue
-            grace = LONG_GRACE if rung.always else GRACE
-            # A method that does not apply to this network leaves its place to the next one.
-            with watched(search, seconds, so_far, grace), suppress(MethodError), search.surviving():
-                rung.run(search, Effort(seconds, workers, seed))
+        climb(search, rungs, so_far, workers, seed)
     except KeyboardInterrupt:
         search.note(interrupted=True)
     return search.certificate("certify", settings)
+
+
+def search_for(
+    problem: Problem,
+    time_limit: float,
+    target_gap: float = 0.0,
+    progress: Callable[[SearchProgress], None] | None = None,
+    keep: Callable[[Search], None] | None = None,
+) -> tuple[Search, Sequence[Rung]]:
+    """Return a search for a problem, and the ladder that suits it; parameters are those of both."""
+    if chooses_execution(problem):
+        search = JointSearch(problem, time_limit, target_gap, progress, keep)
+        return search, JOINT_LADDERS[joint_ladder_for(problem)]
+    plain = Search(problem, time_limit, target_gap, progress, keep)
+    return plain, LADDERS[ladder_for(problem)]
+
+
+def climb(
+    search: Search,
+    rungs: Sequence[Rung],
+    so_far: Callable[[], Certificate],
+    workers: int,
+    seed: int,
+) -> None:
+    """Run the steps of a ladder, as long as a search is not done."""
+    for rung in rungs:
+        if search.infeasibility is not None or (search.done and not rung.always):
+            break
+        if not rung.suits(search):
+            continue
+        seconds = rung.seconds(search.remaining)
+        if seconds < rung.needs:
+            continue
+        grace = LONG_GRACE if rung.always else GRACE
+        # A method that does not apply to this network leaves its place to the next one.
+        with watched(search, seconds, so_far, grace), suppress(MethodError), search.surviving():
+            rung.run(search, Effort(seconds, workers, seed))

@@ -102,6 +102,8 @@ class Search:
         # How a step says that it needs longer, so that nobody interrupts it; see `watchdog`.
         self.grant: Callable[[float], None] = lambda seconds: None
         self.clock_stands_still = False
+        # A makespan as good as the least: the search ends with it, or a proof that none has it.
+        self.enough: int | None = None
         self._begin = time.monotonic()
         self._deadline = self._begin + time_limit
         self._compiling: set[str] = set()
@@ -151,7 +153,7 @@ class Search:
         """The makespan at which the target gap is reached with the present bound."""
         if self.target_gap >= 1:
             return 2**62
-        return int(self.lower_bound / (1 - self.target_gap))
+        return max(int(self.lower_bound / (1 - self.target_gap)), self.enough or 0)
 
     @property
     def gap(self) -> float:
@@ -164,6 +166,7 @@ class Search:
     def done(self) -> bool:
         """Whether the target is reached or the time is over."""
         met = self.objective is not None and self.objective <= self.goal
+        met = met or (self.enough is not None and self.proved_bound > self.enough)
         return met or self.late or self.infeasibility is not None
 
     @property

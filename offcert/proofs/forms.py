@@ -124,6 +124,7 @@ class Plain:
 
 
 FLAG, TEXT = Plain(bool, "true or false"), Plain(str, "text")
+OBJECT = Plain(dict, "an object")
 
 
 @dataclass(frozen=True)

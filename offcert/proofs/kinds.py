@@ -5,10 +5,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from offcert.proofs.forms import FLAG, TEXT, IntegerLists, Lists, Nested, formed, integer, integers
+from offcert.proofs.forms import (
+    FLAG,
+    OBJECT,
+    TEXT,
+    IntegerLists,
+    Lists,
+    Nested,
+    formed,
+    integer,
+    integers,
+)
 from offcert.proofs.proof import Proof
 
 
@@ -247,3 +258,25 @@ class LeastMemoryCut(Proof):
     unit: int = integer(1)
     computing_price: int = integer(0)
     moving_price: int = integer(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryByTime(Proof):
+    """A bound on time, at a limit at which it exceeds the deadline.
+
+    Attributes
+    ----------
+    limit : int
+        Bytes.
+    method : str
+        The name of the bound on time within that limit.
+    ticks : int
+        Its value.
+    details : mapping
+        Its own details.
+    """
+
+    limit: int = integer(0)
+    method: str = formed(TEXT)
+    ticks: int = integer(0)
+    details: Mapping[str, Any] = formed(OBJECT)
