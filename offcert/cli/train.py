@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,14 @@ from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
     from offcert.proofs.certificate import Certificate
+    from offcert.runtime.training_report import TrainReport
+    from offcert.runtime.ways import Ways
 
 
-_EXAMPLES = ("offcert train certificate.json --steps 2",)
+_EXAMPLES = (
+    "offcert train certificate.json --steps 2",
+    "offcert train offloading.json recomputation.json both.json --no-count",
+)
 
 
 def add(commands: Commands) -> None:
@@ -24,7 +30,10 @@ def add(commands: Commands) -> None:
     summary = "train plainly and by the plan, side by side, and compare"
     parser = add_command(commands, "train", summary, _run, examples=_EXAMPLES)
     parser.add_argument(
-        "certificate", metavar="CERTIFICATE", help="as certify writes it for a profiled network"
+        "certificates",
+        metavar="CERTIFICATE",
+        nargs="+",
+        help="as certify writes it for a profiled network; several, for one limit, are compared",
     )
     parser.add_argument(
         "--steps", type=count, default=3, metavar="N", help="training steps of each kind"
@@ -40,29 +49,53 @@ def add(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.extras import require_torch
-    from offcert.report.training import describe_training
+    from offcert.report.training import describe_training, describe_ways
 
     require_torch("offcert train")
-    certificate = _read(options.certificate)
-    schedule = certificate.result.schedule
-    assert schedule is not None
-    from offcert.runtime.train import train
-
+    certificates = [_read(path) for path in options.certificates]
+    units = certificates[0].problem.units
     with (
         progress(options, _describe_progress) as tell,
         redirect_stdout(sys.stderr),
     ):
-        report = train(
-            certificate.problem,
-            schedule,
-            steps=options.steps,
-            seed=options.seed,
-            progress=None if tell is None else lambda done, total: tell((done, total)),
-            count=options.count,
-        )
-    units = certificate.problem.units
-    show(options, report.to_dict(), describe_training(report.to_dict(), units))
+        told = None if tell is None else lambda done, total: tell((done, total))
+        report: TrainReport | Ways
+        if len(certificates) == 1:
+            report = _train(certificates[0], options, told)
+            text = describe_training(report.to_dict(), units)
+        else:
+            from offcert.runtime.ways import train_ways
+
+            report = train_ways(
+                certificates,
+                steps=options.steps,
+                seed=options.seed,
+                progress=told,
+                count=options.count,
+            )
+            text = describe_ways(report.to_dict(), units)
+    show(options, report.to_dict(), text)
     return 0 if report.ok else EXIT_INVALID
+
+
+def _train(
+    certificate: Certificate,
+    options: argparse.Namespace,
+    told: Callable[[int, int], None] | None,
+) -> TrainReport:
+    from offcert.runtime.train import train
+
+    result, problem = certificate.result, certificate.problem
+    assert result.schedule is not None
+    return train(
+        problem if result.memory is None else problem.with_memory(result.memory),
+        result.schedule,
+        steps=options.steps,
+        seed=options.seed,
+        progress=told,
+        count=options.count,
+        execution=result.execution,
+    )
 
 
 def _read(path: str) -> Certificate:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from offcert.core.carried.carry import Carried
+from offcert.core.carried.translate import translated
 from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.fluid_schedule import FluidSchedule
@@ -17,7 +19,7 @@ from offcert.runtime.capture import Capture, read_capture
 from offcert.runtime.events import OUTPUT, Event
 from offcert.runtime.predict import Prediction, predict
 from offcert.runtime.saved_storages import Place
-from offcert.runtime.segments.execution import capture_of
+from offcert.runtime.segments.execution import carried_by
 from offcert.runtime.segments.placed import NOTHING_AGAIN, PlacedProgram
 
 
@@ -107,8 +109,9 @@ def program(
     if execution is None:
         capture = read_capture(problem.source, problem.trace)
     else:
-        capture, segments = capture_of(problem, execution)
-        problem = problem.executed(execution)
+        found, capture, segments = carried_by(problem, execution)
+        plan = _for_what_runs(plan, execution, found)
+        problem = problem.executed(found.execution)
     trace = problem.trace
     prediction = predict(trace, plan)
     require_memory(problem, prediction)
@@ -138,6 +141,17 @@ def program(
         total,
         segments,
     )
+
+
+def _for_what_runs(
+    plan: Plan | Schedule | FluidSchedule, execution: Execution, found: Carried
+) -> Plan | Schedule | FluidSchedule:
+    """Return a plan for what really runs; a schedule in pieces is refused later."""
+    if isinstance(plan, FluidSchedule) or execution == found.execution:
+        return plan
+    if isinstance(plan, Schedule):
+        plan = plan.plan(execution.trace)
+    return translated(plan, execution, found.execution)
 
 
 def _kinds(ticks: Sequence[Event]) -> dict[str, set[str]]:

@@ -12,13 +12,14 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError, OffcertError
+from offcert.core.execution import Execution
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Plan
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.runtime.comparison import Comparison, Pair, seeded
-from offcert.runtime.offload import Offload, offload
-from offcert.runtime.predict import predict
+from offcert.runtime.offload import Offload
+from offcert.runtime.program import Program, program
 from offcert.runtime.quiet import one_line
 from offcert.runtime.reports import OffloadWarning, StepReport
 from offcert.runtime.stages.train import train_stages
@@ -41,6 +42,7 @@ def train(
     directory: str | None = None,
     progress: Callable[[int, int], None] | None = None,
     count: bool = True,
+    execution: Execution | None = None,
 ) -> TrainReport:
     """Train the problem's network with and without the plan from the same state, and compare.
 
@@ -71,6 +73,8 @@ def train(
     count : bool
         Count live bytes and compare them with the prediction at every event. A problem whose
         operations are stages is always counted.
+    execution : Execution, optional
+        What the schedule is of, if parts of the network run again: training carries it out.
 
     Raises
     ------
@@ -88,6 +92,8 @@ def train(
     if "capture" not in source and source.get("clock", "stages") == "stages":
         if step is not None:
             raise InputError("the problem is one of stages, which takes a network, not a step")
+        if execution is not None:
+            raise InputError("the problem is one of stages: training cannot run any of them again")
         return train_stages(
             problem,
             schedule,
@@ -100,21 +106,22 @@ def train(
             progress=progress,
         )
     plain = _plain_step(problem, model, step)
-    pair = _StepPair(plain, problem, schedule, learning_rate, momentum, directory, count=count)
+    made = program(problem, schedule, execution)
+    pair = _StepPair(plain, made, learning_rate, momentum, directory, count=count)
     results = []
     with seeded(seed):
         for index in range(steps):
             results.append(pair.compare())
             if progress is not None:
                 progress(index + 1, steps)
-    prediction, last = predict(problem.trace, schedule), pair.context.report
+    prediction, last = made.prediction, pair.context.report
     return TrainReport(
         problem.name,
         problem.platform.memory,
         problem.trace.peak_memory,
         prediction.peak,
         tuple(results),
-        tuple(operation.name for operation in problem.trace.operations),
+        tuple(operation.name for operation in made.trace.operations),
         prediction.at_begin,
         prediction.at_end,
         last.at_begin,
@@ -141,8 +148,7 @@ class _StepPair:
     def __init__(
         self,
         plain: TrainingStep,
-        problem: Problem,
-        schedule: Schedule | FluidSchedule | Plan,
+        planned: Program,
         learning_rate: float,
         momentum: float,
         directory: str | None,
@@ -150,7 +156,8 @@ class _StepPair:
         count: bool,
     ) -> None:
         self._plain = plain
-        self._problem = problem
+        self._trace = planned.trace
+        self._exactly = not planned.segments
         self._count = count
         try:
             # Together: what they share, their copies share.
@@ -159,7 +166,7 @@ class _StepPair:
             name = type(plain.model).__name__
             raise InputError(f"{name} cannot be copied: {one_line(error)}") from error
         self._planned = TrainingStep(model, run, plain.batch, optimiser)
-        self.context: Offload = offload(model, schedule, problem, count=count, directory=directory)
+        self.context = Offload(model, [planned], count=count, directory=directory)
         first, second = (
             each.optimiser
             or torch.optim.SGD(each.model.parameters(), lr=learning_rate, momentum=momentum)
@@ -190,13 +197,20 @@ class _StepPair:
             deviation = "step.run has not called the model that it was given"
         elif deviation is None and not report.planned:
             deviation = "the step has not ended"
-        trace = self._problem.trace
+        trace = self._trace
         wrong: tuple[Deviation, ...] = ()
         if self._count and report.prediction is not None:
             # What the step itself still holds when it ends is no matter of the plan.
             ends = (*report.at_end[:-1], report.prediction.at_end[-1])
             ends = ends if len(report.at_end) == len(trace) else report.at_end
-            wrong = deviations(trace, report.prediction, report.at_begin, ends, report.peaks)
+            wrong = deviations(
+                trace,
+                report.prediction,
+                report.at_begin,
+                ends,
+                report.peaks,
+                exactly=self._exactly,
+            )
         return StepComparison(
             found.plain_loss,
             found.planned_loss,

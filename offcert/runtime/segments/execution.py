@@ -16,8 +16,8 @@ from offcert.runtime.segments.place import place
 from offcert.runtime.segments.placed import PlacedProgram
 
 
-def capture_of(problem: Problem, execution: Execution) -> tuple[Capture, PlacedProgram]:
-    """Return the capture of a step as it runs in an execution, and the segments that make it so.
+def carried_by(problem: Problem, execution: Execution) -> tuple[Carried, Capture, PlacedProgram]:
+    """Return what really runs when training carries an execution out.
 
     Parameters
     ----------
@@ -25,6 +25,15 @@ def capture_of(problem: Problem, execution: Execution) -> tuple[Capture, PlacedP
         About the network of a captured step.
     execution : Execution
         Of that network, with the program that makes it.
+
+    Returns
+    -------
+    carried : Carried
+        With the same runs.
+    capture : Capture
+        Of the step as it runs then.
+    segments : PlacedProgram
+        The modules that make it so.
 
     Raises
     ------
@@ -45,13 +54,13 @@ def capture_of(problem: Problem, execution: Execution) -> tuple[Capture, PlacedP
     _require_same(found, execution)
     capture = replace(
         plain,
-        trace=execution.trace,
+        trace=found.execution.trace,
         ticks=tuple(Event(*tick) for tick in found.ticks),
         storages=number_places(found.saved),
         network=None,
         record=None,
     )
-    return capture, place(program, plain.ranges, plain.ticks)
+    return found, capture, place(program, plain.ranges, plain.ticks)
 
 
 def _program_of(execution: Execution) -> Program:
@@ -67,15 +76,14 @@ def _program_of(execution: Execution) -> Program:
 
 
 def _require_same(found: Carried, execution: Execution) -> None:
-    if found.execution.runs != execution.runs or found.execution.values != execution.values:
-        raise InputError(
-            "the execution is not what its program makes of the captured step: "
-            f"{len(execution.runs)} operations instead of {len(found.execution.runs)}, or others"
-        )
-    pairs = zip(found.execution.trace.tensors, execution.trace.tensors, strict=True)
-    for index, (real, planned) in enumerate(pairs):
-        if planned.evictable and not (real.evictable and set(real.uses) <= set(planned.uses)):
-            raise InputError(
-                f"execution.trace.tensors[{index}] ({planned.name}) cannot leave whenever the "
-                "trace says so: not all of that is saved around the segments that run again"
-            )
+    real = found.execution.runs
+    if real == execution.runs:
+        return
+    place = next(
+        (n for n, pair in enumerate(zip(real, execution.runs, strict=False)) if pair[0] != pair[1]),
+        min(len(real), len(execution.runs)),
+    )
+    raise InputError(
+        f"execution.runs is not what its program makes of the captured step: {len(execution.runs)} "
+        f"runs instead of {len(real)}, from runs[{place}] on"
+    )
