@@ -12,8 +12,9 @@ from offcert.certify.joint_search import JointSearch
 from offcert.certify.ladder import certify
 from offcert.certify.search import UnsoundError
 from offcert.core.documents import canonical_digest
+from offcert.core.errors import InputError
 from offcert.core.plan import Plan
-from offcert.core.problem import Recompute
+from offcert.core.problem import Minimise, Recompute
 from offcert.core.result import SolveStatus
 from offcert.core.simulate import simulate
 from offcert.core.strategy import Strategy
@@ -33,7 +34,12 @@ def test_certificates_hold_what_is_executed(seed: int) -> None:
         del document["execution"]
         del document["digest"]
         document["digest"] = canonical_digest(document)
-        assert "execution: it is missing" in str(verify(document).faults)
+        if certificate.result.execution.repeated:
+            # The schedule is one of another trace then.
+            with pytest.raises(InputError, match=r"schedule\.operations must have"):
+                verify(document)
+        else:
+            assert "execution: it is missing" in str(verify(document).faults)
 
 
 def test_bounds_of_offloading_alone_are_none_here() -> None:
@@ -69,3 +75,27 @@ def test_illegal_executions_are_no_results() -> None:
     assert search.offer_executed(execution, schedule)
     assert search.problem.recompute is Recompute.ANY
     assert search.objective == network.compute_time
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_least_memory_within_a_deadline(seed: int) -> None:
+    """Also where everything runs once: limits are halved there, too."""
+    rng = seeded(seed)
+    network = random_network(rng, 4)
+    again = Recompute.NONE if seed % 2 else Recompute.ANY
+    deadline = network.compute_time * 6 // 5
+    problem = replace(
+        recompute_problem(rng, network),
+        recompute=again,
+        minimise=Minimise.MEMORY,
+        deadline=deadline,
+    )
+    certificate = certify(problem, time_limit=3)
+    verification = verify(certificate.to_json())
+    assert verification.valid, verification.faults
+    result = certificate.result
+    assert result.schedule is not None
+    assert result.schedule.makespan <= deadline
+    assert result.objective is not None
+    assert result.lower_bound <= result.objective <= problem.trace.peak_memory
+    assert (result.execution is None) == (again is Recompute.NONE)
