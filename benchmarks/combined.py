@@ -3,7 +3,8 @@
     python benchmarks/combined.py [--stages 50 100] [--slots 25 50] [--chains 2] [--output FILE]
 
 Seconds are of one core (CPU time), of compiled code, which is warmed up first. What is found is
-timed exactly, with transfers that pause; its overhead is what it takes above the computing time.
+timed exactly, with transfers that pause and turn at the loss, and with whole ones, all out before
+all back; its overhead is what it takes above the computing time.
 "Bare" are sweeps that keep all of their last stage but not its input, which the paper's operations
 cannot.
 """

@@ -100,9 +100,17 @@ def fill_recompute(
                         for z in range(1, -1, -1):
                             if planes[z, i, k] >= 0:
                                 _try_sweep(
-                                    (i, j, k, y, z), planes, bases, numbers, sizes, times,
-                                    cubes, cost, moved, choice,
-                                )  # fmt: skip
+                                    (i, j, k, y, z),
+                                    planes,
+                                    bases,
+                                    numbers,
+                                    sizes,
+                                    times,
+                                    cubes,
+                                    cost,
+                                    moved,
+                                    choice,
+                                )
                 least = backward[j + 1] - backward[i]
                 passed = returned[j + 1] - returned[i]
                 for cell in range(bases[-1]):
@@ -209,9 +217,19 @@ def fill_forward(
                     for v in range(2):
                         if v == 0 or (numbers[4] and stage[0][x, i] > 0):
                             _try_first_sweep(
-                                (x, i, j, z, v), planes, bases, numbers, stage, link, waits,
-                                cubes, recompute, (costs, backs), value, choice,
-                            )  # fmt: skip
+                                (x, i, j, z, v),
+                                planes,
+                                bases,
+                                numbers,
+                                stage,
+                                link,
+                                waits,
+                                cubes,
+                                recompute,
+                                (costs, backs),
+                                value,
+                                choice,
+                            )
 
 
 @inlined

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from offcert.core.checkpoint_chain import CheckpointChain
@@ -191,8 +190,3 @@ def _input(
 
 def _pausing(problem: Problem, execution: Execution) -> Problem:
     return replace(problem.executed(execution), transfers=Transfers.INTERRUPTIBLE)
-
-
-def orders(problem: Problem, plan: CombinedPlan) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the orders in which the gaps of a plan's trace leave and return."""
-    return plan.gaps, ordered_orders(problem.executed(plan.execution), plan.gaps)[1]

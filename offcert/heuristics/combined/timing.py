@@ -71,10 +71,16 @@ def turned_schedule(problem: Problem, moved: Sequence[Moved], turn: int) -> Flui
     # In reversed time: what is needed last comes first.
     returning = sorted(moved, key=lambda item: -item.closed)
     platform = problem.platform
-    out = front.run([(m.size / platform.rate(Kind.OFFLOAD), m.size, m.written, m.opened, m.gap)
-                     for m in moved])  # fmt: skip
-    into = back.run([(m.size / platform.rate(Kind.PREFETCH), m.size, last - m.closed,
-                      last - m.closed, m.gap) for m in returning])  # fmt: skip
+    rates = {kind: platform.rate(kind) for kind in Kind}
+    out = front.run(
+        [(m.size / rates[Kind.OFFLOAD], m.size, m.written, m.opened, m.gap) for m in moved]
+    )
+    into = back.run(
+        [
+            (m.size / rates[Kind.PREFETCH], m.size, last - m.closed, last - m.closed, m.gap)
+            for m in returning
+        ]
+    )
     if out is None or into is None:
         raise NoPlanError("what leaves is not enough for the memory")
     length = math.ceil(front.free + back.free)
