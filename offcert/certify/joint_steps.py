@@ -47,7 +47,8 @@ def descend_plain(search: Search, effort: Effort) -> None:
         return
     found = certify(
         plain,
-        time_limit=effort.seconds,
+        # Its first plans come however little time there is.
+        time_limit=max(effort.seconds, 0.01),
         workers=effort.workers,
         target_gap=float(search.target_gap),
         seed=effort.seed,
