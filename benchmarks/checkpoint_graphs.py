@@ -21,7 +21,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from offcert.core.checkpoint_graph import CheckpointGraph, Selection
+from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
 from offcert.core.documents import write_json
 from offcert.formulations.checkpoint_graphs.exhaustive import exhaustive_selection
 from offcert.formulations.checkpoint_graphs.frontier import TooWideError
@@ -107,7 +107,9 @@ def network_row(published: PublishedNetwork, proofs: bool) -> dict[str, Any]:
     return row
 
 
-def live_row(published: PublishedNetwork, solver: Selection, best: Selection) -> dict[str, Any]:
+def live_row(
+    published: PublishedNetwork, solver: GraphSelection, best: GraphSelection
+) -> dict[str, Any]:
     """Return live bytes of a step with gradients, with and without the maxima of poolings.
 
     What is stored is what was chosen without knowing of these.
@@ -140,7 +142,7 @@ def unread(graph: CheckpointGraph) -> list[int]:
     return [v for v, name in enumerate(graph.names) if not name.startswith(("norm", "sum", "line"))]
 
 
-def proof_row(graph: CheckpointGraph, best: Selection) -> dict[str, Any]:
+def proof_row(graph: CheckpointGraph, best: GraphSelection) -> dict[str, Any]:
     """Return the best bound that is found and verified, and how far it is from the optimum."""
     began = time.process_time()
     bound = packing_bound(graph, best)
@@ -195,7 +197,7 @@ def captured_row(name: str, shape: str) -> dict[str, Any]:
     return row | _captured_optimum(made, solver.selection)
 
 
-def _captured_optimum(made: NetworkGraph, known: Selection) -> dict[str, Any]:
+def _captured_optimum(made: NetworkGraph, known: GraphSelection) -> dict[str, Any]:
     try:
         best = least_selection(made.graph, known, max_states=20_000).selection
     except TooWideError as error:

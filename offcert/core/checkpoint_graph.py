@@ -19,7 +19,7 @@ SIZE = "size"
 
 
 @dataclass(frozen=True)
-class Selection:
+class GraphSelection:
     """Which vertices of a graph are stored, and what that costs in the papers' model.
 
     Attributes
@@ -225,7 +225,7 @@ class CheckpointGraph:
             left &= ~found
             yield found
 
-    def select(self, stored: Iterable[int]) -> Selection:
+    def select(self, stored: Iterable[int]) -> GraphSelection:
         """Return what it costs to store some inner vertices and to compute the others again.
 
         Raises
@@ -244,7 +244,7 @@ class CheckpointGraph:
         inside = (1 << len(self) - 1) - 2
         parts = [tuple(bits(part)) for part in self.components(inside & ~kept)]
         largest = max((self.size_of(part) for part in parts), default=0)
-        return Selection(tuple(chosen), tuple(parts), self.size_of(chosen), largest)
+        return GraphSelection(tuple(chosen), tuple(parts), self.size_of(chosen), largest)
 
 
 def bits(mask: int) -> Iterator[int]:

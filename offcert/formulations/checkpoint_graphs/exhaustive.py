@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
-from offcert.core.checkpoint_graph import CheckpointGraph, Selection
+from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
 from offcert.core.errors import InputError
 
 # There are twice as many selections with every vertex more.
 LARGEST = 18
 
 
-def all_selections(graph: CheckpointGraph) -> Iterator[Selection]:
+def all_selections(graph: CheckpointGraph) -> Iterator[GraphSelection]:
     """Yield every selection of a graph.
 
     Raises
@@ -31,8 +31,8 @@ def all_selections(graph: CheckpointGraph) -> Iterator[Selection]:
 
 
 def exhaustive_selection(
-    graph: CheckpointGraph, allowed: Callable[[CheckpointGraph, Selection], bool] | None = None
-) -> Selection:
+    graph: CheckpointGraph, allowed: Callable[[CheckpointGraph, GraphSelection], bool] | None = None
+) -> GraphSelection:
     """Return the best selection, of those that are allowed if that is asked.
 
     Raises
@@ -44,7 +44,7 @@ def exhaustive_selection(
     return min(found, key=lambda selection: selection.objective)
 
 
-def recomputes_closed_sets(graph: CheckpointGraph, selection: Selection) -> bool:
+def recomputes_closed_sets(graph: CheckpointGraph, selection: GraphSelection) -> bool:
     """Return whether every component is entered from one vertex and left to one vertex.
 
     Then each component is a closed set of the re-forwarding paper between two vertices that are

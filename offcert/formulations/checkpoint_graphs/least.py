@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcert.core.checkpoint_graph import CheckpointGraph, Selection
+from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
 from offcert.formulations.checkpoint_graphs.frontier import least_stored, size_unit
 from offcert.formulations.checkpoint_graphs.orders import elimination_order
 
@@ -15,18 +15,18 @@ class LeastSelection:
 
     Attributes
     ----------
-    selection : Selection
+    selection : GraphSelection
         None has a smaller objective.
     limits : tuple of int
         The limits in bytes for which the least to be stored was computed, decreasing.
     """
 
-    selection: Selection
+    selection: GraphSelection
     limits: tuple[int, ...]
 
 
 def least_selection(
-    graph: CheckpointGraph, known: Selection | None = None, max_states: int = 200_000
+    graph: CheckpointGraph, known: GraphSelection | None = None, max_states: int = 200_000
 ) -> LeastSelection:
     """Return a selection with the least stored bytes and largest component together.
 
@@ -38,7 +38,7 @@ def least_selection(
     ----------
     graph : CheckpointGraph
         Any.
-    known : Selection, optional
+    known : GraphSelection, optional
         A good selection makes the search shorter.
     max_states : int
         As of `least_stored`.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from offcert.core.checkpoint_graph import CheckpointGraph, Selection
+from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
 from offcert.core.result import SolveStatus
 
 
@@ -19,7 +19,7 @@ class GraphOutcome:
     ----------
     status : SolveStatus
         ``OPTIMAL`` only if the selection's objective equals the lower bound.
-    selection : Selection
+    selection : GraphSelection
         The best one known; its bytes are counted anew, never the solver's.
     lower_bound : int
         Bytes. As far as the solver is right, no selection has a smaller objective.
@@ -32,7 +32,7 @@ class GraphOutcome:
     """
 
     status: SolveStatus
-    selection: Selection
+    selection: GraphSelection
     lower_bound: int
     solver: str
     error: str | None = None
@@ -47,14 +47,14 @@ class GraphRun:
     ----------
     graph : CheckpointGraph
         What is solved.
-    best : Selection
+    best : GraphSelection
         A known one; the models have no solution that is worse.
     solver : str
         Its name.
     """
 
     graph: CheckpointGraph
-    best: Selection
+    best: GraphSelection
     solver: str
     lower_bound: int = 0
     error: str | None = None

@@ -15,7 +15,7 @@ from math import ceil
 import numpy as np
 from scipy.sparse import csr_array
 
-from offcert.core.checkpoint_graph import CheckpointGraph, Selection, bits
+from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection, bits
 from offcert.formulations.checkpoint_graphs.frontier import size_unit
 from offcert.formulations.checkpoint_graphs.heavy_sets import missed_sets
 from offcert.formulations.common.highs import run_highs
@@ -35,7 +35,7 @@ class _Effort:
 
 
 def packing_bound(
-    graph: CheckpointGraph, known: Selection, max_relaxations: int = 400
+    graph: CheckpointGraph, known: GraphSelection, max_relaxations: int = 400
 ) -> PackingBound:
     """Return the best bound that is found, at most the objective of a known selection.
 
@@ -43,7 +43,7 @@ def packing_bound(
     ----------
     graph : CheckpointGraph
         Any.
-    known : Selection
+    known : GraphSelection
         A good selection; the bound says how good. If it is optimal and the effort is enough, the
         bound equals its objective.
     max_relaxations : int

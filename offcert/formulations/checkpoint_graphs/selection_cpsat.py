@@ -7,7 +7,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.core.checkpoint_graph import CheckpointGraph, Selection
+from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
 from offcert.formulations.checkpoint_graphs.frontier import size_unit
 from offcert.formulations.checkpoint_graphs.outcome import GraphOutcome, GraphRun
 from offcert.formulations.checkpoint_graphs.pairs import component_pairs
@@ -23,7 +23,7 @@ def solve(
     time_limit: float = 60.0,
     threads: int = 1,
     seed: int = 0,
-    hint: Selection | None = None,
+    hint: GraphSelection | None = None,
 ) -> GraphOutcome:
     """Choose what to store so that it and the largest component have the least bytes together.
 
@@ -35,7 +35,7 @@ def solve(
         Seconds, building the model not included.
     threads, seed : int
         For the solver.
-    hint : Selection, optional
+    hint : GraphSelection, optional
         A known selection; the better, the smaller the model.
     """
     start = graph.select(()) if hint is None else hint
@@ -67,7 +67,7 @@ def solve(
 class _Model:
     """Literals "stored" and "in one component", and the largest component."""
 
-    def __init__(self, graph: CheckpointGraph, known: Selection, unit: int) -> None:
+    def __init__(self, graph: CheckpointGraph, known: GraphSelection, unit: int) -> None:
         self.model = cp_model.CpModel()
         limit = known.objective
         pairs = component_pairs(graph, limit)

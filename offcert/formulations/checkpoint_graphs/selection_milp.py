@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offcert.core.checkpoint_graph import CheckpointGraph, Selection
+from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
 from offcert.formulations.checkpoint_graphs.frontier import size_unit
 from offcert.formulations.checkpoint_graphs.outcome import GraphOutcome, GraphRun
 from offcert.formulations.checkpoint_graphs.pairs import component_pairs
@@ -21,7 +21,7 @@ def solve(
     solver: str = SCIPY,
     time_limit: float = 60.0,
     threads: int = 1,
-    hint: Selection | None = None,
+    hint: GraphSelection | None = None,
 ) -> GraphOutcome:
     """Choose what to store so that it and the largest component have the least bytes together.
 
@@ -35,7 +35,7 @@ def solve(
         Seconds, building the program not included.
     threads : int
         For the solver.
-    hint : Selection, optional
+    hint : GraphSelection, optional
         A known selection; the better, the smaller the program.
 
     Raises
@@ -64,7 +64,7 @@ def solve(
 class _Program:
     """Columns "stored" and "in one component", and the largest component; costs are scaled."""
 
-    def __init__(self, graph: CheckpointGraph, known: Selection) -> None:
+    def __init__(self, graph: CheckpointGraph, known: GraphSelection) -> None:
         self.model = LinearModel()
         self.scale = max(1.0, known.objective / _SCALE)
         pairs = component_pairs(graph, known.objective)

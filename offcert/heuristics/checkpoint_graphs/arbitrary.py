@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from offcert.core.checkpoint_graph import CheckpointGraph, Selection
+from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
 from offcert.heuristics.checkpoint_graphs.closed_sets import Reading
 from offcert.heuristics.checkpoint_graphs.division_tree import Division, Kind, division_tree
 from offcert.heuristics.checkpoint_graphs.leaps import cheapest_leaps
@@ -22,7 +22,7 @@ class ArbitrarySolution:
 
     Attributes
     ----------
-    selection : Selection
+    selection : GraphSelection
         The best of the selections that it looks at, by the bytes of what is stored and of the
         largest weakly connected component of the rest.
     max_term : int
@@ -35,7 +35,7 @@ class ArbitrarySolution:
         How many were tried.
     """
 
-    selection: Selection
+    selection: GraphSelection
     max_term: int
     stated: int
     max_terms: int
@@ -81,19 +81,33 @@ def arbitrary_graph_solver(
     by the max term.
     """
     given = CheckpointGraph.of(graph)
-    tree = division_tree(given, reading)
-    terms = sorted(set(max_terms(given, tree)))
-    best: tuple[Selection, int] | None = None
-    stated = given.inner_bytes
-    for term in terms:
-        expansion = _Expansion(given, term)
-        expansion.look_at(tree)
-        selection = given.select(expansion.stored)
-        stated = min(stated, selection.stored_bytes + expansion.largest)
+    best: tuple[GraphSelection, int] | None = None
+    stated, tried = given.inner_bytes, 0
+    for term, selection, largest in expansions(given, reading):
+        tried += 1
+        stated = min(stated, selection.stored_bytes + largest)
         if best is None or selection.objective < best[0].objective:
             best = selection, term
     assert best is not None
-    return ArbitrarySolution(best[0], best[1], stated, len(terms))
+    return ArbitrarySolution(best[0], best[1], stated, tried)
+
+
+def expansions(
+    graph: CheckpointGraph, reading: Reading = Reading.DEFINITION
+) -> Iterator[tuple[int, GraphSelection, int]]:
+    """Yield what Algorithm 5 stores for each max term, from small to large.
+
+    Yields
+    ------
+    term, selection, largest : int, GraphSelection, int
+        The max term, what is stored, and the bytes of the largest closed set or row that is leapt
+        over, as the paper counts.
+    """
+    tree = division_tree(graph, reading)
+    for term in sorted(set(max_terms(graph, tree))):
+        expansion = _Expansion(graph, term)
+        expansion.look_at(tree)
+        yield term, graph.select(expansion.stored), expansion.largest
 
 
 def max_terms(graph: CheckpointGraph, tree: Division) -> Iterator[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from offcert.core.checkpoint_graph import CheckpointGraph, Selection
+from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.strategy import Strategy
@@ -36,7 +36,7 @@ class NetworkGraph:
     graph: CheckpointGraph
     computations: tuple[tuple[int, ...], ...]
 
-    def strategy(self, selection: Selection) -> Strategy:
+    def strategy(self, selection: GraphSelection) -> Strategy:
         """Return the strategy that keeps what is stored and computes components again.
 
         In the first run nothing else stays for the backward pass. When it first needs something of
@@ -45,7 +45,7 @@ class NetworkGraph:
         """
         return _Unrolling(self, selection).strategy()
 
-    def live_bytes(self, selection: Selection) -> int:
+    def live_bytes(self, selection: GraphSelection) -> int:
         """Return the most bytes that are live at once under `strategy`: what the runtime counts.
 
         Other than the model's objective it counts gradients, workspaces, the ends, and tensors of
@@ -156,7 +156,7 @@ class _Groups:
 class _Unrolling:
     """Goes through the backward pass, and runs components again when they are needed."""
 
-    def __init__(self, made: NetworkGraph, selection: Selection) -> None:
+    def __init__(self, made: NetworkGraph, selection: GraphSelection) -> None:
         self.network = made.network
         self.parts = [
             sorted(c for vertex in part for c in made.computations[vertex])

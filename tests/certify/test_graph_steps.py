@@ -1,0 +1,82 @@
+"""The step that stores tensors of a network: legal, within its limits, and better than plain."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+
+from random_networks import random_network
+
+from offcert.certify.effort import Effort
+from offcert.certify.graph_steps import descend_graphs
+from offcert.certify.joint_search import JointSearch
+from offcert.core.checkpoint_graph import CheckpointGraph
+from offcert.core.network import Network
+from offcert.core.platform import Platform
+from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.instances.checkpoint_graphs import random_checkpoint_graph
+from offcert.instances.training_steps import training_step
+
+EFFORT = Effort(5)
+CHAIN = training_step(CheckpointGraph([0] + [4] * 8 + [0], [(v, v + 1) for v in range(9)]))
+
+
+def problem_of(network: Network, memory: int, **fields) -> Problem:
+    platform = Platform(memory, Fraction(1))
+    return Problem("p", network, platform, recompute=Recompute.ANY, offload=False, **fields)
+
+
+def searched(problem: Problem) -> JointSearch:
+    search = JointSearch(problem, 20)
+    descend_graphs(search, EFFORT)
+    return search
+
+
+def test_least_memory_of_a_chain() -> None:
+    """Two of eight stored: 16 bytes of the model and two gradients."""
+    search = searched(problem_of(CHAIN, 0, minimise=Minimise.MEMORY))
+    assert search.objective == 24
+    assert search.execution is not None
+    assert search.execution.repeated > 0
+
+
+def test_a_deadline_is_kept() -> None:
+    problem = problem_of(CHAIN, 0, minimise=Minimise.MEMORY, deadline=CHAIN.compute_time + 4)
+    search = searched(problem)
+    assert search.execution is not None
+    assert search.execution.repeated <= 4
+    assert 24 < (search.objective or 0) <= CHAIN.trace().peak_memory
+
+
+def test_least_time_within_the_memory() -> None:
+    peak = CHAIN.trace().peak_memory
+    times = [searched(problem_of(CHAIN, memory)).objective for memory in (23, 24, 32, peak)]
+    assert times[0] is None
+    assert times[-1] == CHAIN.compute_time
+    found = [time for time in times if time is not None]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > CHAIN.compute_time
+
+
+def test_everything_offered_is_legal() -> None:
+    """`JointSearch` raises if an execution or a schedule is not."""
+    rng = random.Random(2)
+    better = 0
+    for seed in range(40):
+        graph = random_checkpoint_graph(seed, rng.randint(3, 10))
+        network = random_network(rng, rng.randint(1, 8)) if seed % 2 else training_step(graph)
+        search = searched(problem_of(network, 0, minimise=Minimise.MEMORY))
+        assert search.objective is not None
+        assert search.objective <= network.trace().peak_memory
+        better += search.objective < network.trace().peak_memory
+    assert better > 5
+
+
+def test_other_problems_are_left_alone() -> None:
+    problem = problem_of(CHAIN, 100)
+    for other in (replace(problem, recompute=Recompute.NONE),):
+        search = JointSearch(other, 20)
+        descend_graphs(search, EFFORT)
+        assert search.execution is None
+        assert search.objective is None
