@@ -50,6 +50,8 @@ class JointSearch(Search):
     ) -> bool:
         """Take an execution and its schedule if they are better than what is known.
 
+        Of a captured step only executions that its program can be made to carry out are taken.
+
         Parameters
         ----------
         execution : Execution or None
@@ -72,6 +74,8 @@ class JointSearch(Search):
             return False
         if self.problem.recompute is Recompute.NONE:
             execution = None
+        if execution is not None and not self._can_be_carried_out(execution):
+            return False
         self._require_legal(execution)
         problem = self.problem if execution is None else self.problem.executed(execution)
         faults = check(problem.with_memory(memory), schedule)
@@ -85,6 +89,11 @@ class JointSearch(Search):
         self._require_consistent()
         self._tell_news()
         return True
+
+    def _can_be_carried_out(self, execution: Execution) -> bool:
+        """Whether the runtime can execute it, if the problem is a captured step of a program."""
+        captured = "capture" in (self.problem.source or {})
+        return not captured or not execution.repeated or execution.program is not None
 
     def _require_legal(self, execution: Execution | None) -> None:
         network = self.problem.computed
