@@ -93,7 +93,8 @@ def profile(
     -------
     Problem
         Its ``source`` has what training by a plan needs. With the clocks ``modules`` and
-        ``operators`` it is about a `Network`, so that computations may run again.
+        ``operators`` it is about a `Network`, so that computations may run again; about a trace
+        if it is not clear what the step computes from what, because of changes in place.
 
     Raises
     ------
@@ -213,8 +214,9 @@ def _captured(
         found = modelled(captured.trace, hardware)
     source = dict(step.source or workload.source())
     source |= {"clock": str(captured.clock), "capture": captured.to_json()}
-    assert captured.network is not None, "what was just captured has a network"
-    return found, retimed_network(captured.network, found.trace), source, captured.uncounted
+    known = captured.network
+    network = found.trace if known is None else retimed_network(known, found.trace)
+    return found, network, source, captured.uncounted
 
 
 def _step(made: nn.Module | TrainingStep, workload: Workload, *, measure: bool) -> TrainingStep:

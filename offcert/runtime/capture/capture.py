@@ -71,8 +71,8 @@ class Capture:
     uncounted : mapping of str to int
         Bytes that the trace does not count: parameters, gradients, buffers, batch, optimiser.
     network : Network or None
-        What can be computed from what; its plain trace is the trace. None if the capture was read
-        from a problem, which has it.
+        What can be computed from what; its plain trace is the trace. None if that is not clear, or
+        if the capture was read from a problem, which has it.
     ranges : Ranges
         Which operations can run again as one segment.
     record : StepRecord or None

@@ -39,7 +39,6 @@ def build_network(
         make of others.
     """
     flow = _Flow(recorder, line, groups)
-    repeatable = _repeatable(line)
     return Network(
         [
             Computation(
@@ -48,7 +47,7 @@ def build_network(
                 each.workspace,
                 tuple(sorted(flow.reads[index])),
                 tuple(sorted(flow.writes[index])),
-                repeatable[index],
+                flow.repeatable[index],
                 tuple(sorted(flow.holds[index])),
                 of=tuple(sorted(flow.of[index])),
             )
@@ -73,6 +72,7 @@ class _Flow:
 
     def __init__(self, recorder: Recorder, line: Line, groups: Sequence[Group]) -> None:
         self.line = line
+        self.repeatable = _repeatable(line)
         count = len(line)
         self.values = [Value(group.name, group.size, group.evictable) for group in groups]
         self.reads: list[set[int]] = [set() for _ in range(count)]
@@ -87,7 +87,11 @@ class _Flow:
         born, died = group.uses[0], group.uses[-1]
         self.writes[born].add(value)
         touched = self._operations(group, "touched", born, died)
-        changes = sorted(self._operations(group, "changed", born, died))
+        # What a backward pass changes in place was saved before: it may leave, and come back, until
+        # then, so it is the same value that this operation reads.
+        changed = self._operations(group, "changed", born, died)
+        touched |= changed
+        changes = sorted(each for each in changed if self.repeatable[each])
         made: list[int] = []
         for reader in sorted(touched | set(changes)):
             self.reads[reader] |= {value, *made}
