@@ -5,6 +5,7 @@ from __future__ import annotations
 from offcert.certify.checkpoint_steps import descend_checkpoints
 from offcert.certify.combined_steps import descend_combined
 from offcert.certify.deadline_steps import halve_limits
+from offcert.certify.graph_steps import descend_graphs
 from offcert.certify.joint_bound_steps import bound_computing, climb_joint
 from offcert.certify.joint_search_steps import descend_joint
 from offcert.certify.joint_steps import descend_plain, descend_sequentially, descend_whole
@@ -23,6 +24,7 @@ _LEAST_TIME = (
     Rung(bound_computing, 1.0, "a bound at once", always=True),
     Rung(descend_whole, 1.0, "if all fits nothing has to be done", always=True),
     Rung(descend_rematerialisation, 0.1, "a plan that moves nothing, at once", at_most=3.0),
+    Rung(descend_graphs, 0.05, "stored vertices of graphs, as published", at_most=1.0),
     Rung(descend_persistent, 0.1, "on chains, optimal if stored copies stay", at_most=5.0),
     Rung(descend_checkpoints, 0.1, "on chains, the best segments if nothing leaves", at_most=5.0),
     Rung(
@@ -47,6 +49,7 @@ _LEAST_MEMORY = (
     Rung(descend_sequentially, 1.0, "what offloading can do in any time", always=True),
     Rung(descend_checkpoints, 0.2, "on chains, the fewest live bytes of all segments"),
     Rung(descend_persistent, 0.2, "on chains, fewer still if nothing else stays"),
+    Rung(descend_graphs, 0.1, "stored vertices of graphs, as published", at_most=5.0),
     Rung(descend_rematerialisation, 0.4, "gives up what is cheapest, at any size"),
     Rung(descend_combined, 0.4, "on chains with offloading, by halving the memory"),
     Rung(halve_limits, 0.6, "within a deadline, what the search for time finds and proves"),
