@@ -11,6 +11,8 @@ from offcert.heuristics.joint.state import GAPS, TURN, State, Work
 from offcert.heuristics.joint.tables import OFFLOAD, Tables
 
 _NONE = -2
+# The gap after which is none.
+_NEVER = 2**40
 # Columns of `Work.held`.
 _LAST, _AFTER, _BEFORE = 0, 1, 2
 
@@ -29,6 +31,7 @@ def live(tables: Tables, state: State, work: Work, runs: int) -> None:
         work.need[run] = 0
     work.facts[GAPS] = 0
     turn = work.facts[TURN]
+    known = tables.carrying.known[0] == 1
     for run in range(runs - 1, -1, -1):
         computation = work.runs[run]
         _write(tables, state, work, computation, run)
@@ -42,6 +45,10 @@ def live(tables: Tables, state: State, work: Work, runs: int) -> None:
                 work.before[value] = run
         for place in range(tables.hold_first[computation], tables.hold_first[computation + 1]):
             _hold(work, tables.hold[place], run, turn)
+        if known:
+            _hold_all(tables, work, work.event_run[run], run, turn)
+            if not tables.repeatable[computation]:
+                _hold_all(tables, work, work.event_end[computation], run, turn)
     for value in range(tables.size.size):
         if tables.source[value] and max(work.last[value], work.held[value, _LAST]) >= 0:
             _close(tables, state, work, value, -1)
@@ -70,17 +77,37 @@ def _hold(work: Work, value: int, run: int, turn: int) -> None:
 
 
 @inlined
+def _hold_all(tables: Tables, work: Work, event: int, run: int, turn: int) -> None:
+    """Note the events of a list; what is made beside values begins with the first run."""
+    while event >= 0:
+        value = work.event_value[event]
+        if value >= 0:
+            _hold(work, value, run, turn)
+        else:
+            part = -1 - value
+            if not work.opened[part]:
+                work.opened[part] = 1
+                work.need[part // 2] += tables.carrying.beside[part]
+                work.need[run + 1] -= tables.carrying.beside[part]
+        event = work.event_next[event]
+
+
+@inlined
 def _write(tables: Tables, state: State, work: Work, computation: int, run: int) -> None:
     """Begin the copies that a run makes; what nobody reads is discarded."""
     beside, discards = 0, False
     begin, end = tables.write_first[computation], tables.write_first[computation + 1]
     for place in range(end - 1, begin - 1, -1):
         value = tables.write[place]
-        if work.last[value] < 0:
+        if work.last[value] >= 0:
+            _close(tables, state, work, value, run)
+        elif tables.carrying.known[0]:
+            # Programs that somebody else wrote discard nothing.
+            work.last[value] = run
+            _close(tables, state, work, value, run)
+        else:
             discards = True
             beside += tables.size[value]
-        else:
-            _close(tables, state, work, value, run)
     workspace = tables.workspace[computation]
     if discards:
         lean = tables.lean[computation]
@@ -101,6 +128,9 @@ def _close(tables: Tables, state: State, work: Work, value: int, run: int) -> No
     before = max(before, work.held[value, _BEFORE])
     if before == _NONE:
         before = run
+    if tables.carrying.known[0]:
+        heard = _heard(tables, state, work, value)
+        before = max(before, heard) if heard >= 0 else _NEVER
     size = tables.size[value]
     work.need[max(run, 0)] += size
     work.need[last + 1] -= size
@@ -113,6 +143,31 @@ def _close(tables: Tables, state: State, work: Work, value: int, run: int) -> No
         work.gap_start[gap] = run
         work.facts[GAPS] = gap + 1
     _forget(work, value)
+
+
+@inlined
+def _heard(tables: Tables, state: State, work: Work, value: int) -> int:
+    """Return the run at which autograd's hooks have heard of all of a value, or -1.
+
+    They hear of what is saved outside of all segments, of what is given to the outermost, and of
+    what is kept.
+    """
+    carrying = tables.carrying
+    begin, end = carrying.storage_first[value], carrying.storage_first[value + 1]
+    heard = -1
+    for storage in range(begin, end):
+        first = work.given[value]
+        for place in range(carrying.sight_first[storage], carrying.sight_first[storage + 1]):
+            computation = carrying.sight[place]
+            inside = work.innermost[computation] >= 0
+            if inside == (carrying.made[place] == 1) and (not inside or state.kept[computation]):
+                if first < 0 or computation < first:
+                    first = computation
+                break
+        if first < 0:
+            return -1
+        heard = max(heard, first)
+    return heard
 
 
 @inlined

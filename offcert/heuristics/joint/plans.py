@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from offcert.core.carried.problem import carried_on
 from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
 from offcert.core.plan import Plan
@@ -88,14 +89,26 @@ def realised(
     if not found.runs or (found.makespan is None and not anyhow):
         return None
     program = program_of(state)
-    strategy = Strategy(found.runs).without_unread(network)
-    execution = replace(strategy.expand(network), program=program.to_json())
+    execution = _execution(problem, tables, program, found)
+    if execution.runs != found.runs:
+        return None
     scheduled = problem.executed(execution)
     schedule = None if found.makespan is None else _schedule(scheduled, execution, found)
     if schedule is None and anyhow:
         with suppress(MethodError):
             schedule = simulate(scheduled, sequential(scheduled))
     return None if schedule is None else JointPlan(program, execution, schedule)
+
+
+def _execution(problem: Problem, tables: Tables, program: Program, found: Estimate) -> Execution:
+    """Return what a program makes of the network; of a captured step, what training makes of it."""
+    network = problem.computed
+    assert network is not None
+    carried = carried_on(problem, program) if tables.carrying.known[0] else None
+    if carried is not None:
+        return carried.execution
+    strategy = Strategy(found.runs).without_unread(network)
+    return replace(strategy.expand(network), program=program.to_json())
 
 
 def _schedule(problem: Problem, execution: Execution, found: Estimate) -> Schedule | None:

@@ -14,7 +14,10 @@ from offcert.heuristics.joint.tables import LONGEST, Integers, Tables
 Floats = NDArray[np.float64]
 
 # Entries of `Work.facts`.
-TURN, RUNS, GAPS, UNCOVERED, MOVED, LACKING = range(6)
+TURN, RUNS, GAPS, UNCOVERED, MOVED, LACKING, EVENTS = range(7)
+
+# Room for so many events a computation and value.
+_MOST_EVENTS = 12
 
 
 class State(NamedTuple):
@@ -55,6 +58,13 @@ class Work(NamedTuple):
         The computation of each run.
     last, after, before, held : int64 arrays
         Of `lives`.
+    event_run, event_end, event_next, event_value : int64 arrays
+        What is held at a run, or at a computation that cannot run again, beyond its uses: lists of
+        values; ``-1 - p`` stands for part `p` of `Carrying.beside`.
+    given : int64 array, one entry a value
+        The run at which autograd's hooks hear of it as the input of a segment, or -1.
+    opened : int64 array, one entry for each of `Carrying.beside`
+        Whether that is counted already.
     need : int64 array, one entry a run
         Bytes on the device during it if nothing leaves.
     gap_value, gap_before, gap_after, gap_start, chosen : int64 arrays, one entry a gap
@@ -68,7 +78,8 @@ class Work(NamedTuple):
         Ticks from the start to each run, and from its start to the end; ends of transfers.
     facts : int64 array
         The first run of what cannot run again, the numbers of runs and of gaps, the bytes that do
-        not fit, those that leave, and those that do not fit at a run on average.
+        not fit, those that leave, those that do not fit at a run on average, and the number of
+        events.
     """
 
     parent: Integers
@@ -80,6 +91,12 @@ class Work(NamedTuple):
     after: Integers
     before: Integers
     held: Integers
+    event_run: Integers
+    event_end: Integers
+    event_next: Integers
+    event_value: Integers
+    given: Integers
+    opened: Integers
     need: Integers
     gap_value: Integers
     gap_before: Integers
@@ -114,6 +131,7 @@ def new_work(tables: Tables) -> Work:
     """Return scratch for one thread."""
     computations, values = len(tables.duration), len(tables.size)
     runs = int(tables.settings[LONGEST])
+    events = _MOST_EVENTS * (computations + values) if tables.carrying.known[0] else 1
 
     def integers(*shape: int) -> Integers:
         return np.zeros(shape, dtype=np.int64)
@@ -129,6 +147,12 @@ def new_work(tables: Tables) -> Work:
         integers(values),
         integers(values, 3),
         integers(runs + 2),
+        integers(computations + 1),
+        integers(events),
+        integers(events),
+        integers(values),
+        integers(2 * computations),
+        integers(runs + 2),
         integers(values + 1),
         integers(values + 1),
         integers(values + 1),
@@ -141,7 +165,7 @@ def new_work(tables: Tables) -> Work:
         integers(runs + 2),
         integers(runs + 2),
         integers(values + 1),
-        integers(6),
+        integers(7),
     )
 
 

@@ -13,6 +13,13 @@ from offcert.core.errors import InputError, MethodError
 from offcert.core.network import Network
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
+from offcert.heuristics.joint.carrying import (
+    Carrying,
+    Recorded,
+    carrying,
+    nothing_recorded,
+    recorded,
+)
 
 Integers = NDArray[np.int64]
 
@@ -64,6 +71,8 @@ class Tables(NamedTuple):
         Bytes, whether it may leave over the turn, and the ticks of a transfer in either direction.
     source : int64 array, one entry a value
         1 if it is there at the start.
+    carrying : Carrying
+        What is known of how training carries programs out.
     settings : int64 array
         The memory limit, whether the link is duplex, whether anything may leave, the ticks of all
         computations, and the most runs of an execution.
@@ -95,6 +104,7 @@ class Tables(NamedTuple):
     offload: Integers
     prefetch: Integers
     source: Integers
+    carrying: Carrying
     settings: Integers
 
 
@@ -107,7 +117,8 @@ def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
         One with a network.
     ranges : sequence of pair of int, optional
         First and last computation of what may be a segment; by default any range. Those that
-        cannot run again as a whole are left out.
+        cannot run again as a whole are left out. If they are those of a captured step, its memory
+        is counted as training will need it.
 
     Raises
     ------
@@ -119,7 +130,8 @@ def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
     network = problem.computed
     if network is None:
         raise MethodError("a search for what may run again needs a network, not a trace")
-    flow = _Flow(network)
+    source = None if ranges is None else recorded(problem)
+    flow = _Flow(network, source)
     groups = _groups(network)
     frozen = _frozen(network, groups)
     cut = _cuts(groups)
@@ -146,7 +158,7 @@ def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
         *_rows(flow.writes),
         *_rows(flow.holds),
         *_rows(flow.triggers),
-        _array(not each.of for each in network.computations),
+        _array(flow.guesses),
         _array(flow.stops),
         *_rows(groups),
         _array(frozen),
@@ -159,6 +171,7 @@ def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
         _array(moves[Kind.OFFLOAD]),
         _array(moves[Kind.PREFETCH]),
         _array(writer < 0 for writer in network.writer),
+        nothing_recorded() if source is None else carrying(source, chosen),
         _array(settings),
     )
 
@@ -166,8 +179,11 @@ def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
 class _Flow:
     """Who reads, makes and holds what, in values that have memory of their own."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, source: Recorded | None) -> None:
         self.network = network
+        known = any(each.of for each in network.computations)
+        # Where it is known of some who saved what they need, the others need nothing.
+        self.guesses = [not (each.of or known) for each in network.computations]
         root = [index if v.base is None else v.base for index, v in enumerate(network.values)]
         computations = network.computations
         self.reads = [sorted({root[v] for v in each.reads}) for each in computations]
@@ -175,6 +191,12 @@ class _Flow:
         self.writes = [[v for v in each.writes if root[v] == v] for each in computations]
         self.stops = [NOTHING] * len(network)
         self.triggers = [self._triggers(index) for index in range(len(network))]
+        if source is not None:
+            # Whatever is asked for makes a segment run again, weights of the model too.
+            self.triggers = [
+                [] if each.repeatable else list(each.of) for each in network.computations
+            ]
+            self.stops = source.stops()
 
     def _triggers(self, backward: int) -> list[int]:
         """Return who saved what a computation reads, if that cannot run again; note the stops."""
@@ -185,7 +207,7 @@ class _Flow:
         read = set(computation.reads)
         writers = sorted({network.writer[value] for value in read} - {-1})
         found = []
-        for each in computation.of or writers:
+        for each in writers if self.guesses[backward] else computation.of:
             forward = network.computations[each]
             own = not read.isdisjoint(forward.writes)
             self.stops[each] = max(self.stops[each], each if own else each - 1)

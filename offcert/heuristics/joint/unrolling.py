@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from offcert.core.compiled import inlined
+from offcert.heuristics.joint.events import forget_events, note_events
 from offcert.heuristics.joint.state import TURN, State, Work
 from offcert.heuristics.joint.tables import LONGEST, NOTHING, Tables
 
@@ -18,9 +19,13 @@ def unroll(tables: Tables, state: State, work: Work) -> int:
     inside of them after that; see `offcert.core.program`.
     """
     _prepare(state, work)
+    known = tables.carrying.known[0] == 1
+    if known:
+        forget_events(tables, state, work)
     longest = tables.settings[LONGEST]
     stamp = state.number[0]
     runs, turn = 0, -1
+    before, end = -1, -1
     for computation in range(tables.duration.size):
         if not tables.repeatable[computation]:
             while True:
@@ -28,7 +33,15 @@ def unroll(tables: Tables, state: State, work: Work) -> int:
                 if segment < 0:
                     break
                 stamp = _release(state, work, segment, stamp)
-                runs = _again(tables, state, work, segment, runs)
+                begin = runs
+                stop, saved = _stop(tables, state, work, segment)
+                runs = _again(state, work, segment, stop, runs)
+                # If it runs right after what is around it, that one has been told first.
+                told = begin - int(end == begin and work.parent[segment] == before)
+                spans = (begin, runs, told)
+                if known and not note_events(tables, state, work, segment, saved, spans):
+                    return -1
+                before, end = segment, runs
                 if runs + tables.duration.size >= longest:
                     return -1
             if turn < 0:
@@ -86,19 +99,32 @@ def _release(state: State, work: Work, segment: int, stamp: int) -> int:
 
 
 @inlined
-def _again(tables: Tables, state: State, work: Work, segment: int, runs: int) -> int:
-    """Run a segment again, up to the last computation that saves what is needed."""
-    first, stop = state.first[segment], NOTHING
-    for computation in range(state.last[segment], first - 1, -1):
+def _stop(tables: Tables, state: State, work: Work, segment: int) -> tuple[int, int]:
+    """Return up to where a segment runs again so that all that is saved is there.
+
+    Returns
+    -------
+    stop : int
+        The last computation that may have to run.
+    saved : int
+        Twice the computation in which the last is saved, and 1 more if it is over then.
+    """
+    for computation in range(state.last[segment], state.first[segment] - 1, -1):
         if tables.stop[computation] != NOTHING:
-            stop = tables.stop[computation]
+            stop, saved = tables.stop[computation], 2 * computation
             inside = work.innermost[computation]
             while inside != segment:
                 # Of a segment inside, only its inputs are saved.
-                stop = state.first[inside] - 1
+                stop, saved = state.first[inside] - 1, 2 * state.first[inside] - 1
                 inside = work.parent[inside]
-            break
-    for computation in range(first, stop + 1):
+            return stop, saved
+    return NOTHING, -1
+
+
+@inlined
+def _again(state: State, work: Work, segment: int, stop: int, runs: int) -> int:
+    """Run a segment again, up to the last computation that has to."""
+    for computation in range(state.first[segment], min(stop, state.last[segment]) + 1):
         if not state.kept[computation]:
             if runs >= work.runs.size - 1:
                 return runs

@@ -1,0 +1,228 @@
+"""What really stays and leaves when training carries a program out, for the compiled search.
+
+`offcert.core.carried` derives it for one program from what a capture recorded; here it is put into
+arrays, so that the search can count with it. Where nothing was recorded, nothing more is known than
+the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offcert.core.carried.ranges import Ranges, ranges_from_json
+from offcert.core.carried.record import StepRecord, record_from_json
+from offcert.core.carried.unroll import CarriedUnrolling
+from offcert.core.errors import InputError
+from offcert.core.network import Network
+from offcert.core.problem import Problem
+from offcert.core.program import Program, Segment
+
+Integers = NDArray[np.int64]
+
+
+class Carrying(NamedTuple):
+    """What a record says; rows ``x`` of a list are ``list[first[x]:first[x + 1]]``.
+
+    Attributes
+    ----------
+    known : int64 array, shape (1,)
+        1 if there is a record; if not, the other arrays are empty.
+    input_first, input : int64 arrays
+        Values that each of the search's ranges is given.
+    end : int64 array, one entry a range
+        The last computation that needs something saved in it, or -1.
+    result_first, result, late : int64 arrays
+        Values that operators make in a computation; ``late`` is 1 if nothing is saved in it from
+        then on.
+    beside : int64 array, two entries a computation
+        Bytes of what operators make in it that is no value of the network, which stays if it is
+        kept: before the last is saved in it, and from then on.
+    storage_first : int64 array
+        The storages of each value; they are numbered by value.
+    sight_first, sight, made : int64 arrays
+        For each storage, by moment: the computation in which it is saved or, if ``made`` is 1, made
+        by an operator.
+    until : int64 array, one entry a value
+        For what cannot leave: the computation in which the program gives it up, if that can run
+        again; otherwise -1.
+    """
+
+    known: Integers
+    input_first: Integers
+    input: Integers
+    end: Integers
+    result_first: Integers
+    result: Integers
+    late: Integers
+    beside: Integers
+    storage_first: Integers
+    sight_first: Integers
+    sight: Integers
+    made: Integers
+    until: Integers
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a captured step says of itself.
+
+    Attributes
+    ----------
+    network : Network
+        Of the step.
+    ranges : Ranges
+        What can run again as one.
+    record : StepRecord
+        What it calls, saves and computes.
+    """
+
+    network: Network
+    ranges: Ranges
+    record: StepRecord
+
+    def last_saved(self) -> list[int]:
+        """Return for each computation the last moment at which something is saved, or -1."""
+        last = [-1] * len(self.network)
+        for sight in self.record.saved:
+            number = self.record.operation(sight.moment)
+            last[number] = max(last[number], sight.moment)
+        return last
+
+    def stops(self) -> list[int]:
+        """Return for each computation the last one that runs again for what it saves, or -2."""
+        launches = self.record.launches
+        stops = [-2] * len(self.network)
+        for number, moment in enumerate(self.last_saved()):
+            if moment >= 0:
+                stops[number] = number if launches[number] <= moment else number - 1
+        return stops
+
+
+def recorded(problem: Problem) -> Recorded | None:
+    """Return what a problem's source says of the captured step, or None if it says nothing.
+
+    Raises
+    ------
+    InputError
+        If it is not what profiling writes.
+    """
+    capture = (problem.source or {}).get("capture")
+    network = problem.computed
+    if network is None or not isinstance(capture, Mapping) or "record" not in capture:
+        return None
+    if not isinstance(problem.network, Network):
+        return None
+    return Recorded(
+        network,
+        ranges_from_json(capture["ranges"], "source.capture.ranges"),
+        record_from_json(capture["record"], "source.capture.record"),
+    )
+
+
+def nothing_recorded() -> Carrying:
+    """Return the arrays of a problem of which nothing was recorded."""
+    empty = np.zeros(0, dtype=np.int64)
+    return Carrying(np.zeros(1, dtype=np.int64), *(empty for _ in Carrying._fields[1:]))
+
+
+def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
+    """Return the arrays of a recorded step.
+
+    Parameters
+    ----------
+    source : Recorded
+        The step.
+    spans : sequence of pair of int
+        The search's ranges, in their order.
+    """
+    network, record = source.network, source.record
+    inputs = [_inputs(source, *span) for span in spans]
+    made: list[dict[int, int]] = [{} for _ in range(len(network))]
+    beside = [0] * (2 * len(network))
+    counted: set[int] = set()
+    entries: list[list[tuple[int, int, int]]] = [[] for _ in record.storages]
+    last_saved = source.last_saved()
+    for flag, sights in enumerate((record.saved, record.results)):
+        for sight in sights:
+            if sight.storage < 0:
+                continue
+            number = record.operation(sight.moment)
+            entries[sight.storage].append((sight.moment, number, flag))
+            size, value = record.storages[sight.storage]
+            late = int(sight.moment > last_saved[number])
+            if flag and value >= 0:
+                made[number][value] = max(late, made[number].get(value, 0))
+            elif flag and sight.storage not in counted:
+                counted.add(sight.storage)
+                beside[2 * number + late] += size
+    order = [record.of_value.get(value, ()) for value in range(len(network.values))]
+    sorted_entries = [sorted(entries[storage]) for row in order for storage in row]
+    return Carrying(
+        np.ones(1, dtype=np.int64),
+        *_rows(inputs),
+        np.array([_end(network, *span) for span in spans], dtype=np.int64),
+        *_rows([sorted(row) for row in made]),
+        np.array([row[value] for row in made for value in sorted(row)], dtype=np.int64),
+        np.array(beside, dtype=np.int64),
+        _first(order),
+        *_rows([[number for _, number, _ in row] for row in sorted_entries]),
+        np.array([flag for row in sorted_entries for _, _, flag in row], dtype=np.int64),
+        np.array(_until(network), dtype=np.int64),
+    )
+
+
+def _inputs(source: Recorded, first: int, last: int) -> list[int]:
+    """Return the values that a range is given."""
+    segment = Segment(first, last)
+    try:
+        unrolling = CarriedUnrolling(
+            source.network, Program([segment]), source.ranges, source.record
+        )
+    except InputError:
+        # It is never drawn.
+        return []
+    storages = {sight.storage for sight in unrolling.spans[segment].inputs} - {-1}
+    return sorted({source.record.storages[each][1] for each in storages} - {-1})
+
+
+def _end(network: Network, first: int, last: int) -> int:
+    """Return the last computation that needs something saved in a range, or -1."""
+    for number in range(len(network) - 1, last, -1):
+        each = network.computations[number]
+        if not each.repeatable:
+            savers = each.of or [network.writer[value] for value in each.reads]
+            if any(first <= saver <= last for saver in savers):
+                return number
+    return -1
+
+
+def _until(network: Network) -> list[int]:
+    """Return where the program gives up what cannot leave."""
+    last: dict[int, int] = {}
+    for index, each in enumerate(network.computations):
+        for value in (*each.writes, *each.reads, *each.holds):
+            base = network.values[value].base
+            last[value if base is None else base] = index
+    return [
+        last[index]
+        if index in last
+        and not value.evictable
+        and value.base is None
+        and network.computations[last[index]].repeatable
+        else -1
+        for index, value in enumerate(network.values)
+    ]
+
+
+def _first(rows: Iterable[Sequence[int]]) -> Integers:
+    return np.cumsum([0, *(len(row) for row in rows)]).astype(np.int64)
+
+
+def _rows(rows: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:
+    flat = [value for row in rows for value in row]
+    return _first(rows), np.array(flat, dtype=np.int64)

@@ -1,0 +1,163 @@
+"""What training holds beyond its uses when segments run again, compiled.
+
+The rules are those of `offcert.core.carried.carry`: inputs of a segment stay from its run to the
+last computation that needs something saved in it; what is kept in it is handed out when it runs
+again, and stays until then; variables of the program hold what cannot leave as long as in the
+first run.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from offcert.core.compiled import inlined
+from offcert.heuristics.joint.state import EVENTS, State, Work
+from offcert.heuristics.joint.tables import Tables
+
+
+@inlined
+def range_of(tables: Tables, first: int, last: int) -> int:
+    """Return the number of a range, or -1."""
+    place = np.searchsorted(tables.range_first, first)
+    while place < tables.range_first.size and tables.range_first[place] == first:
+        if tables.range_last[place] == last:
+            return int(place)
+        place += 1
+    return -1
+
+
+@inlined
+def forget_events(tables: Tables, state: State, work: Work) -> None:
+    """Begin without events; note what is given to the outermost segments."""
+    work.facts[EVENTS] = 0
+    for run in range(work.event_run.size):
+        work.event_run[run] = -1
+    for computation in range(work.event_end.size):
+        work.event_end[computation] = -1
+    for value in range(work.given.size):
+        work.given[value] = -1
+    for computation in range(work.opened.size):
+        work.opened[computation] = 0
+    for segment in range(state.number[0]):
+        if work.parent[segment] >= 0:
+            continue
+        number = range_of(tables, state.first[segment], state.last[segment])
+        if number < 0:
+            continue
+        begin, end = tables.carrying.input_first[number], tables.carrying.input_first[number + 1]
+        for place in range(begin, end):
+            value = tables.carrying.input[place]
+            if work.given[value] < 0:
+                work.given[value] = max(0, state.first[segment] - 1)
+
+
+@inlined
+def _add(work: Work, value: int, run: int, computation: int) -> None:
+    """Note that a value is held at a run, or at a computation if that is not -1."""
+    event = work.facts[EVENTS]
+    work.event_value[event] = value
+    if computation >= 0:
+        work.event_next[event] = work.event_end[computation]
+        work.event_end[computation] = event
+    else:
+        work.event_next[event] = work.event_run[run]
+        work.event_run[run] = event
+    work.facts[EVENTS] = event + 1
+
+
+@inlined
+def note_events(
+    tables: Tables,
+    state: State,
+    work: Work,
+    segment: int,
+    saved: int,
+    spans: tuple[int, int, int],
+) -> bool:
+    """Note what a segment holds that has run again.
+
+    Parameters
+    ----------
+    tables, state, work : Tables, State, Work
+        As in the evaluation.
+    segment : int
+        Which.
+    saved : int
+        Of `unrolling`.
+    spans : tuple of int
+        Its first run, the run after its last one, and that during which the first results are
+        handed out.
+
+    Returns
+    -------
+    bool
+        Whether there was room for all of it.
+    """
+    carrying = tables.carrying
+    begin, end, told = spans
+    first, last = state.first[segment], state.last[segment]
+    number = range_of(tables, first, last)
+    if number < 0:
+        return True
+    inputs = carrying.input_first[number + 1] - carrying.input_first[number]
+    made = carrying.result_first[last + 1] - carrying.result_first[first]
+    made += 2 * (last - first + 1) + tables.write_first[last + 1] - tables.write_first[first]
+    if work.facts[EVENTS] + 2 * inputs + made >= work.event_value.size:
+        return False
+    until = carrying.end[number]
+    for place in range(carrying.input_first[number], carrying.input_first[number + 1]):
+        value = carrying.input[place]
+        _add(work, value, begin, -1)
+        if until >= 0:
+            _add(work, value, begin, until)
+    run = begin
+    for computation in range(first, last + 1):
+        if run < end and work.runs[run] == computation:
+            run += 1
+        elif state.kept[computation]:
+            handed = told if run == begin else run - 1
+            _note_kept(tables, work, segment, computation, saved, handed, until)
+    _note_variables(tables, work, begin, end)
+    return True
+
+
+@inlined
+def _note_kept(
+    tables: Tables,
+    work: Work,
+    segment: int,
+    computation: int,
+    saved: int,
+    run: int,
+    until: int,
+) -> None:
+    """Note how long results stay: they are handed out during a run, or later if it stops before."""
+    carrying = tables.carrying
+    own = work.innermost[computation] == segment and until >= 0
+    for place in range(carrying.result_first[computation], carrying.result_first[computation + 1]):
+        if 2 * computation + carrying.late[place] <= saved:
+            _add(work, carrying.result[place], run, -1)
+        elif own:
+            _add(work, carrying.result[place], run, until)
+    for part in range(2 * computation, 2 * computation + 2):
+        if carrying.beside[part] > 0 and part <= saved:
+            _add(work, -1 - part, run, -1)
+        elif carrying.beside[part] > 0 and own:
+            _add(work, -1 - part, run, until)
+
+
+@inlined
+def _note_variables(tables: Tables, work: Work, begin: int, end: int) -> None:
+    """Note how long what runs again makes is held by the program's variables."""
+    for run in range(begin, end):
+        computation = work.runs[run]
+        for place in range(tables.write_first[computation], tables.write_first[computation + 1]):
+            value = tables.write[place]
+            until = tables.carrying.until[value]
+            if until <= computation:
+                continue
+            holder = run
+            while holder + 1 < end and work.runs[holder + 1] <= until:
+                holder += 1
+            if holder > run:
+                _add(work, value, holder, -1)

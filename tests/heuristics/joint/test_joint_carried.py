@@ -1,0 +1,116 @@
+"""On captured steps the search counts with what training really makes of a program."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+
+import pytest
+from random_instances import seeded
+
+from offcert.core.carried.problem import carried_on
+from offcert.core.check import check
+from offcert.core.problem import Problem, Recompute
+from offcert.heuristics.joint.evaluation import estimate, evaluate
+from offcert.heuristics.joint.plans import JointPlan
+from offcert.heuristics.joint.ranges import ranges_of
+from offcert.heuristics.joint.search import joint_search
+from offcert.heuristics.joint.state import GAPS, State, new_state, new_work, program_of
+from offcert.heuristics.joint.tables import Tables, tables_of
+from offcert.runtime.profile import profile
+from offcert.verify.execution.check import execution_faults
+
+NETWORKS = {"resnet18": "4x3x64x64", "gpt-tiny": "2x32", "densenet121": "2x3x64x64"}
+
+
+@cache
+def captured(name: str, part: Fraction = Fraction(1, 2)) -> Problem:
+    problem = profile(name, NETWORKS[name], hardware="v100-pcie")
+    limit = int(problem.trace.peak_memory * part)
+    return replace(problem, recompute=Recompute.ANY).with_memory(limit)
+
+
+def random_state(rng: random.Random, tables: Tables) -> State:
+    """Draw ranges inside of ranges, and what is kept in them."""
+    state = new_state(tables)
+    spans = list(zip(tables.range_first.tolist(), tables.range_last.tolist(), strict=True))
+
+    def fill(low: int, high: int, depth: int) -> None:
+        at = low
+        while at <= high:
+            here = [s for s in spans if at <= s[0] <= at + 3 and s[1] <= high and s != (low, high)]
+            if not here or rng.random() < 0.3:
+                at += 1
+                continue
+            first, last = rng.choice(here)
+            place = int(state.number[0])
+            state.first[place], state.last[place] = first, last
+            state.number[0] += 1
+            if depth < 2 and rng.random() < 0.5:
+                fill(first, last, depth + 1)
+            at = last + 1
+
+    fill(0, len(tables.duration) - 1, 0)
+    for computation in range(len(tables.duration)):
+        if rng.random() < 0.3 and not tables.frozen[computation]:
+            row = slice(tables.group_first[computation], tables.group_first[computation + 1])
+            state.kept[tables.group[row]] = 1
+    return state
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("name", NETWORKS)
+def test_memory_and_gaps_are_those_of_training(name: str, seed: int) -> None:
+    problem = captured(name)
+    network = problem.computed
+    assert network is not None
+    tables = tables_of(problem, ranges_of(problem))
+    state = random_state(seeded(seed), tables)
+    assert state.number[0] > 2
+    carried = carried_on(problem, program_of(state))
+    assert carried is not None
+    found = estimate(tables, state)
+    assert found.runs == carried.execution.runs
+    assert found.demand == carried.execution.trace.demand
+    work = new_work(tables)
+    evaluate(tables, state, work, 0.0)
+    count = int(work.facts[GAPS])
+    rows = (work.gap_value, work.gap_before, work.gap_after)
+    gaps = set(zip(*(row[:count].tolist() for row in rows), strict=True))
+    turn = next(
+        run for run, number in enumerate(found.runs) if not network.computations[number].repeatable
+    )
+    trace = carried.execution.trace
+    real = {
+        (carried.execution.values[gap.tensor], gap.before, gap.after)
+        for gap in trace.gaps
+        if gap.before < turn <= gap.after
+    }
+    assert gaps == real
+    assert len(real) > 5
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_plans_are_what_training_can_follow(name: str) -> None:
+    problem = captured(name, Fraction(9, 10))
+    network = problem.computed
+    assert network is not None
+    found: list[JointPlan] = []
+    joint_search(
+        problem,
+        time_limit=30.0,
+        ranges=ranges_of(problem),
+        coolings=1,
+        steps=40,
+        transfers=0.0,
+        on_improvement=found.append,
+    )
+    assert found
+    for plan in found:
+        carried = carried_on(problem, plan.program)
+        assert carried is not None
+        assert plan.execution == carried.execution
+        assert execution_faults(network, plan.execution) == []
+        assert check(problem.executed(plan.execution), plan.schedule) == []
