@@ -57,9 +57,27 @@ _LEAST_MEMORY = (
     Rung(solve_checkmate, 0.8, "exact in stages, on another solver", gap_from=1e-9),
 )
 
+# Of a captured step, only programs of segments can be carried out.
+_ANY_EXECUTION = (
+    descend_rematerialisation,
+    descend_graphs,
+    descend_persistent,
+    descend_checkpoints,
+    descend_combined,
+    solve_retention,
+    solve_checkmate,
+)
+
+
+def _captured(rungs: tuple[Rung, ...]) -> tuple[Rung, ...]:
+    return tuple(rung for rung in rungs if rung.run not in _ANY_EXECUTION)
+
+
 JOINT_LADDERS: dict[str, tuple[Rung, ...]] = {
     "least time": _LEAST_TIME,
+    "least time of a captured step": _captured(_LEAST_TIME),
     "least memory": _LEAST_MEMORY,
+    "least memory of a captured step": _captured(_LEAST_MEMORY),
 }
 
 
@@ -70,4 +88,6 @@ def chooses_execution(problem: Problem) -> bool:
 
 def joint_ladder_for(problem: Problem) -> str:
     """Return the name of the ladder that suits a problem."""
-    return "least memory" if problem.minimise is Minimise.MEMORY else "least time"
+    name = "least memory" if problem.minimise is Minimise.MEMORY else "least time"
+    captured = "capture" in (problem.source or {})
+    return f"{name} of a captured step" if captured else name
