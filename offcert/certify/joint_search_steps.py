@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.joint_search import JointSearch
@@ -13,7 +15,9 @@ from offcert.certify.warm import (
     warm_plans,
     warm_set_search,
 )
+from offcert.core.errors import InputError
 from offcert.core.problem import Minimise, Recompute
+from offcert.core.program import Program, program_from_json
 from offcert.verify.execution.check import persistency_faults
 
 
@@ -61,5 +65,18 @@ def descend_joint(search: Search, effort: Effort) -> None:
         seed=effort.seed + 1000 * len(search.bounds),
         target=search.goal,
         ranges=ranges_of(problem),
+        known=_known(search),
         on_improvement=offer,
     )
+
+
+def _known(search: JointSearch) -> list[Program]:
+    """Return the program of the best execution so far, if a program makes it."""
+    if search.execution is None or search.execution.program is None:
+        return []
+    value: Any = search.execution.program
+    try:
+        return [program_from_json(value, "execution.program")]
+    except InputError:
+        # Others may say in another way what makes their executions.
+        return []

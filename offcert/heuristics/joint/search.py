@@ -10,16 +10,18 @@ searches for offloading go on.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from offcert.core.problem import Problem
+from offcert.core.program import Program
 from offcert.heuristics.joint.annealing import JointAnnealer, weight_of
+from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.moves import alike
 from offcert.heuristics.joint.plans import JointPlan, improved, realised, tidied
 from offcert.heuristics.joint.starts import starts
-from offcert.heuristics.joint.state import State, new_state, new_work
+from offcert.heuristics.joint.state import UNCOVERED, State, new_state, new_work, state_of
 from offcert.heuristics.joint.tables import COMPUTE, Ranges, tables_of
 
 # Temperatures as shares of the computing time: where coolings begin, in turn, and where they end.
@@ -50,6 +52,7 @@ def joint_search(
     coolings: int | None = None,
     steps: int | None = None,
     transfers: float = 0.15,
+    known: Sequence[Program] = (),
     on_improvement: Callable[[JointPlan], object],
 ) -> None:
     """Search for a short plan until the time is over or `target` is met.
@@ -74,6 +77,8 @@ def joint_search(
         threads and numbers agree, if not the time ends them and `transfers` is 0.
     transfers : float
         Share of the time that is left for better transfers of the best program.
+    known : sequence of Program
+        Where to start, too.
     on_improvement : callable
         Called with the first plan and every better one.
 
@@ -85,6 +90,7 @@ def joint_search(
         If the problem says not what is computed from what.
     """
     search = _Search(problem, ranges, workers, seed, target, on_improvement)
+    search.begin_with(known)
     search.run(time_limit, coolings, steps, transfers if problem.offload else 0.0)
 
 
@@ -115,6 +121,7 @@ class _Search:
         self.tell = on_improvement
         self.best: JointPlan | None = None
         self.estimate = float("inf")
+        self.known: State | None = None
         weight = _DEAR * weight_of(self.tables, problem.trace.peak_memory)
         found = starts(self.tables, alike(self.tables), self.work, weight, (_FRESH + 1) * workers)
         self.starts = [*found, new_state(self.tables)]
@@ -122,6 +129,15 @@ class _Search:
             JointAnnealer(self.tables, self._start(number), seed + 7919 * number, weight)
             for number in range(workers)
         ]
+
+    def begin_with(self, known: Sequence[Program]) -> None:
+        """Let coolings that start from the best start from these, if they are better."""
+        for program in known:
+            state = state_of(program, self.tables)
+            if state is not None:
+                found = float(evaluate(self.tables, state, self.work, 0.0))
+                if not self.work.facts[UNCOVERED] and found < self.estimate:
+                    self.known, self.estimate = state, found
 
     def _start(self, number: int) -> State:
         return self.starts[number % len(self.starts)]
@@ -134,6 +150,10 @@ class _Search:
         # What leaves alone, and what runs again alone, are plans, too.
         for state in (new_state(self.tables), self._start(0)):
             self._realise(state, anyhow=True)
+        if self.known is not None:
+            self._realise(self.known)
+            for annealer in self.annealers[::2]:
+                annealer.restart(self.known)
         done = 0
         with ThreadPoolExecutor(len(self.annealers)) as pool:
             while not self._met and (coolings is None or done < coolings):
@@ -191,13 +211,14 @@ class _Search:
                 annealer.restart(self._start(done * len(self.annealers) + number))
             else:
                 own = annealer.makespan < float("inf") and (done + number) % 2 == 1
-                annealer.restart(annealer.best if own else leader.best)
+                best = self.known if self.known is not None else leader.best
+                annealer.restart(annealer.best if own else best)
 
     def _take_best(self) -> None:
         """Make a plan of the best state if it is new."""
         leader = min(self.annealers, key=lambda each: each.makespan)
         if leader.makespan < self.estimate:
-            self.estimate = leader.makespan
+            self.estimate, self.known = leader.makespan, leader.best.copy()
             self._realise(tidied(self.tables, leader.best, self.work))
 
     def _realise(self, state: State, anyhow: bool = False) -> None:

@@ -208,17 +208,42 @@ def _nested(spans: list[tuple[int, int]], kept: set[int]) -> list[Segment]:
     return segments
 
 
-def state_of(program: Program, tables: Tables) -> State:
-    """Return the state that stands for a program; what is kept is kept in the innermost segment."""
+def state_of(program: Program, tables: Tables) -> State | None:
+    """Return the state that stands for a program, or None if there is none.
+
+    What is kept is kept in the innermost segment; what runs again together is kept together, and
+    segments are among the ranges.
+    """
     state = new_state(tables)
 
-    def add(segments: tuple[Segment, ...]) -> None:
+    def add(segments: tuple[Segment, ...]) -> bool:
         for segment in segments:
             index = int(state.number[0])
+            if not _may_be(tables, segment.first, segment.last) or index >= len(state.first):
+                return False
             state.first[index], state.last[index] = segment.first, segment.last
             state.number[0] += 1
             state.kept[list(segment.kept)] = 1
-            add(segment.inner)
+            if not add(segment.inner):
+                return False
+        return True
 
-    add(program.segments)
+    if not add(program.segments):
+        return None
+    for place in range(int(state.number[0])):
+        for computation in range(state.first[place], state.last[place] + 1):
+            row = slice(tables.group_first[computation], tables.group_first[computation + 1])
+            if len(set(state.kept[tables.group[row]].tolist())) > 1:
+                return None
     return state
+
+
+def _may_be(tables: Tables, first: int, last: int) -> bool:
+    if not 0 <= first <= last < len(tables.duration):
+        return False
+    if not (tables.cut[first] and tables.cut[last + 1]):
+        return False
+    if tables.blocked[first] != tables.blocked[last + 1]:
+        return False
+    here = tables.range_first == first
+    return not len(tables.range_first) or last in tables.range_last[here].tolist()

@@ -15,6 +15,7 @@ from offcert.core.errors import InputError, MethodError
 from offcert.core.execution import Execution
 from offcert.core.platform import Link
 from offcert.core.problem import Problem
+from offcert.core.program import Program, Segment
 from offcert.heuristics.joint.evaluation import Estimate, estimate
 from offcert.heuristics.joint.plans import realised
 from offcert.heuristics.joint.ranges import ranges_of
@@ -118,7 +119,23 @@ def test_most_of_them_fit() -> None:
 def test_a_program_and_its_state(seed: int) -> None:
     tables = tables_of(problems(seed))
     program = program_of(random_state(seeded(seed), tables))
-    assert program_of(state_of(program, tables)) == program
+    state = state_of(program, tables)
+    assert state is not None
+    assert program_of(state) == program
+
+
+def test_programs_of_which_there_is_no_state() -> None:
+    problem = residual_problem(2, Fraction(1, 2))
+    anything, blocks = tables_of(problem), tables_of(problem, [(1, 7), (8, 14)])
+    block, other = Program([Segment(1, 7)]), Program([Segment(1, 8)])
+    assert state_of(block, blocks) is not None
+    assert state_of(other, anything) is not None
+    assert state_of(other, blocks) is None
+    # The activation changes what the norm before it makes: both run again, or neither.
+    assert state_of(Program([Segment(1, 7, (2, 3))]), anything) is not None
+    assert state_of(Program([Segment(1, 7, (2,))]), anything) is None
+    assert state_of(Program([Segment(1, 2)]), anything) is None
+    assert state_of(Program([Segment(1, 99)]), anything) is None
 
 
 def test_where_nothing_leaves_nothing_moves() -> None:

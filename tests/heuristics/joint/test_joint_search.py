@@ -232,3 +232,21 @@ def test_it_stops_at_the_target() -> None:
     reached = plans(problem, steps=150)[-1].schedule.makespan
     again = plans(problem, steps=150, coolings=1000, target=reached)
     assert again[-1].schedule.makespan <= reached
+
+
+def test_it_goes_on_from_what_is_known() -> None:
+    problem = residual_problem(8, Fraction(2, 5))
+    good = plans(problem, steps=400)[-1]
+    found: list[JointPlan] = []
+    joint_search(
+        problem,
+        time_limit=60.0,
+        coolings=1,
+        steps=1,
+        transfers=0.0,
+        known=[Program([Segment(1, 99)]), good.program],
+        on_improvement=found.append,
+    )
+    # What stays is not part of a program.
+    assert found[-1].schedule.makespan <= 1.05 * good.schedule.makespan
+    assert plans(problem, steps=1, coolings=1)[-1].schedule.makespan > good.schedule.makespan
