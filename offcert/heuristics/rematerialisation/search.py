@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.strategy import Run, Strategy
-from offcert.heuristics.rematerialisation.arrays import ExecutorArrays, executor_arrays
+from offcert.heuristics.rematerialisation.arrays import SIZE, ExecutorArrays, executor_arrays
 from offcert.heuristics.rematerialisation.kernel import BITS, DONE, Floats, execute
 
-# Powers of size, distance and cost by which the executor gives things up: what is tried first.
-POWERS = (
-    (1.0, 1.0, 1.0),
-    (1.0, 0.5, 1.0),
-    (1.0, 1.0, 0.5),
-    (1.0, 2.0, 1.0),
-    (1.0, 0.0, 1.0),
-    (0.5, 1.0, 1.0),
-    (0.0, 1.0, 0.0),
-    (1.0, 1.0, 0.0),
-    (0.5, 2.0, 0.5),
-    (1.0, 0.25, 2.0),
-)
-# Runs beside the first ones, for each of them, after which an attempt is given up.
-_MOST_AGAIN = 12
+# Powers of size, distance and cost by which the executor gives things up: what is tried first, and
+# all that is.
+POWERS = ((1.0, 1.0, 1.0), (1.0, 2.0, 1.5), (0.5, 2.0, 0.5), (0.0, 1.0, 0.0))
+_GRID = ((0.5, 1.0), (0.0, 0.25, 0.5, 1.0, 2.0), (0.25, 0.5, 1.0, 1.5, 2.0, 3.0))
+# Runs beside the first ones after which an attempt is given up: for each of them, and in total.
+_MOST_AGAIN, _MOST_IN_TOTAL = 12, 10_000
 # What a step of the search adds to the scores of some items, at most.
 _REACH = 3.0
+# How often it turns the powers as well.
+_TURNED = 0.3
+# After so many attempts annealing begins anew; at first it takes what is longer by this part.
+_CYCLE = 400
+_WORSE = 0.01
+_LONGEST = 2**60
+
+Powers = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,15 @@ class Found:
 OnFound = Callable[[Found], object]
 
 
+@dataclass(frozen=True)
+class _Guide:
+    """What an attempt was guided by, and its ticks."""
+
+    ticks: int
+    powers: Powers
+    weights: Floats
+
+
 class RematerialisationSearch:
     """Attempts to run one network, and the best of them.
 
@@ -71,15 +81,20 @@ class RematerialisationSearch:
         self, network: Network, seed: int = 0, stop: Callable[[], bool] = lambda: False
     ) -> None:
         self.network = network
+        # What a program holds without reading it an execution may give up all the same.
+        self._free = Network((replace(c, holds=()) for c in network.computations), network.values)
         self.arrays = executor_arrays(network)
         self.stop = stop
         self._random = random.Random(seed)
-        most = len(network) * (1 + _MOST_AGAIN)
+        most = len(network) + min(_MOST_AGAIN * len(network), _MOST_IN_TOTAL)
         self._order, self._kept = np.zeros(most, np.int64), np.zeros(most, np.int64)
+        self._runs = 0
         self._idle = np.zeros(self.arrays.items.shape[1])
+        self._sizes = self.arrays.items[SIZE].astype(np.float64)
+        self._log_sizes = np.log1p(self._sizes)
 
     def attempt(
-        self, memory: int, longest: int, powers: tuple[float, ...], weights: Floats | None = None
+        self, memory: int, longest: int, powers: Powers, weights: Floats | None = None
     ) -> Found | None:
         """Return what the executor makes of a limit; None if it does not get to the end.
 
@@ -92,25 +107,29 @@ class RematerialisationSearch:
         weights : float64 array, optional
             What is added to the score of each item.
         """
-        arrays = self.arrays
-        end, runs, _ = execute(
-            arrays.network_arrays,
+        time = self._ticks(memory, longest, powers, self._idle if weights is None else weights)
+        return None if time is None else self._found()
+
+    def _ticks(self, memory: int, longest: int, powers: Powers, weights: Floats) -> int | None:
+        """Return the ticks of an attempt, or None if it does not get to the end."""
+        end, self._runs, ticks = execute(
+            self.arrays.network_arrays,
             len(self.network.values),
             memory,
             longest,
-            self._idle if weights is None else weights,
-            np.array(powers),
+            weights + powers[0] * self._log_sizes,
+            np.array(powers[1:]),
             self._order,
             self._kept,
         )
-        if end != DONE:
-            return None
-        return self._found(_strategy(arrays, self._order[:runs], self._kept[:runs]))
+        return ticks if end == DONE else None
 
-    def _found(self, strategy: Strategy) -> Found:
-        """Return the better one of a strategy and the one that discards what is not read."""
+    def _found(self) -> Found:
+        """Return the execution of the last attempt, or the one that discards what is not read."""
+        runs = self._runs
+        strategy = _strategy(self.arrays, self._order[:runs], self._kept[:runs])
         executions = [
-            each.expand(self.network) for each in (strategy, strategy.without_unread(self.network))
+            each.expand(self._free) for each in (strategy, strategy.without_unread(self._free))
         ]
         best = min(executions, key=lambda each: each.trace.peak_memory)
         return Found(best, best.trace.peak_memory, best.trace.compute_time)
@@ -119,21 +138,53 @@ class RematerialisationSearch:
         """Return the fastest execution within a limit that is found before somebody stops it."""
         best: Found | None = None
 
-        def better(found: Found | None) -> bool:
+        def note(found: Found) -> None:
             nonlocal best
-            if found is None or found.memory > memory:
-                return False
-            if best is not None and found.time >= best.time:
-                return False
             best = found
             if on_found is not None:
                 on_found(found)
-            return True
 
-        def longest() -> int:
-            return 2**60 if best is None else best.time - 1
+        begin = self._first(memory, note)
+        if begin is not None:
+            self._anneal(memory, begin, note, math.inf)
+        return best
 
-        self._descend(lambda *scores: better(self.attempt(memory, longest(), *scores)))
+    def _first(self, memory: int, note: OnFound) -> _Guide | None:
+        """Try all powers; return the best ones."""
+        guide: _Guide | None = None
+        for powers in self._grid():
+            if self.stop():
+                break
+            longest = _LONGEST if guide is None else guide.ticks - 1
+            ticks = self._ticks(memory, longest, powers, self._idle)
+            if ticks is not None:
+                guide = _Guide(ticks, powers, self._idle)
+                note(self._found())
+        return guide
+
+    def _anneal(self, memory: int, begin: _Guide, note: OnFound, most: float) -> _Guide:
+        """Change scores at random, and keep what is not much longer; return the best.
+
+        It ends after `most` attempts.
+        """
+        best = now = begin
+        attempts = 0
+        for changed in self._changes():
+            if self.stop() or attempts >= most:
+                break
+            phase = attempts % _CYCLE / _CYCLE
+            attempts += 1
+            if phase == 0.0:
+                now = best
+            allowed = int(now.ticks * (1 + _WORSE * (1 - phase)))
+            powers = self._turned(now.powers)
+            ticks = self._ticks(memory, allowed, powers, now.weights + changed)
+            if ticks is None:
+                continue
+            now = _Guide(ticks, powers, now.weights + changed)
+            if ticks < best.ticks:
+                best = now
+                note(self._found())
         return best
 
     def least_memory(self, deadline: int | None = None, on_found: OnFound | None = None) -> Found:
@@ -146,61 +197,87 @@ class RematerialisationSearch:
         on_found : callable, optional
             Told of each better one.
         """
-        plain = Strategy.plain(self.network).expand(self.network)
+        plain = Strategy.plain(self._free).expand(self._free)
         best = Found(plain, plain.trace.peak_memory, plain.trace.compute_time)
-        longest = 2**60 if deadline is None else deadline
+        longest = _LONGEST if deadline is None else deadline
+        guide = _Guide(best.time, POWERS[0], self._idle)
 
-        def better(found: Found | None) -> bool:
+        def note(found: Found) -> None:
             nonlocal best
-            if found is None or found.memory >= best.memory:
-                return False
-            best = found
-            if on_found is not None:
-                on_found(found)
-            return True
+            if found.time <= longest and found.memory < best.memory:
+                best = found
+                if on_found is not None:
+                    on_found(found)
 
-        def lower(powers: tuple[float, ...], weights: Floats | None) -> bool:
-            """Try a little less, or by halves if that succeeds."""
-            improved, low = False, max(self.network.own_memory) - 1
-            step = max(1, (best.memory - low) // 64)
-            while best.memory - step > low and not self.stop():
-                if not better(self.attempt(best.memory - step, longest, powers, weights)):
+        least = max(self.network.own_memory)
+        for powers in self._grid():
+            low = least - 1
+            # Where the best so far fails by a little, halving would only confirm it.
+            memory = best.memory - max(1, (best.memory - low) // 64)
+            while low < memory < best.memory and not self.stop():
+                ticks = self._ticks(memory, longest, powers, self._idle)
+                if ticks is None:
+                    low = memory
+                else:
+                    guide = _Guide(ticks, powers, self._idle)
+                    note(self._found())
+                if low >= best.memory - max(1, best.memory // 256):
                     break
-                improved, step = True, min(2 * step, max(1, (best.memory - low) // 2))
-            while step > 1 and improved and not self.stop():
-                step //= 2
-                better(self.attempt(best.memory - step, longest, powers, weights))
-            return improved or better(self.attempt(best.memory - 1, longest, powers, weights))
-
-        self._descend(lower)
+                memory = (low + best.memory) // 2
+        step = max(1, best.memory // 64)
+        while not self.stop() and best.memory > least:
+            memory = max(least, best.memory - step)
+            reached = self._within(memory, longest, guide, note)
+            if reached is None:
+                step = max(1, step // 2)
+            else:
+                guide, step = reached, min(2 * step, max(1, best.memory // 64))
         return best
 
-    def _descend(self, succeeds: Callable[[tuple[float, ...], Floats | None], bool]) -> None:
-        """Try powers, then random changes of what worked last."""
-        powers: tuple[float, ...] = POWERS[0]
-        weights = self._idle
-        for each in POWERS:
-            if self.stop():
-                return
-            if succeeds(each, None):
-                powers = each
-        for changed in self._changes():
-            if self.stop():
-                return
-            given = tuple(
-                max(0.0, power + self._random.choice((0.0, 0.0, -0.2, 0.2))) for power in powers
-            )
-            if succeeds(given, weights + changed):
-                powers, weights = given, weights + changed
+    def _within(self, memory: int, longest: int, guide: _Guide, note: OnFound) -> _Guide | None:
+        """Return what leads to an execution within both limits, after some attempts, or None."""
+        ticks = self._ticks(memory, _LONGEST, guide.powers, guide.weights)
+        changes = self._changes()
+        for _ in range(_CYCLE):
+            if ticks is not None or self.stop():
+                break
+            # Nothing fits yet: any change may help.
+            guide = _Guide(0, self._turned(guide.powers), guide.weights + next(changes))
+            ticks = self._ticks(memory, _LONGEST, guide.powers, guide.weights)
+        if ticks is None:
+            return None
+        note(self._found())
+        found = _Guide(ticks, guide.powers, guide.weights)
+        if ticks > longest:
+            found = self._anneal(memory, found, note, _CYCLE)
+        return found if found.ticks <= longest else None
+
+    def _grid(self) -> Iterator[Powers]:
+        """Yield powers, those that are good most often first."""
+        grid = list(product(*_GRID))
+        self._random.shuffle(grid)
+        yield from POWERS
+        yield from grid
+
+    def _turned(self, powers: Powers) -> Powers:
+        """Return powers near these, or now and then these."""
+        if self._random.random() >= _TURNED:
+            return powers
+        size, far, cost = (
+            max(0.0, power + self._random.choice((0.0, -0.2, 0.2))) for power in powers
+        )
+        return size, far, cost
 
     def _changes(self) -> Iterator[Floats]:
-        """Yield what to add to scores: on few items, or on a stretch of consecutive ones."""
+        """Yield what to add to scores: on few items, large ones first, or on a stretch of them."""
         items = len(self._idle)
+        likely = np.cumsum(self._sizes + 1.0).tolist()
         while True:
             changed = np.zeros(items)
             if self._random.random() < 0.5:
-                for _ in range(self._random.choice((1, 1, 2, 4))):
-                    changed[self._random.randrange(items)] = self._random.uniform(-_REACH, _REACH)
+                count = self._random.choice((1, 1, 2, 4))
+                for item in self._random.choices(range(items), cum_weights=likely, k=count):
+                    changed[item] = self._random.uniform(-_REACH, _REACH)
             else:
                 first = self._random.randrange(items)
                 length = self._random.randint(1, max(1, items // 8))
