@@ -60,7 +60,7 @@ def needs_of(problem: Problem, network: Network) -> Needs:
         if each.lean is not None:
             # A run that discards something may take less.
             beside = min(beside, each.lean)
-        own.append(beside + sum(values[number].size for number in taken))
+        own.append(beside + sum(values[number].size for number in each.reads))
         read.append(taken)
         touched.append(taken | made)
     spare = None
