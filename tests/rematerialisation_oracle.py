@@ -15,11 +15,14 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations, count
+from itertools import combinations, count, product
 
 from offcert.core.network import Network
 
-Copies = tuple[tuple[int, int], ...]
+# A value, how often it has been changed, and whether it may be changed again: not if another copy
+# was changed beside it, as it could have left then.
+Copy = tuple[int, int, bool]
+Copies = tuple[Copy, ...]
 # Two copies of the same are of use only if one of them is changed; more have never been.
 _MOST_ALIKE = 3
 
@@ -53,7 +56,7 @@ class RematerialisationOracle:
         ]
         read = {value for needs in self.needs for value, _ in needs}
         self.start: Copies = tuple(
-            (value, 0)
+            (value, 0, True)
             for value, writer in enumerate(network.writer)
             if writer < 0 and value in read
         )
@@ -70,7 +73,7 @@ class RematerialisationOracle:
 
     def least_time(self, memory: int) -> tuple[int, list[int]] | None:
         """Return the least time within a memory limit and the runs that take it, or None."""
-        if sum(self.size[value] for value, _ in self.start) > memory:
+        if sum(self.size[value] for value, *_ in self.start) > memory:
             return None
         first = _State(0, self.start)
         best = {first: 0}
@@ -111,21 +114,37 @@ class RematerialisationOracle:
             again = index < state.frontier
             if again and not self.network.computations[index].repeatable:
                 continue
-            held = list(state.copies)
-            if any(need not in held for need in self.needs[index]):
-                continue
-            for need in self.needs[index]:
-                held.remove(need)
-            for after in self._after(index, held, memory):
-                yield index, _State(state.frontier + (not again), after)
+            for taken in self._choices(index, state.copies):
+                held = list(state.copies)
+                for copy in taken:
+                    held.remove(copy)
+                for after in self._after(index, taken, held, memory):
+                    yield index, _State(state.frontier + (not again), after)
 
-    def _after(self, index: int, held: list[tuple[int, int]], memory: int) -> Iterator[Copies]:
+    def _choices(self, index: int, copies: Copies) -> Iterator[Copies]:
+        """Yield the copies that a run may read; what it changes must be one that may be."""
+        ways = []
+        for value, level in self.needs[index]:
+            changes = index in self.changers.get(value, ())
+            ways.append(
+                sorted(
+                    {
+                        copy
+                        for copy in copies
+                        if copy[:2] == (value, level) and (copy[2] or not changes)
+                    }
+                )
+            )
+        yield from product(*ways)
+
+    def _after(self, index: int, taken: Copies, held: list[Copy], memory: int) -> Iterator[Copies]:
         """Yield what may be there when a computation has run beside what was held."""
         computation = self.network.computations[index]
         read = sum(self.size[value] for value, _ in self.needs[index])
+        changed = {value for value, *_ in taken if index in self.changers.get(value, ())}
         turned = [
-            (value, level + self.changers.get(value, []).count(index))
-            for value, level in self.needs[index]
+            (value, level + self.changers.get(value, []).count(index), free)
+            for value, level, free in taken
         ]
         writes = self.writes[index]
         modes = [(writes, computation.workspace)]
@@ -140,9 +159,14 @@ class RematerialisationOracle:
             if beside > memory:
                 continue
             for chosen in self._largest(self._beside(index, held), memory - beside):
-                yield self._normal([*chosen, *turned, *((value, 0) for value in kept)])
+                beside_it = [
+                    (value, level, free and not (self.size[value] and value in changed))
+                    for value, level, free in chosen
+                ]
+                made = [(value, 0, True) for value in kept]
+                yield self._normal([*beside_it, *turned, *made])
 
-    def _beside(self, index: int, held: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    def _beside(self, index: int, held: list[Copy]) -> list[Copy]:
         """Return what may be there beside: a copy that is changed and cannot leave is alone."""
         changed = {
             value
@@ -151,11 +175,11 @@ class RematerialisationOracle:
         }
         return [copy for copy in held if copy[0] not in changed]
 
-    def _largest(self, held: list[tuple[int, int]], room: int) -> list[tuple[tuple[int, int], ...]]:
+    def _largest(self, held: list[Copy], room: int) -> list[Copies]:
         """Return the subsets that fit and are part of no larger one that does."""
         free = [copy for copy in held if self.size[copy[0]] == 0]
         dear = [copy for copy in held if self.size[copy[0]] > 0]
-        found: list[tuple[tuple[int, int], ...]] = []
+        found: list[Copies] = []
         places: list[set[int]] = []
         for number in range(len(dear), -1, -1):
             for chosen in combinations(range(len(dear)), number):
@@ -166,7 +190,7 @@ class RematerialisationOracle:
                     found.append((*free, *(dear[place] for place in chosen)))
         return found
 
-    def _normal(self, copies: list[tuple[int, int]]) -> Copies:
+    def _normal(self, copies: list[Copy]) -> Copies:
         counts = Counter(copies)
         return tuple(
             copy

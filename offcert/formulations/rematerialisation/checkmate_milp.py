@@ -5,9 +5,9 @@ Source: Jain et al., *Checkmate: breaking the memory wall with optimal tensor re
 
 It is exact for executions in which no computation runs twice in a stage (between the first runs of
 two consecutive computations), runs of a stage follow the network's order, and there is one copy of
-a value in a state at a time. All three cost something on some networks, so its optimum bounds no
-other executions (docs/theory/rematerialisation.md). It checks `retention_cpsat`: with another
-solver, another idea of time, and other variables.
+a value in a state at a time, and no other of one that is being changed. All of this costs something
+on some networks, so its optimum bounds no other executions (docs/theory/rematerialisation.md). It
+checks `retention_cpsat`: with another solver, another idea of time, and other variables.
 """
 
 from __future__ import annotations

@@ -101,15 +101,13 @@ class CheckmateModel:
         for state in step.needs:
             self.model.at_most(runs, before[state])
         turned = {state for state, _ in step.turns}
-        values = self.states.network.values
-        changed = {self.states.states[state].value for state in turned}
-        alone = {value for value in changed if not values[value].evictable}
+        alone = {self.states.states[state].value for state in turned}
         leaves = step.leaves
         for state in {*before, *leaves}:
             if state in leaves:
                 continue
             slot.there[state] = self._later(before[state])
-            # A copy that is changed is gone as what it was, and alone if it cannot leave.
+            # A copy that is changed is gone as what it was, and it is the only one of its value.
             if state in turned or self.states.states[state].value in alone:
                 self._exclude(runs, slot.there[state])
         old: dict[int, Terms] = {}

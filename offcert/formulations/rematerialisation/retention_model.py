@@ -174,24 +174,39 @@ class RetentionModel:
         self.turned.append((copy, following, literal))
 
     def _add_changes(self) -> None:
-        """Of what cannot leave, what is changed must be the only copy: no other is there then."""
-        values = self.states.network.values
+        """While a copy is changed, others of its value may be there only if they can be told apart.
+
+        Those that cannot leave are in use all the time, so there must be none. Of others, those
+        that are changed later are in use until then, as they must not leave before.
+        """
+        values, states = self.states.network.values, self.states.states
         by_value: dict[int, list[CopyVariables]] = {}
-        for state, copies in zip(self.states.states, self.copies, strict=True):
+        for state, copies in zip(states, self.copies, strict=True):
             by_value.setdefault(state.value, []).extend(copies)
+        turned: dict[int, list[tuple[CopyVariables, CopyVariables, Any]]] = {}
+        for row in self.turned:
+            turned.setdefault(states[row[0].state].value, []).append(row)
         for step, runs in zip(self.states.steps, self.runs, strict=True):
             for before, _ in step.turns:
-                value = self.states.states[before].value
-                for run in runs if not values[value].evictable else []:
-                    for copy in by_value[value]:
-                        if copy.run is not run:
-                            self._keep_apart(run, copy)
+                value = states[before].value
+                for run in runs:
+                    if not values[value].evictable:
+                        for copy in by_value[value]:
+                            self._keep_apart(run, copy, copy.end, copy.kept)
+                        continue
+                    # What takes no memory never leaves.
+                    for copy, after, literal in turned[value] if states[before].size else ():
+                        assert after.run is not None
+                        if after.run is not run:
+                            self._keep_apart(run, copy, after.run.place, literal)
 
-    def _keep_apart(self, run: RunVariables, copy: CopyVariables) -> None:
-        """A copy ends before a run, or is made after it."""
+    def _keep_apart(self, run: RunVariables, copy: CopyVariables, until: Any, if_: Any) -> None:
+        """If a literal holds, a copy is not there during a run of others, up to some place."""
+        if copy.run is run:
+            return
         before = self.model.new_bool_var("")
-        ways = [before, ~copy.kept, ~run.present]
-        self.model.add(copy.end < run.place).only_enforce_if(before)
+        ways = [before, ~if_, ~run.present]
+        self.model.add(until < run.place).only_enforce_if(before)
         if copy.run is not None:
             after = self.model.new_bool_var("")
             self.model.add(copy.run.place > run.place).only_enforce_if(after)

@@ -100,6 +100,7 @@ class _Check:
             self.faults.append(f"execution.runs: computation {following} ({name}) never runs")
 
     def _check_tensors(self) -> None:
+        begun: set[tuple[int, int]] = set()
         for index, (tensor, number) in enumerate(zip(self.trace.tensors, self.values, strict=True)):
             # What cannot leave is there all the time from its first use to its last one.
             held = range(max(tensor.uses[0], 0), tensor.uses[-1] + 1)
@@ -121,6 +122,9 @@ class _Check:
                 )
             elif tensor.evictable and not value.evictable:
                 self.faults.append(f"{place} may leave, but {value.name} may not")
+            if (number, first) in begun:
+                self.faults.append(f"{place} is a second copy of {value.name} from one run")
+            begun.add((number, first))
             writer = self.network.writer[number]
             made_by = self.runs[first] if first >= 0 else -1
             if made_by != writer:
