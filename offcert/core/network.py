@@ -267,5 +267,9 @@ class Network:
 
 
 def sources(network: Network) -> Sequence[int]:
-    """Return the values that are there at the start."""
-    return [value for value, writer in enumerate(network.writer) if writer < 0]
+    """Return the values that are there at the start, and that somebody reads.
+
+    What nobody reads is not there in any execution: it may be given up before anything runs.
+    """
+    written = zip(network.writer, network.readers, strict=True)
+    return [value for value, (writer, readers) in enumerate(written) if writer < 0 and readers]

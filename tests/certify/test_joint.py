@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 from random_instances import seeded
@@ -13,8 +14,10 @@ from offcert.certify.ladder import certify
 from offcert.certify.search import UnsoundError
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
+from offcert.core.network import Computation, Network, Value
 from offcert.core.plan import Plan
-from offcert.core.problem import Minimise, Recompute
+from offcert.core.platform import Platform
+from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import SolveStatus
 from offcert.core.simulate import simulate
 from offcert.core.strategy import Strategy
@@ -99,3 +102,19 @@ def test_least_memory_within_a_deadline(seed: int) -> None:
     assert result.objective is not None
     assert result.lower_bound <= result.objective <= problem.trace.peak_memory
     assert (result.execution is None) == (again is Recompute.NONE)
+
+
+def test_inputs_that_nobody_reads_are_not_there() -> None:
+    network = Network(
+        [Computation("F", 1, reads=(1,), writes=(2,)), Computation("B", 1, reads=(2,))],
+        [Value("unread", 100), Value("x", 2), Value("y", 3)],
+    )
+    platform = Platform(5, Fraction(1))
+    problem = Problem("unread", network, platform, recompute=Recompute.ANY)
+    certificate = certify(problem, time_limit=1)
+    assert certificate.result.objective == 2
+    assert verify(certificate.to_json()).valid
+    small = certify(problem.with_memory(4), time_limit=1)
+    assert small.result.infeasibility is not None
+    assert small.result.infeasibility.needed == 5
+    assert verify(small.to_json()).valid

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from offcert.core.network import Network
+from offcert.core.network import Network, sources
 from offcert.core.plan import Kind
 from offcert.core.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.result import Bound, Infeasibility
@@ -76,7 +76,7 @@ def infeasibility(problem: Problem) -> Infeasibility | None:
 
 def _too_large(network: Network, memory: int) -> Infeasibility | None:
     """Return what alone takes most memory if that is too much, or None."""
-    at_start = network.size_of(v for v, writer in enumerate(network.writer) if writer < 0)
+    at_start = network.size_of(sources(network))
     needed, negated = max((at_start, 1), *((own, -i) for i, own in enumerate(network.own_memory)))
     if needed <= memory:
         return None

@@ -16,10 +16,11 @@ def least_need(problem: Problem) -> tuple[int, int, str]:
     if problem.recompute is Recompute.NONE or network is None:
         needed, operation = least_memory(problem)
         return needed, operation, _name(problem, operation)
+    read = {value for each in network.computations for value in each.reads}
     at_start = sum(
         value.size
-        for value, writer in zip(network.values, network.writer, strict=True)
-        if writer < 0
+        for index, (value, writer) in enumerate(zip(network.values, network.writer, strict=True))
+        if writer < 0 and index in read
     )
     found = (at_start, -1, "the start")
     for index, each in enumerate(network.computations):
