@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from offcert.core.errors import InputError
@@ -81,8 +81,15 @@ class Strategy:
             for run, extra in zip(self.runs, unread, strict=True)
         )
 
-    def expand(self, network: Network) -> Execution:
+    def expand(self, network: Network, unheld: Collection[int] = ()) -> Execution:
         """Return the execution that this strategy makes of a network.
+
+        Parameters
+        ----------
+        network : Network
+            What is computed.
+        unheld : collection of int, optional
+            Runs in which the program's own code has no part, so that nothing is held by it.
 
         Raises
         ------
@@ -90,7 +97,7 @@ class Strategy:
             If a run reads what is not there, discards what it does not write, or a computation does
             not exist.
         """
-        return _Expansion(network).of(self)
+        return _Expansion(network, unheld).of(self)
 
 
 @dataclass(slots=True)
@@ -104,8 +111,9 @@ class _Copy:
 
 
 class _Expansion:
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, unheld: Collection[int] = ()) -> None:
         self.network = network
+        self.unheld = unheld
         self.copies: list[_Copy] = []
         self.kept: dict[int, _Copy] = {}
         self.operations: list[Operation] = []
@@ -137,7 +145,7 @@ class _Expansion:
                     "which is not there"
                 )
             self._use(value, position)
-        for value in computation.holds:
+        for value in () if position in self.unheld else computation.holds:
             if value in self.kept:
                 self._use(value, position)
         own = {value for value in computation.writes if network.values[value].base is None}

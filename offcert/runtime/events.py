@@ -143,6 +143,9 @@ class Session:
         self._calls[key] = call + 1
         self.tick(Event(kind, path, call))
 
+    def strayed(self, what: str) -> None:
+        """Note that the program does not call modules as a segment that runs again was made for."""
+
     def watch(self, kind: str, path: str, call: int, values: Any) -> None:
         """Ask for the gradients of those tensors that `tick` wants to hear of."""
         # What runs again gives results only: gradients go through the graph of the first run.

@@ -215,6 +215,10 @@ class StepRun(Session):
             if self._strict:
                 raise PlanError(f"the step does not follow its plan: {what}")
 
+    def strayed(self, what: str) -> None:
+        """Take note that less runs again than was planned."""
+        self.deviate(what)
+
     def _reach(self, operation: int) -> None:
         if operation <= self.now:
             self.deviate(f"{self._name(operation)} began again after {self._name(self.now)}")

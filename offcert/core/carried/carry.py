@@ -94,9 +94,9 @@ class _Carrier:
         self.record = record
         self.ticks: list[Tick] = [(k, p, int(c), int(a), int(b)) for k, p, c, a, b in ticks]
         self.unrolling = CarriedUnrolling(network, program, ranges, record)
-        strategy = self.unrolling.strategy()
-        self.order = strategy.order
-        self.execution = strategy.expand(network)
+        self.strategy = self.unrolling.strategy()
+        self.order = self.strategy.order
+        self.execution = self.strategy.expand(network)
         tensors = self.execution.trace.tensors
         self.uses = [set(tensor.uses) for tensor in tensors]
         self.evictable = [False] * len(tensors)
@@ -109,6 +109,7 @@ class _Carrier:
 
     def carried(self) -> Carried:
         rows = self._saved()
+        self._release()
         for group in self.unrolling.groups:
             self._hold(group)
         trace = self.execution.trace
@@ -185,6 +186,29 @@ class _Carrier:
 
     # What stays.
 
+    def _release(self) -> None:
+        """Forget what the program's own variables would hold when lines run again.
+
+        Their calls are made one after another then. What can leave is there when it is wanted.
+        """
+        spans = self.unrolling.spans
+        again = {
+            position
+            for group in self.unrolling.groups
+            if spans[group.segment].line
+            for position in range(group.begin, group.end)
+        }
+        if not again:
+            return
+        found = self.strategy.expand(self.network, again)
+        uses = {
+            (value, tensor.uses[0]): set(tensor.uses)
+            for value, tensor in zip(found.values, found.trace.tensors, strict=True)
+        }
+        for copy, value in enumerate(self.execution.values):
+            if not self.evictable[copy]:
+                self.uses[copy] = uses.get((value, min(self.uses[copy])), self.uses[copy])
+
     def _hold(self, group: Group) -> None:
         """Note how long the inputs of a segment stay, and what is kept in it."""
         end = self._last_gradient(group)
@@ -205,12 +229,31 @@ class _Carrier:
 
         Of what cannot leave, the network only says when it is given up at last.
         """
-        last = self.network.trace().tensors[value].uses[-1]
+        last = self._given_up(group, value)
         if self.network.values[value].evictable or not self.network.computations[last].repeatable:
             return
         still = [place for place, run in enumerate(group.runs) if run <= last]
         if still:
             self.uses[copy].add(max(min(self.uses[copy]), group.begin + still[-1]))
+
+    def _given_up(self, group: Group, value: int) -> int:
+        """Return the computation in which the program gives up a value at last.
+
+        What is computed in a line is held only until the last call in it that takes it has
+        returned: when the line runs again, its calls are made one after another, not by the
+        program's own code.
+        """
+        last = self.network.trace().tensors[value].uses[-1]
+        line = self.unrolling.spans[group.segment].line
+        record, storages = self.record, self.record.of_value.get(value, ())
+        taking = [
+            call
+            for call in (record.call(*each) for each in line[1:])
+            if any(sight.storage in storages for sight in call.inputs)
+        ]
+        if not taking:
+            return last
+        return min(last, max(self.network.writer[value], record.operation(taking[-1].leave)))
 
     def _hold_kept(self, group: Group, computation: int, end: int) -> None:
         """Note how long results stay that are handed out when a segment runs again."""

@@ -86,6 +86,7 @@ class Clock:
             (call.path, call.call): self._count("call", call.path)
             for call in self._unrolling.record.calls
             if span.enter <= call.enter <= min(group.stop, span.leave)
+            and (not span.line or (call.path, call.call) in span.line)
         }
 
     def _event(self, kind: str, group: Group) -> Tick:

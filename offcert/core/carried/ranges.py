@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from offcert.core.documents import Fields
+from offcert.core.errors import InputError
+
+# A call of a module: its path, and which call of it.
+Called = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +22,13 @@ class Range:
     first, last : int
         Operations of the trace from `first` to `last`.
     path : str
-        Of the module that is called, or of the container.
+        Of the module that is called, or of the container; of the first module of a line.
     call : int
         Which call of it.
     children : tuple of two str, or None
         The first and the last child, if these are children of an `nn.Sequential`.
+    line : tuple of (str, int)
+        The calls of modules, if these are calls in a line.
     """
 
     first: int
@@ -30,6 +36,7 @@ class Range:
     path: str
     call: int
     children: tuple[str, str] | None = None
+    line: tuple[Called, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,51 @@ class Row:
     last: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Calls of modules, each of which takes only what the one before returned.
+
+    Nothing is computed between them, and none of them calls other modules, whoever calls them
+    itself. Any consecutive ones are a range that begins and ends with one that computes something.
+
+    Attributes
+    ----------
+    calls : tuple of (str, int)
+        Path of each module, and which call of it.
+    first, last : tuple of int
+        Their operations; the last is before the first where nothing is computed.
+    """
+
+    calls: tuple[Called, ...]
+    first: tuple[int, ...]
+    last: tuple[int, ...]
+
+    def computes(self, index: int) -> bool:
+        """Whether a call computes anything."""
+        return self.first[index] <= self.last[index]
+
+    def stretches(self) -> Iterator[Range]:
+        """Yield the ranges of at least two calls."""
+        ends = [index for index in range(len(self.calls)) if self.computes(index)]
+        for place, i in enumerate(ends):
+            for j in ends[place + 1 :]:
+                yield self.stretch(i, j)
+
+    def find(self, first: int, last: int) -> Range | None:
+        """Return the stretch from one operation to another, or None."""
+        if first not in self.first or last not in self.last:
+            return None
+        ends = [index for index in range(len(self.calls)) if self.computes(index)]
+        i = next((index for index in ends if self.first[index] == first), None)
+        j = next((index for index in ends if self.last[index] == last), None)
+        return None if i is None or j is None or i >= j else self.stretch(i, j)
+
+    def stretch(self, i: int, j: int) -> Range:
+        """Return the range from one call to another."""
+        path, call = self.calls[i]
+        return Range(self.first[i], self.last[j], path, call, None, self.calls[i : j + 1])
+
+
 @dataclass(frozen=True)
 class Ranges:
     """All stretches of a captured step that can run again as one segment.
@@ -65,10 +117,13 @@ class Ranges:
         Calls of modules, from the outermost to the innermost.
     rows : tuple of Row
         Children of containers.
+    lines : tuple of Line
+        Calls of modules, of which each takes what the one before returned.
     """
 
     calls: tuple[Range, ...] = ()
     rows: tuple[Row, ...] = ()
+    lines: tuple[Line, ...] = ()
 
     def __iter__(self) -> Iterator[Range]:
         """Yield every range, each pair of ends once."""
@@ -83,6 +138,11 @@ class Ranges:
                     if (first, row.last[j]) not in seen:
                         seen.add((first, row.last[j]))
                         yield self._run(row, i, j)
+        for line in self.lines:
+            for each in line.stretches():
+                if (each.first, each.last) not in seen:
+                    seen.add((each.first, each.last))
+                    yield each
 
     def find(self, first: int, last: int) -> Range | None:
         """Return the range from one operation to another, or None."""
@@ -94,10 +154,23 @@ class Ranges:
                 i, j = row.first.index(first), row.last.index(last)
                 if i <= j:
                     return self._run(row, i, j)
+        for line in self.lines:
+            stretch = line.find(first, last)
+            if stretch is not None:
+                return stretch
         return None
 
-    def locate(self, path: str, call: int, children: tuple[str, str] | None) -> Range | None:
-        """Return the range of a call of a module, or of children of a container, or None."""
+    def locate(
+        self,
+        path: str,
+        call: int,
+        children: tuple[str, str] | None = None,
+        line: tuple[Called, ...] = (),
+    ) -> Range | None:
+        """Return the range of a call of a module, of children of a container, or of a line."""
+        if line:
+            found = (each for one in self.lines for each in one.stretches() if each.line == line)
+            return next(found, None)
         if children is None:
             return next((r for r in self.calls if (r.path, r.call) == (path, call)), None)
         for row in self.rows:
@@ -122,6 +195,14 @@ class Ranges:
                     "last": list(row.last),
                 }
                 for row in self.rows
+            ],
+            "lines": [
+                {
+                    "calls": [list(each) for each in line.calls],
+                    "first": list(line.first),
+                    "last": list(line.last),
+                }
+                for line in self.lines
             ],
         }
 
@@ -154,5 +235,19 @@ def ranges_from_json(value: Any, place: str) -> Ranges:
             )
         )
         item.finish()
+    # Older captures know of no lines.
+    lines = [_line(item) for item in fields.each("lines")] if fields.has("lines") else []
     fields.finish()
-    return Ranges(calls, tuple(rows))
+    return Ranges(calls, tuple(rows), tuple(lines))
+
+
+def _line(item: Fields) -> Line:
+    line = Line(
+        tuple((str(path), int(call)) for path, call in item.get("calls", list)),
+        item.integers("first", 0),
+        item.integers("last", -1),
+    )
+    if not len(line.calls) == len(line.first) == len(line.last):
+        raise InputError(f"{item.path('first')} and last must name an operation of each call")
+    item.finish()
+    return line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from offcert.core.carried.ranges import Range, Ranges
+from offcert.core.carried.ranges import Called, Range, Ranges
 from offcert.core.carried.record import Call, Sight, StepRecord
 from offcert.core.errors import InputError
 from offcert.core.network import Computation, Network
@@ -24,12 +24,16 @@ class Span:
         Its first and last moment.
     inputs : tuple of Sight
         The tensors that it is given.
+    line : tuple of (str, int)
+        The calls that are made again, if the segment is a line; otherwise all between its first and
+        its last moment are.
     """
 
     path: str
     enter: int
     leave: int
     inputs: tuple[Sight, ...]
+    line: tuple[Called, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +123,13 @@ class CarriedUnrolling(Unrolling):
             names = [self.network.computations[n].name for n in (segment.first, segment.last)]
             raise InputError(
                 f"nothing runs from {names[0]} to {names[1]} that could run again as one: neither "
-                "a call of a module nor consecutive children of an nn.Sequential"
+                "a call of a module, nor consecutive children of an nn.Sequential, nor calls in a "
+                "line"
             )
         call = self.record.call(found.path, found.call)
+        if found.line:
+            end = self.record.call(*found.line[-1])
+            return Span(found.path, call.enter, end.leave, call.inputs, found.line)
         if found.children is None:
             return Span(found.path, call.enter, call.leave, call.inputs)
         first, last = self._children(found, call)

@@ -91,7 +91,13 @@ def build(recorder: Recorder, clock: Clock) -> Built:
         network = None
     ranges, record = NO_RANGES, None
     if clock is Clock.MODULES and network is not None:
-        ranges = find_ranges(line.moments, line.ticks, recorder.hooks.root, recorder.only_once)
+        ranges = find_ranges(
+            line.moments,
+            line.ticks,
+            recorder.hooks.root,
+            recorder.only_once,
+            recorder.lines.found,
+        )
         record = build_record(recorder, line, groups)
     return Built(trace, network, ticks, number_places(rows), ranges, record)
 

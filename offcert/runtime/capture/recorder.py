@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from offcert.runtime.capture.lines import LineFinder
 from offcert.runtime.capture.moments import Life, Moment, Saved, Seen
 from offcert.runtime.cost import operator_cost
 from offcert.runtime.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
@@ -56,6 +57,8 @@ class Recorder(Session):
         For each call of a module, its first moment and the tensors that it is given.
     only_once : set of Event
         Calls that cannot be made again: they change what they are given.
+    lines : LineFinder
+        Calls of which each takes what the one before returned.
     unpacked : list of (int, int)
         The moment at which autograd asked for something, and the one at which it had saved it.
     """
@@ -72,6 +75,7 @@ class Recorder(Session):
         self.made: list[Seen] = []
         self.given: list[tuple[int, list[Seen]]] = []
         self.only_once: set[Event] = set()
+        self.lines = LineFinder()
         self._hardware = hardware
         self._life_of: dict[StorageRecord, Life] = {}
         self._storages = _Storages(self)
@@ -107,6 +111,7 @@ class Recorder(Session):
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recorder | None:
         """Begin the step, or go on with it at another call of the root."""
+        self.lines.cut()
         if not torch.is_grad_enabled():
             return None
         self.calls.append(signature(self.hooks.parts, args, kwargs))
@@ -155,12 +160,17 @@ class Recorder(Session):
         seen = [self.see(tensor) for tensor in unique.values()]
         super().enter(path, values)
         self.given.append((len(self.moments) - 1, seen))
+        if self._in_backward:
+            self.lines.cut()
+        else:
+            self.lines.enter(self.moments[-1].event, values)
         if given_a_cache(values):
             self.only_once.add(self.moments[-1].event)
 
     def leave(self, path: str, output: Any) -> None:
         """Note that it returns."""
         super().leave(path, output)
+        self.lines.leave(path, output)
         if path in self._paths:
             del self._paths[len(self._paths) - 1 - self._paths[::-1].index(path) :]
 
@@ -176,6 +186,7 @@ class Recorder(Session):
 
     def _announce(self, func: Any, args: Any, kwargs: Any) -> None:
         if not _is_query(func):
+            self.lines.note_operator()
             name = str(func)
             self._next(Event(OPERATOR, name, self._operators[name]))
             self._operators[name] += 1

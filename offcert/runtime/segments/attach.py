@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from types import MethodType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -14,8 +14,11 @@ from offcert.core.errors import InputError
 from offcert.runtime.hooks import Hooks
 from offcert.runtime.segments.frame import Frame, Now, Walk, run_frame
 from offcert.runtime.segments.keeper import Keeper
+from offcert.runtime.segments.lines import LineCall, LineFrame, end_lines
 from offcert.runtime.segments.placed import PlacedProgram
-from offcert.runtime.segments.resolve import Part, resolve
+from offcert.runtime.segments.resolve import LinePart, Part, resolve
+
+AnyFrame = TypeVar("AnyFrame", bound=Frame)
 
 
 class Segments:
@@ -122,18 +125,34 @@ class Segments:
 
     def end_call(self) -> None:
         """End it."""
-        self.now.walk = None
+        walk, self.now.walk = self.now.walk, None
+        if walk is not None:
+            end_lines(self, walk)
 
     # What is called instead of modules.
 
-    def frame(self, part: Part, path: str) -> Frame:
+    def frame(self, part: Part, path: str, kind: type[AnyFrame]) -> AnyFrame:
         """Return a frame for a call of a segment."""
         walk = self.now.walk
         assert walk is not None
         keeper = None if walk.frame is None else walk.frame.keeper
         if walk.frame is None and part.kept:
             keeper = Keeper(part.name, part.kept, self._parameters)
-        return Frame(part.name, self.now, part.states, keeper, partial(self._tell, path))
+        tell = partial(self._tell, path)
+        return kind(part.name, self.now, part.states, keeper, tell, part.depth)
+
+    def line_frame(self, part: LinePart, path: str, call: int) -> LineFrame:
+        """Return a frame for a line whose first module is being called."""
+        frame = self.frame(part, path, LineFrame)
+        # That call is made again, too.
+        frame.calls[f"call {path}"] = call
+        return frame
+
+    def strayed(self, what: str) -> None:
+        """Note that the program does not do what a segment was made for."""
+        session = self.hooks and (self.hooks.local.forward or self.hooks.local.backward)
+        if session:
+            session.strayed(what)
 
     def _tell(self, path: str, kind: str) -> None:
         if self.hooks is not None:
@@ -201,10 +220,17 @@ class _Call(_Wrapped):
         walk = self.segments.now.walk
         if walk is None:
             return self.original(*args, **kwargs)
-        part = walk.program.calls.get((self.path, walk.count(f"call {self.path}")))
+        key = self.path, walk.count(f"call {self.path}")
+        if not walk.calling and (walk.lines or key in walk.program.lines):
+            once = partial(self._once, walk, key)
+            return LineCall(self.segments, walk, key).run(once, args, kwargs)
+        return self._once(walk, key, *args, **kwargs)
+
+    def _once(self, walk: Walk, key: tuple[str, int], /, *args: Any, **kwargs: Any) -> Any:
+        part = walk.program.calls.get(key)
         if part is None or not self.segments.runs(part):
             return self.original(*args, **kwargs)
-        return run_frame(self.segments.frame(part, self.path), self.original, args, kwargs)
+        return run_frame(self.segments.frame(part, self.path, Frame), self.original, args, kwargs)
 
 
 class _Run(_Wrapped):
@@ -234,7 +260,8 @@ class _Run(_Wrapped):
                 cell = [value]
                 del value
                 body = _Children(self, part)
-                value = run_frame(self.segments.frame(part, self.path), body, (cell,), {})
+                frame = self.segments.frame(part, self.path, Frame)
+                value = run_frame(frame, body, (cell,), {})
                 at = part.last + 1
             else:
                 child = children[at]

@@ -39,9 +39,13 @@ class Walk:
         The segment that runs again.
     watch : Watch or None
         Of the kept results.
+    lines : list
+        Those that are open, from the outermost to the innermost.
+    calling : bool
+        Whether a call of theirs is being made.
     """
 
-    __slots__ = ("again", "calls", "frame", "opened", "program", "watch")
+    __slots__ = ("again", "calling", "calls", "frame", "lines", "opened", "program", "watch")
 
     def __init__(self, program: Any, calls: dict[str, int], again: Frame | None = None) -> None:
         self.program = program
@@ -50,6 +54,13 @@ class Walk:
         self.frame = again
         self.again = again
         self.watch: Watch | None = None
+        self.lines: list[Any] = []
+        self.calling = False
+
+    @property
+    def depth(self) -> int:
+        """How many segments the one that runs again lies in; -1 if none runs again."""
+        return -1 if self.again is None else self.again.depth
 
     def count(self, key: str) -> int:
         """Return the number of the call that begins."""
@@ -89,6 +100,8 @@ class Frame:
     tell : callable
         Called with ``"again"`` when it begins to run again, and with ``"resume"`` when it has, and
         the backward pass goes on.
+    depth : int
+        How many segments it lies in.
     """
 
     def __init__(
@@ -98,6 +111,7 @@ class Frame:
         states: ModuleStates,
         keeper: Keeper | None,
         tell: Callable[[str], None],
+        depth: int = 0,
     ) -> None:
         assert now.walk is not None
         self.name = name
@@ -105,6 +119,7 @@ class Frame:
         self.states = states
         self.keeper = keeper
         self.tell = tell
+        self.depth = depth
         self.program = now.walk.program
         self.calls = dict(now.walk.calls)
         self.before: Before | None = None
@@ -209,7 +224,7 @@ def run_frame(
     Tensors anywhere in its arguments are handed to the saved-tensor hooks that are active; the same
     tensor given twice is one.
     """
-    body = _Body(frame, function, args, kwargs)
+    body = Body(frame, function, args, kwargs)
     return checkpoint(
         body, use_reentrant=False, context_fn=frame.contexts, determinism_check="default"
     )
@@ -223,11 +238,20 @@ class _Input:
     trained: bool
 
 
-class _Body:
+class Body:
     """A function with its arguments, which only autograd's hooks hold once it has been called.
 
     PyTorch's checkpoint would hold its arguments itself as long as the function runs, and would ask
     for them before anybody knows that it runs again.
+
+    Parameters
+    ----------
+    frame : Frame
+        Of the segment.
+    function : callable
+        What is called.
+    args, kwargs : tuple, dict
+        What it is given.
     """
 
     def __init__(
@@ -261,6 +285,7 @@ class _Body:
             self.leaves[place] = None
 
     def __call__(self) -> Any:
+        """Call it: for the first time, or again with what the hooks have held."""
         walk = self.frame.now.walk
         if walk is None or walk.again is not self.frame:
             assert self.pending is not None

@@ -47,6 +47,14 @@ class Keep(Watch):
         if not self._entered:
             self._open.clear()
 
+    def suspend(self) -> None:
+        """Watch nothing before the next event, while others run who are not watched at all.
+
+        What they read of what is kept does not run again: it may still be changed in place.
+        """
+        self._settle()
+        super().pause()
+
     def _settle(self) -> None:
         pending, self._pending = self._pending, []
         for stored, tensor in pending:

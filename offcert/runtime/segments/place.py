@@ -38,7 +38,7 @@ def _place(segment: Segment, ranges: Ranges, ticks: Sequence[Event]) -> PlacedSe
         first, last = (_name(ticks, operation) for operation in (segment.first, segment.last))
         raise InputError(
             f"nothing runs from {first} to {last} that could run again as one: neither a call of a "
-            "module nor consecutive children of an nn.Sequential"
+            "module, nor consecutive children of an nn.Sequential, nor calls in a line"
         )
     return PlacedSegment(
         found.path,
@@ -46,6 +46,7 @@ def _place(segment: Segment, ranges: Ranges, ticks: Sequence[Event]) -> PlacedSe
         found.children,
         tuple(_kept(ticks, each) for each in segment.kept),
         tuple(_place(inner, ranges, ticks) for inner in segment.inner),
+        found.line,
     )
 
 
@@ -76,7 +77,7 @@ def program_of(placed: PlacedProgram, ranges: Ranges, ticks: Sequence[Event]) ->
     numbers = {(event.kind, event.path, event.call): n for n, event in enumerate(ticks)}
 
     def segment_of(segment: PlacedSegment) -> Segment:
-        found = ranges.locate(segment.path, segment.call, segment.children)
+        found = ranges.locate(segment.path, segment.call, segment.children, segment.line)
         if found is None:
             raise InputError(f"the captured step has not run {segment}")
         kept = []

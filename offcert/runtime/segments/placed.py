@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from offcert.core.carried.ranges import Called
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
 from offcert.runtime.events import ENTER, LEAVE
@@ -40,14 +41,18 @@ class Kept:
         return row if self.operators is None else [*row, list(self.operators)]
 
 
+def _named(name: str, call: int) -> str:
+    return name if call == 0 else f"call {call + 1} of {name}"
+
+
 @dataclass(frozen=True)
 class PlacedSegment:
-    """A call of a module, or of consecutive children of an `nn.Sequential`, that runs again.
+    """What runs again: a call of a module, of consecutive children of an `nn.Sequential`, a line.
 
     Attributes
     ----------
     path : str
-        Of the module; of the container, if `children` are named.
+        Of the module; of the container, if `children` are named; of the first module of a line.
     call : int
         Which call of it in the forward passes of the step.
     children : tuple of two str, or None
@@ -56,6 +61,13 @@ class PlacedSegment:
         Inside of the segment, at any depth.
     inner : tuple of PlacedSegment
         Segments inside of it.
+    line : tuple of (str, int)
+        Path and call of each call in a line, of which each takes what the one before returned.
+
+    Raises
+    ------
+    InputError
+        If the line is one call only, or does not begin with the path and the call.
     """
 
     path: str
@@ -63,14 +75,23 @@ class PlacedSegment:
     children: tuple[str, str] | None = None
     kept: tuple[Kept, ...] = ()
     inner: tuple[PlacedSegment, ...] = ()
+    line: tuple[Called, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.line:
+            return
+        if len(self.line) == 1 or self.line[0] != (self.path, self.call) or self.children:
+            raise InputError(f"a line of at least two calls must begin with {self.path}")
 
     def __str__(self) -> str:
         """Name it for people."""
+        if self.line:
+            return f"{_named(*self.line[0])} to {_named(*self.line[-1])}"
         name = self.path or "the model"
         if self.children is not None:
             first, last = self.children
             name = f"children {first} to {last} of {name}"
-        return name if self.call == 0 else f"call {self.call + 1} of {name}"
+        return _named(name, self.call)
 
     def nested(self) -> Iterator[PlacedSegment]:
         """Yield the segment and those inside, at any depth."""
@@ -83,6 +104,8 @@ class PlacedSegment:
         document: dict[str, Any] = {"path": self.path, "call": self.call}
         if self.children is not None:
             document["children"] = list(self.children)
+        if self.line:
+            document["line"] = [list(each) for each in self.line]
         document["kept"] = [each.to_json() for each in self.kept]
         document["inner"] = [each.to_json() for each in self.inner]
         return document
@@ -109,7 +132,7 @@ class PlacedProgram:
         object.__setattr__(self, "segments", tuple(segments))
         seen = set()
         for segment in self.nested():
-            key = (segment.path, segment.call, segment.children)
+            key = (segment.path, segment.call, segment.children, segment.line)
             if key in seen:
                 raise InputError(f"{segment} is a segment twice")
             seen.add(key)
@@ -157,6 +180,9 @@ def _segment(item: Fields) -> PlacedSegment:
         if len(names) != 2 or not all(isinstance(name, str) for name in names):
             raise InputError(f"{item.path('children')} must be two names")
         children = names[0], names[1]
+    line = item.get("line", list) if item.has("line") else []
+    if not all(_is_call(row) for row in line):
+        raise InputError(f"{item.path('line')} must be a list of [path, call]")
     place = item.path("kept")
     segment = PlacedSegment(
         item.get("path", str),
@@ -164,6 +190,7 @@ def _segment(item: Fields) -> PlacedSegment:
         children,
         tuple(_kept(row, f"{place}[{i}]") for i, row in enumerate(item.get("kept", list))),
         tuple(_segment(inner) for inner in item.each("inner")),
+        tuple((path, call) for path, call in line),
     )
     item.finish()
     return segment
@@ -178,6 +205,10 @@ def _kept(row: Any, place: str) -> Kept:
     if not isinstance(row[3], list) or not all(map(_is_count, row[3])):
         raise InputError(f"{place}[3] must be a list of numbers of operators")
     return Kept(row[0], row[1], row[2], tuple(row[3]))
+
+
+def _is_call(row: Any) -> bool:
+    return isinstance(row, list) and len(row) == 2 and isinstance(row[0], str) and _is_count(row[1])
 
 
 def _is_count(value: Any) -> bool:

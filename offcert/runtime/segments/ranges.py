@@ -1,4 +1,4 @@
-"""Which stretches of a forward pass can run again: calls of modules, and runs of children."""
+"""Which stretches of a forward pass can run again: calls of modules, runs of children, lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from offcert.core.carried.ranges import Range, Ranges, Row
+from offcert.core.carried.ranges import Line, Range, Ranges, Row
 from offcert.runtime.events import ENTER, LEAVE, Event
 from offcert.runtime.hooks import is_compiled
 
@@ -22,6 +22,7 @@ def find_ranges(
     ticks: Sequence[int],
     root: nn.Module,
     only_once: Collection[Event] = (),
+    lines: Sequence[Sequence[Event]] = (),
 ) -> Ranges:
     """Return the stretches of a recorded step that `Segments` can run again.
 
@@ -38,8 +39,10 @@ def find_ranges(
         The recorded model.
     only_once : collection of Event, optional
         Calls that cannot be made again.
+    lines : sequence of sequence of Event, optional
+        Calls of which each takes only what the one before returned.
     """
-    return _Finder(moments, ticks, root, only_once).ranges()
+    return _Finder(moments, ticks, root, only_once).ranges(lines)
 
 
 class _Finder:
@@ -75,7 +78,7 @@ class _Finder:
         for event, span in self.spans.items():
             self.spans_of.setdefault(event.path, []).append(span)
 
-    def ranges(self) -> Ranges:
+    def ranges(self, lines: Sequence[Sequence[Event]]) -> Ranges:
         calls = []
         for event, (begun, ended) in self.spans.items():
             first, last = self._operations(begun, ended)
@@ -84,7 +87,30 @@ class _Finder:
             if first <= last:
                 calls.append(Range(first, last, event.path, event.call))
         calls.sort(key=lambda each: (each.first, -each.last))
-        return Ranges(tuple(calls), tuple(self._rows()))
+        rows = tuple(self._rows())
+        known = {(each.first, each.last) for each in Ranges(tuple(calls), rows)}
+        found = (line for each in lines for line in self._lines(each))
+        # What is in a row of children anyway needs no line.
+        new = [
+            line for line in found if any((r.first, r.last) not in known for r in line.stretches())
+        ]
+        return Ranges(tuple(calls), rows, tuple(new))
+
+    def _lines(self, calls: Sequence[Event]) -> Iterator[Line]:
+        """Yield a recorded line without the calls that cannot be made again."""
+        pieces: list[list[Event]] = [[]]
+        for event in calls:
+            if event.path in self.refused or event in self.only_once or event not in self.spans:
+                pieces.append([])
+            else:
+                pieces[-1].append(event)
+        for piece in pieces:
+            ends = [self._operations(*self.spans[event]) for event in piece]
+            yield Line(
+                tuple((event.path, event.call) for event in piece),
+                tuple(first for first, _ in ends),
+                tuple(last for _, last in ends),
+            )
 
     def _operations(self, begun: int, ended: int) -> tuple[int, int]:
         """Return the operations between two moments; the last is before the first if none is."""

@@ -25,6 +25,8 @@ class Part:
         For people.
     states : ModuleStates
         Of all modules in it.
+    depth : int
+        How many segments it lies in.
     first, last : int
         Positions of the children, if it is a run of them.
     inner : list of Part
@@ -35,10 +37,46 @@ class Part:
 
     name: str
     states: ModuleStates
+    depth: int = 0
     first: int = 0
     last: int = 0
     inner: list[Part] = field(default_factory=list)
     kept: dict[Tick, frozenset[int] | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Member:
+    """A call of a line.
+
+    Attributes
+    ----------
+    path : str
+        Of the module.
+    call : int
+        Which call of it.
+    module : nn.Module
+        That is called.
+    states : ModuleStates
+        Of it and all modules in it.
+    """
+
+    path: str
+    call: int
+    module: nn.Module
+    states: ModuleStates
+
+
+@dataclass(slots=True)
+class LinePart(Part):
+    """A segment that is a line; what its modules remember, each of them says itself.
+
+    Attributes
+    ----------
+    members : list of Member
+        Its calls.
+    """
+
+    members: list[Member] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -51,6 +89,8 @@ class Lookup:
         Segments that are calls of modules, by path and call.
     runs : dict
         Those that are children of a container, the outermost ones, by its path and call.
+    lines : dict
+        Those that are lines, the outermost first, by path and call of their first modules.
     modules, containers : dict
         The modules and containers that they are calls of, by path.
     watched : dict
@@ -59,6 +99,7 @@ class Lookup:
 
     calls: dict[tuple[str, int], Part] = field(default_factory=dict)
     runs: dict[tuple[str, int], list[Part]] = field(default_factory=dict)
+    lines: dict[tuple[str, int], list[LinePart]] = field(default_factory=dict)
     modules: dict[str, nn.Module] = field(default_factory=dict)
     containers: dict[str, nn.Sequential] = field(default_factory=dict)
     watched: dict[str, nn.Module] = field(default_factory=dict)
@@ -86,13 +127,19 @@ class _Resolver:
         self.lookup = lookup
         # A module that is called by several names has the first of them.
         self.name_of = {id(module): path for path, module in root.named_modules()}
+        # The innermost line of each call.
+        self.line_of: dict[tuple[str, int], LinePart] = {}
 
     def add(self, segment: PlacedSegment, outer: tuple[PlacedSegment, Part] | None) -> None:
-        module = self._module(segment)
-        if segment.children is None:
+        module = self._module(segment.path)
+        part: Part
+        if segment.line:
+            part = self._line(segment, outer)
+        elif segment.children is None:
             part = self._call(segment, module)
         else:
             part = self._run(segment, module, outer)
+        part.depth = 0 if outer is None else outer[1].depth + 1
         if outer is None:
             inside = [each for one in segment.nested() for each in one.kept]
             part.kept = {
@@ -102,17 +149,17 @@ class _Resolver:
                 for each in inside
             }
             if inside:
-                self._watch(segment, module)
+                self._watch(segment)
         for inner in segment.inner:
             self.add(inner, (segment, part))
 
-    def _module(self, segment: PlacedSegment) -> nn.Module:
-        module = self.modules.get(segment.path)
+    def _module(self, path: str) -> nn.Module:
+        module = self.modules.get(path)
         if module is None:
-            raise InputError(f"the model has no module {segment.path}, which is to run again")
+            raise InputError(f"the model has no module {path}, which is to run again")
         known = self.name_of[id(module)]
-        if known != segment.path:
-            raise InputError(f"{segment.path} is {known}: it must be named so")
+        if known != path:
+            raise InputError(f"{path} is {known}: it must be named so")
         return module
 
     def _call(self, segment: PlacedSegment, module: nn.Module) -> Part:
@@ -122,6 +169,28 @@ class _Resolver:
         part = self._part(segment, inside)
         self.lookup.calls[segment.path, segment.call] = part
         self.lookup.modules[segment.path] = module
+        return part
+
+    def _line(self, segment: PlacedSegment, outer: tuple[PlacedSegment, Part] | None) -> LinePart:
+        if "" in dict(segment.line):
+            raise InputError("the model itself cannot run again as a call in a line")
+        members = []
+        for path, call in segment.line:
+            module = self._module(path)
+            self._refuse(segment, list(_named(path, module)))
+            states = ModuleStates(str(segment), list(module.modules()))
+            members.append(Member(path, call, module, states))
+            self.lookup.modules[path] = module
+        part = LinePart(str(segment), ModuleStates(str(segment), []), members=members)
+        above = set() if outer is None else set(outer[0].line)
+        for each in segment.line:
+            if above and each not in above:
+                raise InputError(f"{segment} is no part of {outer[0] if outer else ''}")
+            other = self.line_of.get(each)
+            if other is not None and (outer is None or other is not outer[1]):
+                raise InputError(f"{part.name} and {other.name} overlap")
+            self.line_of[each] = part
+        self.lookup.lines.setdefault(segment.line[0], []).append(part)
         return part
 
     def _run(
@@ -178,17 +247,21 @@ class _Resolver:
         beside.sort(key=lambda each: each.first)
 
     def _part(self, segment: PlacedSegment, inside: list[tuple[str, nn.Module]]) -> Part:
+        self._refuse(segment, inside)
+        modules = list({id(module): module for _, module in inside}.values())
+        return Part(str(segment), ModuleStates(str(segment), modules))
+
+    def _refuse(self, segment: PlacedSegment, inside: list[tuple[str, nn.Module]]) -> None:
         for path, module in inside:
             if isinstance(module, torch.jit.ScriptModule):
                 raise InputError(f"{segment} cannot run again: {path} is a script module")
             if is_compiled(module):
                 raise InputError(f"{segment} cannot run again: {path} is compiled")
-        modules = list({id(module): module for _, module in inside}.values())
-        return Part(str(segment), ModuleStates(str(segment), modules))
 
-    def _watch(self, segment: PlacedSegment, module: nn.Module) -> None:
-        for each in module.modules():
-            self.lookup.watched[self.name_of[id(each)]] = each
+    def _watch(self, segment: PlacedSegment) -> None:
+        for path, _ in segment.line or ((segment.path, 0),):
+            for each in self.modules[path].modules():
+                self.lookup.watched[self.name_of[id(each)]] = each
         for kept in (each for one in segment.nested() for each in one.kept):
             if kept.path not in self.lookup.watched:
                 raise InputError(f"{segment} has no module {kept.path}, whose results are to stay")

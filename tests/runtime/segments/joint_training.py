@@ -31,6 +31,17 @@ def segment(path: str, *kept: str, call: int = 0, inner: Any = (), children: Any
     return PlacedSegment(path, call, children, ticks, tuple(inner))
 
 
+def line(*calls: Any, kept: Any = (), inner: Any = ()) -> PlacedSegment:
+    """Return a segment of calls in a line, given by paths, or by paths and numbers of calls."""
+    made = tuple(each if isinstance(each, tuple) else (each, 0) for each in calls)
+    return PlacedSegment(
+        *made[0],
+        kept=tuple(each if isinstance(each, Kept) else Kept("enter", each) for each in kept),
+        inner=tuple(inner),
+        line=made,
+    )
+
+
 def again(*segments: Any) -> PlacedProgram:
     """Return a program of segments, or of paths."""
     return PlacedProgram(segment(each) if isinstance(each, str) else each for each in segments)

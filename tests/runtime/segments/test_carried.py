@@ -79,7 +79,7 @@ def test_what_is_kept_together():
 
 def test_segments_that_are_no_range():
     problem, captured = problem_of(mean_step(Three(), 6, 8))
-    program = Program([Segment(1, 2)])
+    program = Program([Segment(2, 3)])
     with pytest.raises(InputError, match="nothing runs from"):
         place(program, captured.ranges, captured.ticks)
     with pytest.raises(InputError, match="nothing runs from"):

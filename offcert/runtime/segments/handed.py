@@ -1,0 +1,58 @@
+"""What one call of a line hands to the next one, and whether it is still that."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+# Devices whose autocast may be on; the others are no matter of ours.
+_AUTOCAST = ("cpu", "cuda")
+
+
+class Handed:
+    """A tensor that a call has returned, as it was then; it is not held.
+
+    Parameters
+    ----------
+    tensor : torch.Tensor
+        What was returned.
+    """
+
+    __slots__ = ("_facts", "_settings", "_tensor")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = weakref.ref(tensor)
+        self._facts = _facts(tensor)
+        self._settings = settings()
+
+    def is_(self, value: Any) -> bool:
+        """Whether something is the same tensor, unchanged, where calls still compute the same."""
+        return (
+            isinstance(value, torch.Tensor)
+            and self._tensor() is value
+            and _facts(value) == self._facts
+            and settings() == self._settings
+        )
+
+
+def _facts(tensor: torch.Tensor) -> tuple[Any, ...]:
+    # Its place in the graph may change as well: `detach_` counts as no version.
+    version = 0 if tensor.is_inference() else tensor._version
+    return version, tensor.requires_grad, tensor.is_leaf, tensor.shape
+
+
+def settings() -> tuple[Any, ...]:
+    """Return what decides, beside their arguments, what modules compute in this thread."""
+    autocast = [
+        (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
+        for device in _AUTOCAST
+    ]
+    return (
+        torch.is_grad_enabled(),
+        *autocast,
+        torch.is_autocast_cache_enabled(),
+        torch.get_default_dtype(),
+        torch._C._len_torch_function_stack(),
+    )

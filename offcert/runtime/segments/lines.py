@@ -1,0 +1,233 @@
+"""Lines that run again: calls that the program makes itself, one after another.
+
+A line begins when its first module is called and ends when its last one returns; in between, the
+user's own code runs. What autograd saves in the calls belongs to one checkpoint, whose hooks are
+there in the calls only: what is saved between them would not be computed again. So a line that the
+program does not go on with holds nothing that would have to be closed, and what has been called so
+far runs again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.checkpoint import _checkpoint_without_reentrant_generator
+
+from offcert.runtime.segments.frame import Body, Frame, Walk
+from offcert.runtime.segments.generators import GeneratorStates
+from offcert.runtime.segments.handed import Handed
+from offcert.runtime.segments.keeping import Keep
+from offcert.runtime.segments.resolve import LinePart, Member
+from offcert.runtime.segments.state import Before, Beginning
+
+if TYPE_CHECKING:
+    from offcert.runtime.segments.attach import Segments
+
+Called = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Made:
+    """A call of a line, and the state in which it began: the user's code may change it between."""
+
+    member: Member
+    beginning: Beginning | None
+    generators: GeneratorStates
+    before: Before | None = None
+
+    def end(self) -> Before:
+        """Take note of what the call has changed."""
+        if self.before is None:
+            assert self.beginning is not None
+            self.before = self.member.states.end(self.beginning)
+            self.beginning = None
+        return self.before
+
+    def again(self, value: Any) -> Any:
+        """Make the call again."""
+        with self.member.states.again(self.end()):
+            self.generators.put()
+            return self.member.module(value)
+
+
+class LineFrame(Frame):
+    """A line that runs, or has run: the calls that were made."""
+
+    def begin(self) -> None:
+        """Begin its first run: the calls themselves take note of what they change."""
+        self.made: list[_Made] = []
+        self.before = self.states.end(self.states.begin())
+
+    def contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+        """Return the contexts of the first run and of all others."""
+        return nullcontext(), super().contexts()[1]
+
+    def replay(self, value: torch.Tensor) -> None:
+        """Make the calls that were made again, one after another."""
+        with GeneratorStates.kept(value.device):
+            for made in self.made:
+                value = made.again(value)
+
+
+class _OpenLine:
+    """A line of which calls have been made, and others are expected."""
+
+    def __init__(self, frame: LineFrame, part: LinePart, value: torch.Tensor) -> None:
+        frame.begin()
+        self.frame = frame
+        self.part = part
+        self.outer = _active()
+        body = Body(frame, frame.replay, (value,), {})
+        body.pending = None
+        self.hooks = _checkpoint_hooks(body, frame)
+        walk = frame.now.walk
+        assert walk is not None
+        keeps = frame.keeper is not None and walk.watch is None
+        self.watch = Keep(frame.keeper) if keeps and frame.keeper is not None else None
+        self.handed: Handed | None = None
+
+    def stray(self, key: Called, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        """Return in what a call is not the next one of the line, or None."""
+        expected = self.part.members[len(self.frame.made)]
+        if key != (expected.path, expected.call):
+            return f"{key[0]} is called before {expected.path}"
+        if self.handed is None or len(args) != 1 or kwargs or not self.handed.is_(args[0]):
+            return f"{expected.path} is given something else than what was returned before it"
+        if self.outer != _active():
+            return f"{expected.path} is called under other saved-tensor hooks"
+        return None
+
+    @contextmanager
+    def call(self, walk: Walk, device: torch.device) -> Iterator[None]:
+        """Make the next call in the block."""
+        member = self.part.members[len(self.frame.made)]
+        made = _Made(member, member.states.begin(), GeneratorStates.now(device))
+        # Even if it fails: something may have been saved in it.
+        self.frame.made.append(made)
+        outer, walk.frame = walk.frame, self.frame
+        if self.watch is not None:
+            walk.watch = self.watch
+        try:
+            with torch.autograd.graph.saved_tensors_hooks(*self.hooks):
+                yield
+        finally:
+            walk.frame = outer
+            if self.watch is not None:
+                self.watch.suspend()
+                walk.watch = None
+        made.end()
+
+    def check(self) -> None:
+        """Raise an `InputError` if something kept in it has been changed in place since."""
+        if self.watch is not None:
+            self.watch.keeper.check()
+
+    @property
+    def complete(self) -> bool:
+        """Whether its last call has been made."""
+        return len(self.frame.made) == len(self.part.members)
+
+
+class LineCall:
+    """A call of a module that is one of a line, or may be.
+
+    Parameters
+    ----------
+    segments : Segments
+        Of the model.
+    walk : Walk
+        In which it is called; its open lines go from the outermost to the innermost.
+    key : tuple of (str, int)
+        Path of the module, and which call of it.
+    """
+
+    def __init__(self, segments: Segments, walk: Walk, key: Called) -> None:
+        self.segments = segments
+        self.walk = walk
+        self.key = key
+
+    def run(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Make it as the next one of the lines that are open, and of those that begin with it."""
+        walk = self.walk
+        with ExitStack() as stack:
+            for place, line in enumerate(walk.lines):
+                reason = line.stray(self.key, args, kwargs)
+                if reason is not None:
+                    self._close(place, reason)
+                    break
+                stack.enter_context(line.call(walk, args[0].device))
+            for part in walk.program.lines.get(self.key, ()):
+                if part.depth > walk.depth and self._fits(part, args, kwargs):
+                    frame = self.segments.line_frame(part, *self.key)
+                    walk.lines.append(_OpenLine(frame, part, args[0]))
+                    stack.enter_context(walk.lines[-1].call(walk, args[0].device))
+            # What is called in the call is no matter of the lines.
+            walk.calling = bool(walk.lines)
+            try:
+                result = function(*args, **kwargs)
+            except BaseException:
+                self._close(0, f"{self.key[0]} raises an exception")
+                raise
+            finally:
+                walk.calling = False
+        self._returned(result)
+        return result
+
+    def _fits(self, part: LinePart, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        if not self.segments.runs(part):
+            return False
+        if len(args) == 1 and not kwargs and isinstance(args[0], torch.Tensor):
+            return True
+        self.segments.strayed(f"{part.name} do not run again: they are not given one tensor")
+        return False
+
+    def _returned(self, result: Any) -> None:
+        walk = self.walk
+        complete = [line for line in walk.lines if line.complete]
+        walk.lines[:] = [line for line in walk.lines if not line.complete]
+        for line in complete:
+            line.check()
+        if not isinstance(result, torch.Tensor):
+            self._close(0, f"{self.key[0]} returns no tensor")
+        for line in walk.lines:
+            line.handed = Handed(result)
+
+    def _close(self, place: int, reason: str) -> None:
+        closed = self.walk.lines[place:]
+        del self.walk.lines[place:]
+        # What runs again is left as soon as nothing more of it is needed.
+        if closed and self.walk.again is None:
+            self.segments.strayed(f"{closed[0].part.name} run again only in part: {reason}")
+
+
+def end_lines(segments: Segments, walk: Walk) -> None:
+    """Note that nothing more is called in a walk."""
+    lines, walk.lines = walk.lines, []
+    if lines:
+        segments.strayed(f"{lines[0].part.name} run again only in part: the model has returned")
+
+
+def _active() -> Any:
+    """Return the saved-tensor hooks that are active."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True)
+
+
+def _checkpoint_hooks(body: Body, frame: LineFrame) -> Any:
+    """Return the hooks of a checkpoint that runs a body again.
+
+    PyTorch's checkpoint is begun and ended at once: its hooks know it, and are entered in calls.
+    """
+    generator = _checkpoint_without_reentrant_generator(
+        body, preserve_rng_state=False, context_fn=frame.contexts, determinism_check="default"
+    )
+    next(generator)
+    hooks = _active()
+    with suppress(StopIteration):
+        next(generator)
+    return hooks
