@@ -18,6 +18,7 @@ from offcert.runtime.events import AGAIN, RESUME
 from offcert.runtime.recomputing import recomputing
 from offcert.runtime.saved import InPlaceError
 from offcert.runtime.segments.caches import is_cache
+from offcert.runtime.segments.generators import GeneratorStates
 from offcert.runtime.segments.keeper import Keeper, Tick, outer_hooks
 from offcert.runtime.segments.keeping import Give, Keep
 from offcert.runtime.segments.state import Before, Beginning, ModuleStates
@@ -268,6 +269,9 @@ class Body:
         self.places: list[tuple[int, int]] = []
         self.inputs: list[_Input] = []
         self.hooks = outer_hooks()
+        # PyTorch only looks for generators of devices at arguments, of which it is given none.
+        tensors = (leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor))
+        self.generators = GeneratorStates.of(leaf.device for leaf in tensors)
         for leaf in self.leaves:
             _require_steady(frame.name, leaf)
         self._pack()
@@ -292,7 +296,7 @@ class Body:
             (args, kwargs), self.pending = self.pending, None
             return self.function(*args, **kwargs)
         self.frame.tell(AGAIN)
-        with suppress(_StopRecomputationError):
+        with suppress(_StopRecomputationError), self.generators.again():
             args, kwargs = self._unpack()
             self.function(*args, **kwargs)
         del args, kwargs

@@ -1,8 +1,8 @@
-"""States of PyTorch's random generators: of the CPU, and of one other device."""
+"""States of PyTorch's random generators: of the CPU, and of the devices of some tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,43 +18,41 @@ class GeneratorStates:
     ----------
     cpu : torch.Tensor
         State of the generator of the CPU.
-    device : torch.device or None
-        Another device that has a generator.
-    other : torch.Tensor or None
-        Its state.
+    others : tuple of (device, tensor)
+        States of the generators of other devices.
     """
 
     cpu: torch.Tensor
-    device: torch.device | None
-    other: torch.Tensor | None
+    others: tuple[tuple[torch.device, torch.Tensor], ...] = ()
 
     @classmethod
-    def now(cls, device: torch.device) -> GeneratorStates:
-        """Return the states with which something on a device begins."""
-        module = _module(device)
-        if module is None:
-            return cls(torch.get_rng_state(), None, None)
-        return cls(torch.get_rng_state(), device, module.get_rng_state(device))
+    def of(cls, devices: Iterable[torch.device]) -> GeneratorStates:
+        """Return the states with which something begins that computes on some devices."""
+        found = {device: device_module(device) for device in devices}
+        return cls(
+            torch.get_rng_state(),
+            tuple((d, m.get_rng_state(d)) for d, m in found.items() if m is not None),
+        )
 
     def put(self) -> None:
         """Let the same random numbers come next."""
         torch.set_rng_state(self.cpu)
-        if self.device is not None:
-            _module(self.device).set_rng_state(self.other, self.device)
+        for device, state in self.others:
+            device_module(device).set_rng_state(state, device)
 
-    @classmethod
     @contextmanager
-    def kept(cls, device: torch.device) -> Iterator[None]:
-        """Leave the generators as they were before the block."""
-        before = cls.now(device)
+    def again(self) -> Iterator[None]:
+        """Let the same random numbers come in the block; afterwards go on as without it."""
+        before = self.of(device for device, _ in self.others)
         try:
+            self.put()
             yield
         finally:
             before.put()
 
 
-def _module(device: torch.device) -> Any:
-    """Return what PyTorch has for the generator of a device that is in use, or None."""
+def device_module(device: torch.device) -> Any:
+    """Return what PyTorch has for a device with a generator of its own, or None."""
     if device.type in ("cpu", "meta"):
         return None
     module = torch.get_device_module(device.type)

@@ -68,9 +68,8 @@ class LineFrame(Frame):
 
     def replay(self, value: torch.Tensor) -> None:
         """Make the calls that were made again, one after another."""
-        with GeneratorStates.kept(value.device):
-            for made in self.made:
-                value = made.again(value)
+        for made in self.made:
+            value = made.again(value)
 
 
 class _OpenLine:
@@ -105,7 +104,7 @@ class _OpenLine:
     def call(self, walk: Walk, device: torch.device) -> Iterator[None]:
         """Make the next call in the block."""
         member = self.part.members[len(self.frame.made)]
-        made = _Made(member, member.states.begin(), GeneratorStates.now(device))
+        made = _Made(member, member.states.begin(), GeneratorStates.of([device]))
         # Even if it fails: something may have been saved in it.
         self.frame.made.append(made)
         outer, walk.frame = walk.frame, self.frame

@@ -19,6 +19,7 @@ from offcert.runtime.capture import capture
 from offcert.runtime.offload import Offload
 from offcert.runtime.program import program
 from offcert.runtime.saved import InPlaceError
+from offcert.runtime.segments import generators
 from offcert.runtime.segments.place import place, program_of, steady
 from offcert.runtime.segments.placed import placed_from_json
 from offcert.runtime.segments.steps import segmented
@@ -267,6 +268,36 @@ def test_state_that_the_program_changes_between_calls():
 
     placed = again(line("norm", ("drop", 0), "act", ("drop", 1), "second"))
     same_training(step_of(function), placed).require_followed()
+
+
+@pytest.mark.parametrize("placed", [SIMPLE, again("drop")], ids=["line", "call"])
+def test_generator_of_another_device(placed, monkeypatch):
+    """A generator as a device has it, which PyTorch's checkpoint knows nothing of."""
+
+    class Device:
+        state = 0
+
+        def get_rng_state(self, device):
+            return torch.tensor(self.state)
+
+        def set_rng_state(self, state, device):
+            self.state = int(state)
+
+    class Drops(nn.Module):
+        def forward(self, x):
+            drawn.append(device.state)
+            device.state += 1
+            return x * torch.cos(x + drawn[-1])
+
+    device, drawn = Device(), []
+    monkeypatch.setattr(generators, "device_module", lambda _: device)
+    model = Calls(simple)
+    model.drop = Drops()
+    with segmented(model, placed):
+        for _ in range(2):
+            model(torch.randn(6, 8)).sum().backward()
+    assert drawn == [0, 0, 1, 1]
+    assert device.state == 2
 
 
 def test_retained_graph_evaluation_and_no_grad():
