@@ -5,18 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from offcert.core.network import Network
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound
 from offcert.formulations.joint.contents import Contents, contents
-from offcert.formulations.joint.grid import Grid, grids
+from offcert.formulations.joint.grid import Grid, grid_of
 from offcert.formulations.joint.multipliers import rounded
-from offcert.formulations.joint.program import JointProgram
-from offcert.formulations.joint.room import demands, rooms
+from offcert.formulations.joint.program import JointProgram, Solved
+from offcert.formulations.joint.room import demands, least_need, rooms
 from offcert.proofs.claims import proved
 from offcert.proofs.joint_document import PLACES, JointWeights, write
 from offcert.proofs.kinds import JointProof
 
 METHOD = "joint-lp"
+# Moments beside the worst of the grids that are tried, one after the other.
+_COUNTS = (0, 3, 6, 12, 24, 48)
+# Up to so many computations, a program with all of them as moments is worth its time.
+_FEW = 16
+# A program is not begun if so many times the one before would not fit into the time.
+_GROWTH = 3.0
 
 
 def computing_bound(problem: Problem) -> Bound:
@@ -36,10 +43,14 @@ def computing_bound(problem: Problem) -> Bound:
 def joint_bounds(problem: Problem, seconds: float) -> Iterator[Bound]:
     """Yield proved bounds, each better than those before.
 
+    The first cut is where most has to be absent: what is not on the device then must come back or
+    run again, and so must what that reads. With little memory it helps to cut as well where single
+    runs take so much of it that little can outlast them.
+
     Parameters
     ----------
     problem : Problem
-        With a network, and memory enough for each computation by itself.
+        With a network.
     seconds : float
         For the linear programs together.
     """
@@ -49,24 +60,66 @@ def joint_bounds(problem: Problem, seconds: float) -> Iterator[Bound]:
     known = contents(network, problem.offload)
     # Whole values cannot be told from parts where transfers may pause.
     whole = not problem.offload or problem.transfers is Transfers.ATOMIC
-    most = network.compute_time
-    for grid in grids(network, demands(network, known), problem.platform.memory):
-        found = cut(problem, known, grid, whole, deadline - time.monotonic())
+    most, took = network.compute_time, 0.0
+    for grid in _grids(network, known, problem.platform.memory):
+        began = time.monotonic()
+        # Each program takes several times as long as the one before.
+        if began + took * _GROWTH > deadline:
+            return
+        found = cut(problem, known, grid, whole, deadline - began)
         if found is None:
             return
+        took = time.monotonic() - began
         if found.value > most:
             most = found.value
             yield found
 
 
+def _grids(network: Network, known: Contents, memory: int) -> Iterator[Grid]:
+    """Yield the grids that are worth trying, the smallest first."""
+    demand = demands(network, known)
+    crowded = [number for number in range(len(network)) if demand[number] > memory]
+    if not crowded:
+        return
+    worst = max(crowded, key=demand.__getitem__)
+    needs = {number: least_need(network, known, number) for number in crowded}
+    greedy = sorted(crowded, key=lambda number: (-needs[number], -demand[number]))
+    for count in _COUNTS:
+        if count < len(crowded):
+            moments = {2 * number for number in (worst, *greedy[:count])}
+            yield grid_of(network, moments, 2 * worst)
+    if len(crowded) <= _FEW:
+        yield grid_of(network, [2 * number for number in crowded], 2 * worst)
+    if len(network) <= _FEW:
+        yield grid_of(network, range(2 * len(network) - 1))
+
+
 def cut(problem: Problem, known: Contents, grid: Grid, whole: bool, seconds: float) -> Bound | None:
-    """Return the bound that a grid gives, or None if the solver does not end in time."""
+    """Return the bound that a grid gives, or None if the solver does not end in time.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a network.
+    known : Contents
+        Of that network.
+    grid : Grid
+        Where to cut.
+    whole : bool
+        Whether room is rounded down to what whole values take.
+    seconds : float
+        Time limit.
+    """
     room = rooms(known, grid, problem.platform.memory, whole)
     program = JointProgram(problem, known, grid, room)
     solved = program.solve(seconds)
-    if solved is None:
-        return None
+    return None if solved is None else proof_of(program, solved, whole)
+
+
+def proof_of(program: JointProgram, solved: Solved, whole: bool) -> Bound:
+    """Return the proved bound that the multipliers of an optimum give."""
     bound = rounded(program, solved)
+    grid = program.grid
     proof = JointProof(
         moments=grid.moments, spans=grid.joined, whole=whole, proof=write(bound.weights)
     )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 from offcert.core.network import Network
 
-# Numbers of moments of the grids that are tried, one after the other.
-_MOMENTS = (1, 3, 6, 10, 16, 26)
-# Spans times computations of a grid, beyond which its program is not worth its time.
-_LARGEST = 60_000
+# Spans of up to so many windows are all there; longer ones end with the execution.
+_LONGEST_INNER = 4
+# All spans are there if their number times that of the computations is at most this, twice over.
+_FEW_SPANS = 40_000
 
 
 @dataclass(frozen=True)
@@ -69,43 +69,30 @@ class Grid:
         return self.network.cumulative[inside.stop] - self.network.cumulative[inside.start]
 
 
-def grids(network: Network, demands: Sequence[int], memory: int) -> Iterator[Grid]:
-    """Yield grids that are worth trying, the smallest first.
+def grid_of(network: Network, moments: Iterable[int], worst: int | None = None) -> Grid:
+    """Return the grid of some moments, with the spans that are worth their time.
 
-    The first has one moment, where most has to be absent: what is not on the device then must come
-    back or run again, and so must what that reads. This is nearly all that larger grids say, but
-    for little memory, or a few large values.
+    Those up to the end, of a few windows, and from or to the worst moment; all where that is not
+    many. One that begins with the execution says nothing of values that are made in it.
 
     Parameters
     ----------
     network : Network
         Any.
-    demands : sequence of int
-        For each computation, bytes during its first run if nothing is absent.
-    memory : int
-        Bytes.
+    moments : iterable of int
+        In any order.
+    worst : int, optional
+        That where most has to be absent.
     """
-    crowded = [number for number, demand in enumerate(demands) if demand > memory]
-    if not crowded:
-        return
-    worst = max(crowded, key=demands.__getitem__)
-    for count in _MOMENTS:
-        if count >= len(crowded):
-            break
-        every = len(crowded) / count
-        chosen = {worst, *(crowded[int((i + 0.5) * every)] for i in range(count - 1))}
-        yield _grid(network, [2 * number for number in chosen])
-    for moments in (
-        [2 * number for number in crowded],
-        range(2 * len(network) - 1),
-    ):
-        grid = _grid(network, moments)
-        if len(grid.spans) * len(network) <= _LARGEST:
-            yield grid
-
-
-def _grid(network: Network, moments: Sequence[int]) -> Grid:
-    """Return a grid with all spans, the whole one left out: it begins with nothing made yet."""
-    last = len(moments) + 1
-    joined = tuple((i, j) for i in range(last) for j in range(i + 2, last + 1) if j - i < last)
-    return Grid(network, tuple(sorted(moments)), joined)
+    chosen = tuple(sorted(set(moments)))
+    last = len(chosen) + 1
+    marked = {last} if worst is None else {last, chosen.index(worst) + 1}
+    sourced = any(writer < 0 for writer in network.writer)
+    every = last * last * len(network) <= _FEW_SPANS
+    joined = []
+    for begin in range(0 if sourced else 1, last):
+        for end in range(begin + 2, last + 1):
+            near = end - begin <= _LONGEST_INNER
+            if (every or near or marked & {begin, end}) and (begin, end) != (0, last):
+                joined.append((begin, end))
+    return Grid(network, chosen, tuple(joined))

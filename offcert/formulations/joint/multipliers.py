@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.plan import Kind
-from offcert.formulations.joint.program import JointProgram, Key, Solved
+from offcert.formulations.joint.program import ZERO, JointProgram, Key, Solved
 from offcert.proofs.joint_document import PLACES, JointWeights
 
 Prices = NDArray[np.object_]
@@ -139,6 +139,6 @@ class _Exact:
         running = program.grid.running(boundary)
         used = {*known.reads[running], *known.makes[running]}
         for value, column in program.present[boundary].items():
-            if value not in used:
+            if value not in used and column != ZERO:
                 prices[column] += weight * known.size[value]
-        return -weight * program.room[boundary - 1]
+        return -weight * program.room[boundary - 1].most

@@ -26,11 +26,12 @@ from offcert.core.problem import Problem
 from offcert.formulations.common.highs import run_highs
 from offcert.formulations.joint.contents import Contents
 from offcert.formulations.joint.grid import Grid
+from offcert.formulations.joint.room import Room
 
 # Families of rows about the length of a window.
 LENGTHS = ("compute", "link", "out", "in")
-# A column that is 1.
-ONE = -1
+# Columns that are 1, and 0.
+ONE, ZERO = -1, -2
 # A row's name: its family, the span, boundary or window, and what it is about.
 Key = tuple[str, int, tuple[int, ...]]
 Terms = list[tuple[int, float]]
@@ -49,7 +50,7 @@ class _Rows:
     def add(self, key: Key, terms: Terms, low: float = 0.0) -> None:
         """Add a row, unless it holds whatever the columns are."""
         known = sum(factor for column, factor in terms if column == ONE)
-        free = [(column, factor) for column, factor in terms if column != ONE]
+        free = [(column, factor) for column, factor in terms if column not in (ONE, ZERO)]
         if all(factor > 0 for _, factor in free) and known >= low:
             return
         row = len(self.keys)
@@ -91,11 +92,11 @@ class JointProgram:
         Of the network.
     grid : Grid
         Where it is cut.
-    room : sequence of int
-        For each moment, the most bytes that what the running computation does not use may take.
+    room : sequence of Room
+        For each moment, what the running computation leaves to all that it does not use.
     """
 
-    def __init__(self, problem: Problem, known: Contents, grid: Grid, room: Sequence[int]) -> None:
+    def __init__(self, problem: Problem, known: Contents, grid: Grid, room: Sequence[Room]) -> None:
         self.problem, self.contents, self.grid = problem, known, grid
         self.network = network = grid.network
         self.room = tuple(room)
@@ -111,8 +112,8 @@ class JointProgram:
         for span in range(len(grid.spans)):
             self._add_span(span)
         self._add_copies()
-        for moment, most in enumerate(room):
-            self._require_room(moment + 1, most)
+        for boundary, left in enumerate(room, 1):
+            self._require_room(boundary, left.most)
         for window in range(grid.windows):
             self._add_time(window)
 
@@ -135,11 +136,16 @@ class JointProgram:
         """Return columns for what may be there at a boundary; what is being read is."""
         known, moment = self.contents, self.grid.at[boundary]
         read = set(known.reads[self.grid.running(boundary)]) if boundary else set()
-        return {
-            value: ONE if not boundary or value in read else self._column()
-            for value, (maker, latest) in enumerate(zip(known.maker, known.latest, strict=True))
-            if 2 * maker < moment <= 2 * latest
-        }
+        too_large = self.room[boundary - 1].too_large if boundary else frozenset()
+        present = {}
+        for value, (maker, latest) in enumerate(zip(known.maker, known.latest, strict=True)):
+            if not 2 * maker < moment <= 2 * latest:
+                continue
+            if not boundary or value in read:
+                present[value] = ONE
+            else:
+                present[value] = ZERO if value in too_large else self._column()
+        return present
 
     def _add_span(self, span: int) -> None:
         """Say what can be there in a span, and what that takes."""
@@ -205,7 +211,12 @@ class JointProgram:
                     self.rows.add(("grown", boundary, (value,)), terms)
         for span, (begin, end) in enumerate(self.grid.spans):
             for value, column in self.left[end].items():
-                terms = [(self.there[span].get(value, ONE), 1.0), (column, -1.0)]
+                if value not in self.present[begin]:
+                    continue
+                terms = [(self.present[begin][value], 1.0), (column, -1.0)]
+                maker = known.maker[value]
+                if maker in self.again[span]:
+                    terms.append((self.again[span][maker], 1.0))
                 if value in self.left[begin]:
                     terms.append((self.left[begin][value], 1.0))
                 self.rows.add(("left", span, (value,)), terms)
@@ -220,7 +231,7 @@ class JointProgram:
         terms: Terms = [
             (column, -known.size[value] / limit)
             for value, column in self.present[boundary].items()
-            if value not in used
+            if value not in used and column != ZERO
         ]
         self.rows.add(("memory", boundary, ()), terms, -most / limit)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from offcert.core.network import Network
@@ -41,8 +42,24 @@ def demands(network: Network, known: Contents) -> list[int]:
     return found
 
 
-def rooms(known: Contents, grid: Grid, memory: int, whole: bool) -> list[int]:
-    """Return, for each moment of a grid, the bytes left to what its first run does not use.
+@dataclass(frozen=True)
+class Room:
+    """What the first run at a moment leaves to everything that it does not use.
+
+    Attributes
+    ----------
+    most : int
+        Bytes.
+    too_large : frozenset of int
+        Values that cannot be there, as wholes.
+    """
+
+    most: int
+    too_large: frozenset[int] = frozenset()
+
+
+def rooms(known: Contents, grid: Grid, memory: int, whole: bool) -> list[Room]:
+    """Return the room at each moment of a grid.
 
     Parameters
     ----------
@@ -60,15 +77,15 @@ def rooms(known: Contents, grid: Grid, memory: int, whole: bool) -> list[int]:
     for boundary in range(1, grid.windows):
         running = grid.running(boundary)
         most = memory - least_need(grid.network, known, running)
-        found.append(_whole(known, grid, boundary, most) if whole else most)
+        found.append(_whole(known, grid, boundary, most) if whole else Room(most))
     return found
 
 
-def _whole(known: Contents, grid: Grid, boundary: int, most: int) -> int:
+def _whole(known: Contents, grid: Grid, boundary: int, most: int) -> Room:
     moment, running = grid.at[boundary], grid.running(boundary)
     used = {*known.reads[running], *known.makes[running]}
     held = 0
-    sizes = []
+    others = []
     for value, (maker, latest) in enumerate(zip(known.maker, known.latest, strict=True)):
         if value in used or not 2 * maker < moment <= 2 * latest:
             continue
@@ -76,8 +93,11 @@ def _whole(known: Contents, grid: Grid, boundary: int, most: int) -> int:
         if lasting and 2 * known.last_reader[value] >= moment:
             held += known.size[value]
         else:
-            sizes.append(known.size[value])
-    return most if most < held else held + _largest_sum(sizes, most - held)
+            others.append(value)
+    if most < held:
+        return Room(most)
+    fitting = _largest_sum([known.size[value] for value in others], most - held)
+    return Room(held + fitting, frozenset(v for v in others if known.size[v] > most - held))
 
 
 def _largest_sum(sizes: Sequence[int], most: int) -> int:

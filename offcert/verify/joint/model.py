@@ -17,7 +17,8 @@ inputs
 kept
     what is present at its end was there;
 left
-    what has left by its end had left before it began, or was there;
+    what has left by its end had left before it began, was present then, or its computation ran
+    again: it cannot come back before it leaves for the first time;
 returned
     what has come back has left by its end;
 runs, returns
@@ -26,10 +27,12 @@ runs, returns
 What a first run in the span reads is there (1), and so is what is made first within the span. What
 a first run reads is present at its start and its end (1), what it makes at its end (1), and what is
 there at the start at the beginning (1). At a moment of a first run all other things that are
-present take room beside what it takes itself (``memory``). A window that is one first run lasts as
-long as that, and nothing runs again in it. Any other lasts as long as the runs in it. Each lasts as
-long as the link needs for the bytes that leave and come back in it (``link``, ``out``, ``in``): so
-it lasts as long as any mean of these.
+present take room beside what it takes itself (``memory``). Where values are whole, one that is
+larger than that room is not present (0).
+
+A window that is one first run lasts as long as that, and nothing runs again in it. Any other lasts
+as long as the runs in it. Each lasts as long as the link needs for the bytes that leave and come
+back in it (``link``, ``out``, ``in``): so it lasts as long as any mean of these.
 
 Weighing them
 -------------
@@ -52,10 +55,11 @@ from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.proofs.joint_document import JointWeights, Place
 from offcert.verify.joint.grid import Cuts
+from offcert.verify.joint.room import Room
 from offcert.verify.joint.states import States
 
-# A share by its kind, its span or boundary, and what it is of; None for one that is 1.
-Share = tuple[str, int, int] | None
+# A share by its kind, its span or boundary, and what it is of; or what it is.
+Share = tuple[str, int, int] | int
 
 
 class JointModel:
@@ -69,11 +73,11 @@ class JointModel:
         Of that network.
     cuts : Cuts
         Boundaries and spans.
-    room : sequence of int
-        For each moment, the most bytes that may be taken by what its first run does not use.
+    room : sequence of Room
+        For each moment.
     """
 
-    def __init__(self, problem: Problem, states: States, cuts: Cuts, room: Sequence[int]) -> None:
+    def __init__(self, problem: Problem, states: States, cuts: Cuts, room: Sequence[Room]) -> None:
         self.states, self.cuts, self.room = states, cuts, list(room)
         self.duplex = problem.platform.duplex
         self.limit = max(problem.platform.memory, 1)
@@ -114,7 +118,9 @@ class JointModel:
     def present(self, boundary: int, value: int) -> Share:
         """Return the share of a state that is present at a boundary."""
         if boundary == 0 or value in self.used(boundary):
-            return None
+            return 1
+        if value in self.room[boundary - 1].absent:
+            return 0
         return "present", boundary, value
 
     def used(self, boundary: int) -> frozenset[int]:
@@ -125,7 +131,7 @@ class JointModel:
     def there(self, span: int, value: int) -> Share:
         """Return the share of a state that is on the device at some time in a span."""
         if not self.known(value, span) or value in self.needed[span]:
-            return None
+            return 1
         return "there", span, value
 
 
@@ -172,8 +178,8 @@ class _Weighing:
         return min([0, *costs])
 
     def _add(self, share: Share, amount: int) -> None:
-        if share is None:
-            self.constant += amount
+        if isinstance(share, int):
+            self.constant += share * amount
         else:
             self.prices[share] = self.prices.get(share, 0) + amount
 
@@ -255,8 +261,13 @@ class _Weighing:
         self._add_left(end, value, weight)
         if begin:
             self._add_left(begin, value, -weight)
-        if self.cuts.over(self.states.made_by[value], end):
-            self._add(self.model.there(span, value), -weight)
+        maker = self.states.made_by[value]
+        if self.model.known(value, span):
+            self._add(self.model.present(begin, value), -weight)
+            if self.model.again(maker, span):
+                self._add(("again", span, maker), -weight)
+        elif self.cuts.over(maker, end):
+            self.constant -= weight
 
     def _returned(self, place: Place, weight: int) -> None:
         span, value = place
@@ -290,11 +301,11 @@ class _Weighing:
         if not 0 < boundary < self.cuts.windows:
             raise _NoFactError(f"boundary {boundary} is no moment of a first run")
         weight *= model.common // model.limit
-        self.constant -= weight * model.room[boundary - 1]
+        self.constant -= weight * model.room[boundary - 1].most
         used = model.used(boundary)
         for value, maker in enumerate(self.states.made_by):
             if self.cuts.made(maker, boundary) and value not in used:
-                self._add(("present", boundary, value), weight * self.states.size[value])
+                self._add(model.present(boundary, value), weight * self.states.size[value])
 
     def _require_known(self, value: int, span: int) -> None:
         if not self.model.known(value, span):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from offcert.verify.joint.grid import Cuts
 from offcert.verify.joint.states import States
@@ -11,37 +12,63 @@ from offcert.verify.joint.states import States
 _MOST_UNITS = 1 << 22
 
 
-def room(states: States, cuts: Cuts, memory: int) -> list[int]:
-    """Return, for each moment, the bytes of memory beside what its first run takes at least."""
-    return [
-        memory - states.least_memory(cuts.running(boundary)) for boundary in range(1, cuts.windows)
-    ]
+@dataclass(frozen=True)
+class Room:
+    """What a first run leaves, at one of its moments, to what it does not use.
 
-
-def whole_room(states: States, cuts: Cuts, memory: int) -> list[int]:
-    """Return the same, rounded down to what whole values that are of use can take.
-
-    Something else could be thrown away. What is needed later and can neither return nor be made
-    again is there; the rest is a set of whole values.
+    Attributes
+    ----------
+    most : int
+        Bytes.
+    absent : frozenset of int
+        States that cannot be present, as they are too large.
     """
-    bytes_ = room(states, cuts, memory)
-    return [_rounded(states, cuts, boundary + 1, most) for boundary, most in enumerate(bytes_)]
+
+    most: int
+    absent: frozenset[int] = frozenset()
 
 
-def _rounded(states: States, cuts: Cuts, boundary: int, most: int) -> int:
+def rooms(states: States, cuts: Cuts, memory: int, whole: bool) -> list[Room]:
+    """Return the room at each moment.
+
+    Parameters
+    ----------
+    states : States
+        Of the network.
+    cuts : Cuts
+        With the moments.
+    memory : int
+        Bytes on the device.
+    whole : bool
+        Whether a copy takes all of its memory or none. Then what is present, and of use later, is
+        a set of whole values: those that are needed and can neither return nor be made again, and
+        some others.
+    """
+    found = []
+    for boundary in range(1, cuts.windows):
+        most = memory - states.least_memory(cuts.running(boundary))
+        found.append(_whole(states, cuts, boundary, most) if whole else Room(most))
+    return found
+
+
+def _whole(states: States, cuts: Cuts, boundary: int, most: int) -> Room:
     running, moment = cuts.running(boundary), cuts.moment[boundary]
     used = states.found[running] | states.makes[running]
-    forced, sizes = 0, []
+    forced, others = 0, []
     for value, maker in enumerate(states.made_by):
-        last_use = 2 * states.last_use[value]
-        if value in used or not cuts.made(maker, boundary) or last_use < moment:
+        if value in used or not cuts.made(maker, boundary) or 2 * states.last_use[value] < moment:
             continue
         kept = not states.can_leave[value] and not states.repeatable(maker)
         if kept and 2 * states.last_reader[value] >= moment:
             forced += states.size[value]
-        elif states.size[value]:
-            sizes.append(states.size[value])
-    return forced + largest_sum(sizes, most - forced) if most >= forced else most
+        else:
+            others.append(value)
+    rest = most - forced
+    if rest < 0:
+        return Room(most)
+    sizes = [states.size[value] for value in others]
+    absent = frozenset(value for value in others if states.size[value] > rest)
+    return Room(forced + largest_sum(sizes, rest), absent)
 
 
 def largest_sum(sizes: list[int], most: int) -> int:

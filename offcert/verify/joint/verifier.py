@@ -9,7 +9,7 @@ from offcert.proofs.joint_document import read
 from offcert.proofs.kinds import JointProof
 from offcert.verify.joint.grid import Cuts
 from offcert.verify.joint.model import JointModel
-from offcert.verify.joint.room import room, whole_room
+from offcert.verify.joint.room import rooms
 from offcert.verify.joint.states import States
 from offcert.verify.limits import Allowance, BeyondLimitsError
 
@@ -31,8 +31,8 @@ def joint_lp(problem: Problem, value: int, proof: JointProof, allowance: Allowan
         weights = read(proof.proof, allowance.limits.document)
         allowance.require_time()
         states = States(network, problem.offload)
-        rooms = (whole_room if proof.whole else room)(states, cuts, problem.platform.memory)
-        found = JointModel(problem, states, cuts, rooms).bound(weights)
+        room = rooms(states, cuts, problem.platform.memory, proof.whole)
+        found = JointModel(problem, states, cuts, room).bound(weights)
     except TooLongError as error:
         raise BeyondLimitsError(str(error)) from None
     except InputError as error:
