@@ -91,7 +91,7 @@ class _Exact:
         self.rows = np.array(rows.rows, dtype=np.int64)
         self.columns = np.array(rows.columns, dtype=np.int64)
         self.signs = np.array(rows.values)
-        plain = np.array([key[0] not in ("memory", "compute", *_LINKS) for key in rows.keys])
+        plain = np.array([key[0] not in ("memory", "compute", *_LINKS) for key in rows.keys], bool)
         self.plain = plain[self.rows]
         self.low = [int(b) if simple else 0 for b, simple in zip(rows.low, plain, strict=True)]
 
@@ -102,7 +102,7 @@ class _Exact:
         for key, weight in whole.items():
             weights[self.index[key]] = weight
         prices = np.zeros(len(program.cost), dtype=object)
-        chosen = self.plain & (weights[self.rows] != 0)
+        chosen = self.plain & (weights[self.rows] != 0).astype(bool)
         moved = self.signs[chosen].astype(np.int64).astype(object) * weights[self.rows[chosen]]
         np.subtract.at(prices, self.columns[chosen], moved)
         constant = sum(a * b for a, b in zip(weights, self.low, strict=True) if a) * self.common

@@ -167,6 +167,12 @@ def test_no_time_gives_no_bound_but_the_computing_time() -> None:
     assert recheck(computing_bound(problem), problem) is None
 
 
+def test_without_moments_or_values_the_bound_is_the_computing_time() -> None:
+    assert value(problem_of(spiked(), 4)) == 18
+    empty = Network([Computation("A", 3), Computation("B", 4, 1)], [])
+    assert value(problem_of(empty, 1)) == value(problem_of(empty, 1), 1, 2) == 7
+
+
 def test_memory_for_everything_needs_no_program() -> None:
     assert list(joint_bounds(problem_of(spiked(), 100), 30)) == []
 
