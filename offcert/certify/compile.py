@@ -30,7 +30,7 @@ GROUPS: dict[str, tuple[tuple[Callable[[], None], ...], int]] = {
         14,
     ),
     "recomputation": ((warm.warm_rematerialisation,), 5),
-    "joint search": ((warm.warm_joint_search,), 13),
+    "joint search": ((warm.warm_joint_search,), 14),
 }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from offcert.core.compiled import inlined, plain
 from offcert.heuristics.joint.lives import live
 from offcert.heuristics.joint.moving import INFEASIBLE, choose, order, ordered_length
+from offcert.heuristics.joint.pruning import prune, restore
 from offcert.heuristics.joint.state import (
     GAPS,
     LACKING,
@@ -52,13 +53,29 @@ def evaluate(tables: Tables, state: State, work: Work, weight: float) -> float:
     order(work, runs)
     choose(tables, work, runs)
     if work.facts[UNCOVERED] == 0:
-        length = ordered_length(tables, work, runs)
+        length = _fitting_length(tables, work, runs)
         if length != INFEASIBLE:
             return float(length)
         work.facts[UNCOVERED] = 1
     return _length_without(tables, work, runs) + weight * (
         work.facts[UNCOVERED] + work.facts[LACKING]
     )
+
+
+@inlined
+def _fitting_length(tables: Tables, work: Work, runs: int) -> int:
+    """Return the makespan with the gaps chosen, or with the fewest of them, if that is less."""
+    length = ordered_length(tables, work, runs)
+    compute = 0
+    for run in range(runs):
+        compute += tables.duration[work.runs[run]]
+    if length <= compute or not prune(tables, work, runs):
+        return length
+    shorter = ordered_length(tables, work, runs)
+    if shorter == INFEASIBLE or shorter > length:
+        restore(tables, work)
+        return length
+    return shorter
 
 
 @inlined
