@@ -17,7 +17,6 @@ from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.core.strategy import Strategy
 from offcert.heuristics.joint.evaluation import Estimate, estimate, evaluate
-from offcert.heuristics.joint.segments import remove
 from offcert.heuristics.joint.state import UNCOVERED, State, Work, program_of
 from offcert.heuristics.joint.tables import Tables
 from offcert.heuristics.local_search import local_search
@@ -61,12 +60,21 @@ def tidied(tables: Tables, state: State, work: Work) -> State:
     if work.facts[UNCOVERED]:
         return state
     for place in range(int(state.number[0]) - 1, -1, -1):
-        without = state.copy()
-        remove(without, place)
+        without = _without(state, place)
         found = evaluate(tables, without, work, 0.0)
         if not work.facts[UNCOVERED] and found <= best:
             best, state = found, without
     return state
+
+
+def _without(state: State, place: int) -> State:
+    """Return a copy without a segment; what is inside of it stays."""
+    copy = state.copy()
+    count = int(state.number[0])
+    for ends in (copy.first, copy.last):
+        ends[place : count - 1] = ends[place + 1 : count].copy()
+    copy.number[0] = count - 1
+    return copy
 
 
 def realised(
