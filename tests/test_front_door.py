@@ -204,7 +204,10 @@ OPERATION = Operation("a", 1)
         (lambda: PROBLEM.with_bandwidth("3GB/s"), "needs a problem in ns and B"),
         (lambda: PROBLEM.with_bandwidth("1", "x"), 'prefetch bandwidth must look like .*, not "x"'),
         (lambda: Problem(3, CHAIN, PROBLEM.platform), "name must be a string, not 3"),
-        (lambda: Problem("p", [], PROBLEM.platform), r"network must be a Trace, a Chain, .*, not \[\]"),
+        (
+            lambda: Problem("p", [], PROBLEM.platform),
+            r"network must be a Trace, a Chain, .*, not \[\]",
+        ),
         (lambda: Problem("p", CHAIN, 5), "platform must be a Platform, not 5"),
         (
             lambda: Problem("p", CHAIN, PROBLEM.platform, units="ns"),
