@@ -34,6 +34,8 @@ class Carrying(NamedTuple):
         1 if there is a record; if not, the other arrays are empty.
     input_first, input : int64 arrays
         Values that each of the search's ranges is given.
+    line : int64 array, one entry a range
+        1 if its calls are made one after another when it runs again, not by the program's code.
     end : int64 array, one entry a range
         The last computation that needs something saved in it, or -1.
     result_first, result, late : int64 arrays
@@ -50,11 +52,15 @@ class Carrying(NamedTuple):
     until : int64 array, one entry a value
         For what cannot leave: the computation in which the program gives it up, if that can run
         again; otherwise -1.
+    take_first, take, taken : int64 arrays
+        For each value the calls in lines that take it: the first computation of each, and that
+        during which it returns.
     """
 
     known: Integers
     input_first: Integers
     input: Integers
+    line: Integers
     end: Integers
     result_first: Integers
     result: Integers
@@ -65,6 +71,9 @@ class Carrying(NamedTuple):
     sight: Integers
     made: Integers
     until: Integers
+    take_first: Integers
+    take: Integers
+    taken: Integers
 
 
 @dataclass(frozen=True)
@@ -141,7 +150,8 @@ def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
         The search's ranges, in their order.
     """
     network, record = source.network, source.record
-    inputs = [_inputs(source, *span) for span in spans]
+    given = [_inputs(source, *span) for span in spans]
+    taking = _taking(source)
     made: list[dict[int, int]] = [{} for _ in range(len(network))]
     beside = [0] * (2 * len(network))
     counted: set[int] = set()
@@ -164,7 +174,8 @@ def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
     sorted_entries = [sorted(entries[storage]) for row in order for storage in row]
     return Carrying(
         np.ones(1, dtype=np.int64),
-        *_rows(inputs),
+        *_rows([values for values, _ in given]),
+        np.array([line for _, line in given], dtype=np.int64),
         np.array([_end(network, *span) for span in spans], dtype=np.int64),
         *_rows([sorted(row) for row in made]),
         np.array([row[value] for row in made for value in sorted(row)], dtype=np.int64),
@@ -173,11 +184,13 @@ def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
         *_rows([[number for _, number, _ in row] for row in sorted_entries]),
         np.array([flag for row in sorted_entries for _, _, flag in row], dtype=np.int64),
         np.array(_until(network), dtype=np.int64),
+        *_rows([[begin for begin, _ in row] for row in taking]),
+        np.array([end for row in taking for _, end in row], dtype=np.int64),
     )
 
 
-def _inputs(source: Recorded, first: int, last: int) -> list[int]:
-    """Return the values that a range is given."""
+def _inputs(source: Recorded, first: int, last: int) -> tuple[list[int], bool]:
+    """Return the values that a range is given, and whether it is a line."""
     segment = Segment(first, last)
     try:
         unrolling = CarriedUnrolling(
@@ -185,9 +198,24 @@ def _inputs(source: Recorded, first: int, last: int) -> list[int]:
         )
     except InputError:
         # It is never drawn.
-        return []
-    storages = {sight.storage for sight in unrolling.spans[segment].inputs} - {-1}
-    return sorted({source.record.storages[each][1] for each in storages} - {-1})
+        return [], False
+    span = unrolling.spans[segment]
+    storages = {sight.storage for sight in span.inputs} - {-1}
+    return sorted({source.record.storages[each][1] for each in storages} - {-1}), bool(span.line)
+
+
+def _taking(source: Recorded) -> list[list[tuple[int, int]]]:
+    """Return for each value the calls in lines that take it: where they begin and return."""
+    found: list[set[tuple[int, int]]] = [set() for _ in source.network.values]
+    record = source.record
+    for line in source.ranges.lines:
+        for called, first in zip(line.calls, line.first, strict=True):
+            call = record.call(*called)
+            for sight in call.inputs:
+                value = record.storages[sight.storage][1] if sight.storage >= 0 else -1
+                if value >= 0:
+                    found[value].add((first, record.operation(call.leave)))
+    return [sorted(row) for row in found]
 
 
 def _end(network: Network, first: int, last: int) -> int:

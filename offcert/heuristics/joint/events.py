@@ -32,6 +32,7 @@ def forget_events(tables: Tables, state: State, work: Work) -> None:
     work.facts[EVENTS] = 0
     for run in range(work.event_run.size):
         work.event_run[run] = -1
+        work.lined[run] = 0
     for computation in range(work.event_end.size):
         work.event_end[computation] = -1
     for value in range(work.given.size):
@@ -117,7 +118,10 @@ def note_events(
         elif state.kept[computation]:
             handed = told if run == begin else run - 1
             _note_kept(tables, work, segment, computation, saved, handed, until)
-    _note_variables(tables, work, begin, end)
+    line = carrying.line[number] == 1
+    for again in range(begin, end):
+        work.lined[again] = line
+    _note_variables(tables, work, begin, end, (first, last) if line else (0, -1))
     return True
 
 
@@ -147,8 +151,13 @@ def _note_kept(
 
 
 @inlined
-def _note_variables(tables: Tables, work: Work, begin: int, end: int) -> None:
-    """Note how long what runs again makes is held by the program's variables."""
+def _note_variables(
+    tables: Tables, work: Work, begin: int, end: int, line: tuple[int, int]
+) -> None:
+    """Note how long what runs again makes is held by the program's variables.
+
+    In a line, if there is one, only until the last call that takes it has returned.
+    """
     for run in range(begin, end):
         computation = work.runs[run]
         for place in range(tables.write_first[computation], tables.write_first[computation + 1]):
@@ -156,8 +165,21 @@ def _note_variables(tables: Tables, work: Work, begin: int, end: int) -> None:
             until = tables.carrying.until[value]
             if until <= computation:
                 continue
+            until = min(until, _returned(tables, value, computation, line))
             holder = run
             while holder + 1 < end and work.runs[holder + 1] <= until:
                 holder += 1
             if holder > run:
                 _add(work, value, holder, -1)
+
+
+@inlined
+def _returned(tables: Tables, value: int, writer: int, line: tuple[int, int]) -> int:
+    """Return where the last call of a line returns that takes a value, or a late one if none."""
+    carrying = tables.carrying
+    first, last = line
+    found = -1
+    for place in range(carrying.take_first[value], carrying.take_first[value + 1]):
+        if first < carrying.take[place] <= last:
+            found = place
+    return 2**40 if found < 0 else max(writer, carrying.taken[found])

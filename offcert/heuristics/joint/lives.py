@@ -15,6 +15,8 @@ _NONE = -2
 _NEVER = 2**40
 # Columns of `Work.held`.
 _LAST, _AFTER, _BEFORE = 0, 1, 2
+# The same for lines that run again: nobody but autograd holds anything then.
+_LINE_LAST, _LINE_AFTER = 3, 4
 
 
 @inlined
@@ -44,7 +46,10 @@ def live(tables: Tables, state: State, work: Work, runs: int) -> None:
             elif work.before[value] == _NONE:
                 work.before[value] = run
         for place in range(tables.hold_first[computation], tables.hold_first[computation + 1]):
-            _hold(work, tables.hold[place], run, turn)
+            if known and work.lined[run]:
+                _hold_in_line(work, tables.hold[place], run)
+            else:
+                _hold(work, tables.hold[place], run, turn)
         if known:
             _hold_all(tables, work, work.event_run[run], run, turn)
             if not tables.repeatable[computation]:
@@ -63,6 +68,8 @@ def _forget(work: Work, value: int) -> None:
     work.held[value, _LAST] = -1
     work.held[value, _AFTER] = -1
     work.held[value, _BEFORE] = _NONE
+    work.held[value, _LINE_LAST] = -1
+    work.held[value, _LINE_AFTER] = -1
 
 
 @inlined
@@ -74,6 +81,14 @@ def _hold(work: Work, value: int, run: int, turn: int) -> None:
         work.held[value, _AFTER] = run
     elif work.held[value, _BEFORE] == _NONE:
         work.held[value, _BEFORE] = run
+
+
+@inlined
+def _hold_in_line(work: Work, value: int, run: int) -> None:
+    """Note that a run of a line would hold a value, if it can leave."""
+    if work.held[value, _LINE_LAST] < 0:
+        work.held[value, _LINE_LAST] = run
+    work.held[value, _LINE_AFTER] = run
 
 
 @inlined
@@ -128,9 +143,13 @@ def _close(tables: Tables, state: State, work: Work, value: int, run: int) -> No
     before = max(before, work.held[value, _BEFORE])
     if before == _NONE:
         before = run
-    if tables.carrying.known[0]:
+    if tables.carrying.known[0] and run < turn:
         heard = _heard(tables, state, work, value)
         before = max(before, heard) if heard >= 0 else _NEVER
+        if heard >= 0 and tables.evictable[value]:
+            last = max(last, work.held[value, _LINE_LAST])
+            if after < 0 or 0 <= work.held[value, _LINE_AFTER] < after:
+                after = work.held[value, _LINE_AFTER]
     size = tables.size[value]
     work.need[max(run, 0)] += size
     work.need[last + 1] -= size

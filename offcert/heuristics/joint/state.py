@@ -61,6 +61,8 @@ class Work(NamedTuple):
     event_run, event_end, event_next, event_value : int64 arrays
         What is held at a run, or at a computation that cannot run again, beyond its uses: lists of
         values; ``-1 - p`` stands for part `p` of `Carrying.beside`.
+    lined : int64 array, one entry a run
+        1 if it is one of a line that runs again.
     given : int64 array, one entry a value
         The run at which autograd's hooks hear of it as the input of a segment, or -1.
     opened : int64 array, one entry for each of `Carrying.beside`
@@ -95,6 +97,7 @@ class Work(NamedTuple):
     event_end: Integers
     event_next: Integers
     event_value: Integers
+    lined: Integers
     given: Integers
     opened: Integers
     need: Integers
@@ -145,11 +148,12 @@ def new_work(tables: Tables) -> Work:
         integers(values),
         integers(values),
         integers(values),
-        integers(values, 3),
+        integers(values, 5),
         integers(runs + 2),
         integers(computations + 1),
         integers(events),
         integers(events),
+        integers(runs + 2),
         integers(values),
         integers(2 * computations),
         integers(runs + 2),
