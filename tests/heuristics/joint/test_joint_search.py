@@ -14,14 +14,17 @@ from random_networks import checkpoint_chain, random_network, recompute_problem
 from residual_networks import residual_problem
 
 from offcert.core.check import check
+from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
-from offcert.core.problem import Problem
+from offcert.core.problem import Problem, Recompute
 from offcert.core.program import Program, Segment, program_from_json
+from offcert.heuristics.combined.search import combined_plan
 from offcert.heuristics.joint.plans import JointPlan
 from offcert.heuristics.joint.search import joint_search
 from offcert.heuristics.ordered_sets import require_possible
 from offcert.heuristics.set_search import set_search
+from offcert.instances.cnn import cnn_chain
 from offcert.verify.execution.check import execution_faults
 
 Spans = list[tuple[int, int]]
@@ -250,3 +253,22 @@ def test_it_goes_on_from_what_is_known() -> None:
     # What stays is not part of a program.
     assert found[-1].schedule.makespan <= 1.05 * good.schedule.makespan
     assert plans(problem, steps=1, coolings=1)[-1].schedule.makespan > good.schedule.makespan
+
+
+@pytest.mark.parametrize("part", [Fraction(1, 5), Fraction(2, 5)])
+@pytest.mark.parametrize("seed", range(2))
+def test_never_longer_than_the_combined_program(seed: int, part: Fraction) -> None:
+    rng = seeded(seed)
+    base = cnn_chain(10, seed)
+    chain = base.chain
+    assert chain is not None
+    saved = [int(size * rng.choice((1, 1.5, 2.5))) for size in chain.activation[1:]]
+    network = CheckpointChain(
+        chain.forward, chain.backward, chain.activation, saved, chain.gradient
+    )
+    problem = replace(base, network=network, recompute=Recompute.ANY)
+    problem = problem.with_memory(problem.memory_at(part))
+    combined = [combined_plan(problem, 50, bare=bare).atomic(problem) for bare in (False, True)]
+    found = plans(problem, coolings=4, steps=300, transfers=0.01)
+    require_good(problem, found)
+    assert found[-1].schedule.makespan <= min(each.makespan for each in combined)
