@@ -69,6 +69,7 @@ JOINT_METHODS = {
         run=descend_persistent,
         summary="optimal checkpoints that stay stored, segments inside of segments among them",
         network=_CHAINS,
+        reads=("time_limit",),
         recompute=_AGAIN,
         minimise=_EITHER,
         chains=True,
