@@ -1,29 +1,25 @@
-"""`AdversarialChains`: the search as a seeded generator of problems, like those of `instances`."""
+"""`AdversarialChains`: chains on which a method or a bound does worst."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from offcert.certify.ladder import certify
 from offcert.certify.search import UnsoundError
-from offcert.core.errors import InputError, MethodError
 from offcert.core.problem import Problem, Transfers
-from offcert.core.trace import require_integer
 from offcert.hunts.adversarial.contest import Contest
-from offcert.hunts.adversarial.hunt import Find, Hunt, HuntProgress, Terms
+from offcert.hunts.adversarial.hunt import Find, Terms
+from offcert.hunts.adversarial.hunted import WIDER, Hunted
 from offcert.hunts.adversarial.numbers import Box
 from offcert.hunts.adversarial.values import BOUNDS, NAMES, OPTIMUM
-from offcert.instances.generator import Generator, knob
+from offcert.instances.generator import knob
 from offcert.proofs.certificate import Certificate
-
-_WIDER = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdversarialChains(Generator):
+class AdversarialChains(Hunted):
     """Small chains on which a method is far from the optimum, or the optimum far from a bound.
 
     The problem of a seed is what a search of `steps` steps finds, minimised: of the simplest
@@ -32,93 +28,35 @@ class AdversarialChains(Generator):
 
     kind: ClassVar[str] = "adversarial"
     summary: ClassVar[str] = "search for the problem on which a method or a bound does worst"
-    takes_memory: ClassVar[bool] = False
 
     against: str = knob("greedy", "method or bound that shall look bad", choices=NAMES)
     by: str = knob(OPTIMUM, "what it is measured by", choices=(OPTIMUM, *NAMES))
     transfers: str = knob("atomic", "of the problems", choices=tuple(map(str, Transfers)))
     stages: int = knob(4, "fewest stages; minimising goes no further", least=1)
-    most: int = knob(0, f"most stages to search with; 0: {_WIDER} more than the fewest", least=0)
+    most: int = knob(0, f"most stages to search with; 0: {WIDER} more than the fewest", least=0)
     largest: int = knob(20, "largest duration or size", least=1)
     shortest: int = knob(1, "shortest duration", least=0)
     tolerance: int = knob(10, "per cent of (ratio - 1) that simpler numbers may cost", least=0)
     steps: int = knob(2000, "problems to try", least=1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.tolerance >= 100:
-            raise InputError(f"tolerance must be below 100, not {self.tolerance}")
-        if self.shortest >= self.largest:
-            raise InputError(f"shortest must be below largest, {self.largest}, not {self.shortest}")
-        if 0 < self.most < self.stages:
-            raise InputError(f"most must be 0 or at least stages, {self.stages}, not {self.most}")
-        self.terms()
-
-    @classmethod
-    def again(cls, source: Mapping[str, Any]) -> Problem:
-        """Search again for the problem that has a source; see `offcert.instances.kinds`."""
-        knobs = {item.name: source[item.name] for item in fields(cls)}
-        return cls(**knobs).problem(source["seed"])
+    @property
+    def measure(self) -> str:
+        """By what it is measured."""
+        return self.by
 
     def terms(self) -> Terms:
         """Return what the search needs to know."""
         transfers = Transfers(self.transfers)
-        most = self.most or self.stages + _WIDER
         return Terms(
             Contest(self.against, self.by, transfers),
             transfers,
-            Box(range(self.stages, most + 1), self.largest, self.shortest),
+            Box(self.stages_tried, self.largest, self.shortest),
             Fraction(self.tolerance, 100),
         )
 
-    def draw(self, seed: int) -> Problem:
-        """Return what the search of a seed finds.
-
-        Raises
-        ------
-        MethodError
-            If it finds no problem on which the two values differ.
-        """
-        find = Hunt(self.terms(), seed, steps=self.steps).run()
-        if find is None:
-            raise MethodError(
-                f"{self.steps} steps from seed {seed} found nothing on which {self.against} and "
-                f"{self.by} differ"
-            )
-        return self._problem(seed, find)
-
-    def hunt(
-        self,
-        seed: int,
-        *,
-        steps: int | None = None,
-        time_limit: float | None = None,
-        progress: Callable[[HuntProgress], None] | None = None,
-    ) -> tuple[Hunt, Problem | None]:
-        """Search for a time, or so many steps instead of the knob's, and keep what there is.
-
-        Returns
-        -------
-        hunt : Hunt
-            Ended.
-        problem : Problem or None
-            What it found. Its source holds the number of steps that find it again.
-        """
-        require_integer(seed, "seed", 0)
-        hunt = Hunt(self.terms(), seed, steps=steps, time_limit=time_limit, progress=progress)
-        find = hunt.run()
-        if find is None:
-            return hunt, None
-        tried = replace(self, steps=max(1, hunt.steps))
-        problem = tried._problem(seed, find)
-        knobs = {"generator": self.kind, "seed": seed, **tried.knobs()}
-        return hunt, replace(problem, source={**knobs, **(problem.source or {})})
-
-    def _problem(self, seed: int, find: Find) -> Problem:
-        name = f"{self.kind}-{self.against}-{self.stages}-{seed}"
-        problem = find.numbers.problem(Transfers(self.transfers), name)
-        score: dict[str, Any] = {"over": find.score.over, "under": find.score.under}
-        return replace(problem, source=score)
+    def made_of(self, find: Find, name: str) -> Problem:
+        """Return the problem of a find."""
+        return find.numbers.problem(Transfers(self.transfers), name)
 
 
 def certified(problem: Problem, *, time_limit: float = 60.0) -> Certificate:

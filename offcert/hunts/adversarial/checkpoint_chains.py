@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from offcert.certify.search import UnsoundError
 from offcert.core.checkpoint_chain import CheckpointChain
-from offcert.core.errors import InputError, MethodError
+from offcert.core.errors import InputError
 from offcert.core.platform import Platform
 from offcert.core.problem import Minimise, Problem, Recompute, Transfers
 from offcert.hunts.adversarial.checkpoint_values import (
@@ -18,9 +17,10 @@ from offcert.hunts.adversarial.checkpoint_values import (
     checkpoint_value,
 )
 from offcert.hunts.adversarial.contest import Contest, Score
-from offcert.hunts.adversarial.hunt import Find, Hunt, HuntProgress, Terms
+from offcert.hunts.adversarial.hunt import Find, Terms
+from offcert.hunts.adversarial.hunted import WIDER, Hunted
 from offcert.hunts.adversarial.numbers import Box, Numbers
-from offcert.instances.generator import Generator, knob
+from offcert.instances.generator import knob
 
 OUTPUT, EXTRA, GRADIENT = 2, 3, 4
 
@@ -137,7 +137,7 @@ class CheckpointContest(Contest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdversarialCheckpoints(Generator):
+class AdversarialCheckpoints(Hunted):
     """Small chains on which checkpoints take much more memory, or time, than others would.
 
     The problem of a seed is what a search of `steps` steps finds, minimised, as for
@@ -146,32 +146,15 @@ class AdversarialCheckpoints(Generator):
 
     kind: ClassVar[str] = "adversarial-checkpoint"
     summary: ClassVar[str] = "search for the chain on which checkpoints do worst"
-    takes_memory: ClassVar[bool] = False
 
     against: str = knob("sqrt", "what shall look bad", choices=NAMES)
     by: str = knob("usual", "what it is measured by", choices=("usual", *NAMES))
     stages: int = knob(4, "fewest stages; minimising goes no further", least=1)
-    most: int = knob(0, "most stages to search with; 0: 2 more than the fewest", least=0)
+    most: int = knob(0, f"most stages to search with; 0: {WIDER} more than the fewest", least=0)
     largest: int = knob(20, "largest duration or size", least=1)
     shortest: int = knob(1, "shortest duration", least=0)
     tolerance: int = knob(10, "per cent of (ratio - 1) that simpler numbers may cost", least=0)
     steps: int = knob(2000, "problems to try", least=1)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.tolerance >= 100:
-            raise InputError(f"tolerance must be below 100, not {self.tolerance}")
-        if self.shortest >= self.largest:
-            raise InputError(f"shortest must be below largest, {self.largest}, not {self.shortest}")
-        if 0 < self.most < self.stages:
-            raise InputError(f"most must be 0 or at least stages, {self.stages}, not {self.most}")
-        self.terms()
-
-    @classmethod
-    def again(cls, source: Mapping[str, Any]) -> Problem:
-        """Search again for the problem that has a source."""
-        knobs = {item.name: source[item.name] for item in fields(cls)}
-        return cls(**knobs).problem(source["seed"])
 
     @property
     def measure(self) -> str:
@@ -182,48 +165,12 @@ class AdversarialCheckpoints(Generator):
     def terms(self) -> Terms:
         """Return what the search needs to know."""
         contest = CheckpointContest(self.against, self.measure)
-        most = self.most or self.stages + 2
-        box = Box(range(self.stages, most + 1), self.largest, self.shortest, contest.numbers)
+        box = Box(self.stages_tried, self.largest, self.shortest, contest.numbers)
         return Terms(contest, Transfers.ATOMIC, box, Fraction(self.tolerance, 100))
 
-    def draw(self, seed: int) -> Problem:
-        """Return what the search of a seed finds.
-
-        Raises
-        ------
-        MethodError
-            If it finds no problem on which the two values differ.
-        """
-        find = Hunt(self.terms(), seed, steps=self.steps).run()
-        if find is None:
-            raise MethodError(
-                f"{self.steps} steps from seed {seed} found nothing on which {self.against} and "
-                f"{self.measure} differ"
-            )
-        return self._problem(seed, find)
-
-    def hunt(
-        self,
-        seed: int,
-        *,
-        steps: int | None = None,
-        time_limit: float | None = None,
-        progress: Callable[[HuntProgress], None] | None = None,
-    ) -> tuple[Hunt, Problem | None]:
-        """Search for a time, or so many steps, and keep what there is; as `AdversarialChains`."""
-        hunt = Hunt(self.terms(), seed, steps=steps, time_limit=time_limit, progress=progress)
-        find = hunt.run()
-        if find is None:
-            return hunt, None
-        tried = replace(self, steps=max(1, hunt.steps))
-        problem = tried._problem(seed, find)
-        knobs = {"generator": self.kind, "seed": seed, **tried.knobs()}
-        return hunt, replace(problem, source={**knobs, **(problem.source or {})})
-
-    def _problem(self, seed: int, find: Find) -> Problem:
-        name = f"{self.kind}-{self.against}-{self.stages}-{seed}"
+    def made_of(self, find: Find, name: str) -> Problem:
+        """Return the problem of a find."""
         problem = find.numbers.problem(Transfers.ATOMIC, name)
         if problem.minimise is Minimise.MEMORY:
             problem = problem.with_memory(problem.peak_memory)
-        score: dict[str, Any] = {"over": find.score.over, "under": find.score.under}
-        return replace(problem, source=score)
+        return problem
