@@ -190,7 +190,7 @@ class _Local(threading.local):
         return sys.exception() is not self.error
 
 
-class _Method:
+class UncopiedHook:
     """A hook that a copy of the model does not inherit: the copy is not the model of the plan."""
 
     __slots__ = ("function",)
@@ -199,14 +199,15 @@ class _Method:
         self.function = function
 
     def __call__(self, *arguments: Any) -> None:
+        """Call the function, unless the compiler only looks at the module."""
         if not torch.compiler.is_compiling():
             self.function(*arguments)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Method:
-        return _Method(_ignore)
+    def __deepcopy__(self, memo: dict[int, Any]) -> UncopiedHook:
+        return UncopiedHook(_ignore)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Method, (_ignore,)
+        return UncopiedHook, (_ignore,)
 
 
 def _ignore(*arguments: Any) -> None:
@@ -220,8 +221,8 @@ class _ModuleHook:
         self.hooks = hooks
         self.path = path
         self.module = module
-        self.enter = _Method(self._enter)
-        self.leave = _Method(self._leave)
+        self.enter = UncopiedHook(self._enter)
+        self.leave = UncopiedHook(self._leave)
 
     def _enter(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.runtime.hooks import Hooks
+from offcert.runtime.hooks import Hooks, UncopiedHook
 from offcert.runtime.segments.frame import Frame, Now, Walk, run_frame
 from offcert.runtime.segments.keeper import Keeper
 from offcert.runtime.segments.lines import LineCall, LineFrame, end_lines
@@ -289,8 +289,8 @@ class _TickHook:
     def __init__(self, segments: Segments, path: str) -> None:
         self.segments = segments
         self.path = path
-        self.enter = _Method(self._enter)
-        self.leave = _Method(self._leave)
+        self.enter = UncopiedHook(self._enter)
+        self.leave = UncopiedHook(self._leave)
 
     def _enter(self, module: nn.Module, args: Any) -> None:
         walk = self.segments.now.walk
@@ -303,26 +303,3 @@ class _TickHook:
         walk = self.segments.now.walk
         if walk is not None and walk.opened.get(self.path):
             walk.tick(("leave", self.path, walk.opened[self.path].pop()))
-
-
-class _Method:
-    """A hook that a copy of the module does not inherit."""
-
-    __slots__ = ("function",)
-
-    def __init__(self, function: Callable[..., None]) -> None:
-        self.function = function
-
-    def __call__(self, *arguments: Any) -> None:
-        if not torch.compiler.is_compiling():
-            self.function(*arguments)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Method:
-        return _Method(_ignore)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Method, (_ignore,)
-
-
-def _ignore(*arguments: Any) -> None:
-    """Do nothing."""
