@@ -52,9 +52,7 @@ class Chain:
         backward_workspace: Sequence[int] | None = None,
         names: Sequence[str] | None = None,
     ) -> None:
-        stages = _length("forward", forward)
-        if stages == 0:
-            raise InputError("chain.forward must not be empty")
+        stages = stage_count(forward)
         numbers = {
             "forward": forward,
             "backward": backward,
@@ -67,18 +65,8 @@ class Chain:
         }
         for name, values in numbers.items():
             expected = stages + 1 if name in ("activation", "gradient") else stages
-            _require_length(name, values, expected, stages)
-            checked = tuple(
-                require_integer(value, f"chain.{name}[{index}]", 0)
-                for index, value in enumerate(values)
-            )
-            object.__setattr__(self, name, checked)
-        labels = [str(stage) for stage in range(stages)] if names is None else names
-        _require_length("names", labels, stages, stages)
-        for index, label in enumerate(labels):
-            if not isinstance(label, str):
-                raise InputError(f"chain.names[{index}] must be a string, not {short_repr(label)}")
-        object.__setattr__(self, "names", tuple(labels))
+            object.__setattr__(self, name, stage_numbers(name, values, expected, stages))
+        object.__setattr__(self, "names", stage_names(names, stages))
 
     def __len__(self) -> int:
         """Return the number of stages, L+1."""
@@ -124,6 +112,52 @@ class Chain:
             uses = ({last - i} if i < stages else set()) | ({last - (i - 1)} if i > 0 else set())
             tensors.append(Tensor(f"y{i}", self.gradient[i], tuple(sorted(uses)), evictable=False))
         return Trace(operations, tensors)
+
+
+def stage_count(forward: object) -> int:
+    """Return the number of stages, which is that of their forward operations.
+
+    Raises
+    ------
+    InputError
+        If these are no sequence, or none at all.
+    """
+    stages = _length("forward", forward)
+    if stages == 0:
+        raise InputError("chain.forward must not be empty")
+    return stages
+
+
+def stage_numbers(
+    name: str, values: Sequence[object], expected: int, stages: int
+) -> tuple[int, ...]:
+    """Return the numbers of a field of a chain.
+
+    Raises
+    ------
+    InputError
+        If they are not as many as expected, or one is no integer or negative.
+    """
+    _require_length(name, values, expected, stages)
+    return tuple(
+        require_integer(value, f"chain.{name}[{index}]", 0) for index, value in enumerate(values)
+    )
+
+
+def stage_names(names: Sequence[str] | None, stages: int) -> tuple[str, ...]:
+    """Return the names of the stages; ``"0"``, ``"1"``, … without any.
+
+    Raises
+    ------
+    InputError
+        If there is not one for each stage, or one is no string.
+    """
+    labels = [str(stage) for stage in range(stages)] if names is None else names
+    _require_length("names", labels, stages, stages)
+    for index, label in enumerate(labels):
+        if not isinstance(label, str):
+            raise InputError(f"chain.names[{index}] must be a string, not {short_repr(label)}")
+    return tuple(labels)
 
 
 def _require_length(name: str, values: Sequence[object], expected: int, stages: int) -> None:

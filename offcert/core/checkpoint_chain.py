@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from offcert.core.chain import Chain
+from offcert.core.chain import Chain, stage_count, stage_names, stage_numbers
 from offcert.core.errors import InputError
-from offcert.core.messages import short_repr
 from offcert.core.network import Computation, Network, Value
-from offcert.core.trace import require_integer
 
 # Name of the numbers, and how many more of them there are than stages.
 CHECKPOINT_CHAIN_FIELDS = {
@@ -77,9 +75,7 @@ class CheckpointChain:
         backward_workspace: Sequence[int] | None = None,
         names: Sequence[str] | None = None,
     ) -> None:
-        stages = len(forward)
-        if stages == 0:
-            raise InputError("chain.forward must not be empty")
+        stages = stage_count(forward)
         zeros = [0] * stages
         numbers: dict[str, Sequence[int]] = {
             "forward": forward,
@@ -91,20 +87,15 @@ class CheckpointChain:
             "backward_workspace": zeros if backward_workspace is None else backward_workspace,
         }
         for name, more in CHECKPOINT_CHAIN_FIELDS.items():
-            object.__setattr__(self, name, _numbers(name, numbers[name], stages, stages + more))
+            checked = stage_numbers(name, numbers[name], stages + more, stages)
+            object.__setattr__(self, name, checked)
         for stage in range(stages):
             if self.saved[stage] < self.output[stage + 1]:
                 raise InputError(
                     f"chain.saved[{stage}] must be at least the output of the stage, "
                     f"{self.output[stage + 1]}, not {self.saved[stage]}"
                 )
-        labels = tuple(str(stage) for stage in range(stages)) if names is None else tuple(names)
-        if len(labels) != stages:
-            raise InputError(f"chain.names must have {stages} entries, not {len(labels)}")
-        for index, label in enumerate(labels):
-            if not isinstance(label, str):
-                raise InputError(f"chain.names[{index}] must be a string, not {short_repr(label)}")
-        object.__setattr__(self, "names", labels)
+        object.__setattr__(self, "names", stage_names(names, stages))
 
     @classmethod
     def of(cls, chain: Chain) -> CheckpointChain:
@@ -184,13 +175,3 @@ class CheckpointChain:
                 )
             )
         return Network(computations, values)
-
-
-def _numbers(name: str, values: Sequence[int], stages: int, expected: int) -> tuple[int, ...]:
-    if len(values) != expected:
-        raise InputError(
-            f"chain.{name} must have {expected} entries for {stages} stages, not {len(values)}"
-        )
-    return tuple(
-        require_integer(value, f"chain.{name}[{index}]", 0) for index, value in enumerate(values)
-    )
