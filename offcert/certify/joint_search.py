@@ -10,7 +10,7 @@ from offcert.core.execution import Execution
 from offcert.core.problem import Minimise, Recompute
 from offcert.core.result import Result
 from offcert.core.schedule import Schedule
-from offcert.verify.execution.check import execution_faults, persistency_faults
+from offcert.verify.execution.check import legality_faults
 
 
 class JointSearch(Search):
@@ -96,12 +96,7 @@ class JointSearch(Search):
         return not captured or not execution.repeated or execution.program is not None
 
     def _require_legal(self, execution: Execution | None) -> None:
-        network = self.problem.computed
-        if execution is None or network is None:
-            return
-        faults = execution_faults(network, execution)
-        if not faults and self.problem.recompute is Recompute.CHAIN:
-            faults = persistency_faults(network, execution)
+        faults = [] if execution is None else legality_faults(self.problem, execution)
         if faults:
             raise UnsoundError(f"{self.step} returned an illegal execution: {faults[0]}")
 

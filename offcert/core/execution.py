@@ -47,8 +47,8 @@ class Execution:
             )
 
     def __repr__(self) -> str:
-        again = len(self.runs) - len(set(self.runs))
-        return f"<Execution: {len(self.runs)} operations, {again} of them again; {self.trace!r}>"
+        count = len(self.runs)
+        return f"<Execution: {count} operations, {self.repeated} of them again; {self.trace!r}>"
 
     @property
     def repeated(self) -> int:

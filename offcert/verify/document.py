@@ -24,7 +24,7 @@ from offcert.proofs.attestation import witness
 from offcert.proofs.certificate import Certificate, certificate_from_json
 from offcert.proofs.claims import solver_of
 from offcert.proofs.registry import PROOFS
-from offcert.verify.execution.check import execution_faults, persistency_faults
+from offcert.verify.execution.check import legality_faults
 from offcert.verify.execution.need import least_need
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.recheck import recheck
@@ -205,12 +205,7 @@ def _check_execution(verification: Verification) -> None:
         if certificate.result.schedule is not None:
             verification.faults.append("execution: it is missing, and the problem leaves it open")
         return
-    network = problem.computed
-    assert network is not None, "problems with recomputation have a network"
-    found = execution_faults(network, execution)
-    if not found and problem.recompute is Recompute.CHAIN:
-        found = persistency_faults(network, execution)
-    verification.faults += found
+    verification.faults += legality_faults(problem, execution)
 
 
 def _check_schedule(verification: Verification) -> None:

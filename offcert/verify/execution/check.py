@@ -12,6 +12,25 @@ from functools import cached_property
 
 from offcert.core.execution import Execution
 from offcert.core.network import Network
+from offcert.core.problem import Problem, Recompute
+
+
+def legality_faults(problem: Problem, execution: Execution) -> list[str]:
+    """Return every reason why a trace is no execution that a problem admits.
+
+    Parameters
+    ----------
+    problem : Problem
+        In which computations may run again: any of them, or as stored copies on a chain allow it.
+    execution : Execution
+        A trace, and what its operations and tensors are said to be.
+    """
+    network = problem.computed
+    assert network is not None, "problems with recomputation have a network"
+    found = execution_faults(network, execution)
+    if not found and problem.recompute is Recompute.CHAIN:
+        found = persistency_faults(network, execution)
+    return found
 
 
 def execution_faults(network: Network, execution: Execution) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from offcert.core.problem import Problem, Recompute
 from offcert.verify.common.absence import least_memory
+from offcert.verify.least_memory.needs import at_start, needs_of
 
 
 def least_need(problem: Problem) -> tuple[int, int, str]:
@@ -16,17 +17,9 @@ def least_need(problem: Problem) -> tuple[int, int, str]:
     if problem.recompute is Recompute.NONE or network is None:
         needed, operation = least_memory(problem)
         return needed, operation, _name(problem, operation)
-    read = {value for each in network.computations for value in each.reads}
-    at_start = sum(
-        value.size
-        for index, (value, writer) in enumerate(zip(network.values, network.writer, strict=True))
-        if writer < 0 and index in read
-    )
-    found = (at_start, -1, "the start")
-    for index, each in enumerate(network.computations):
-        kept = each.workspace + sum(network.values[value].size for value in each.writes)
-        beside = kept if each.lean is None else min(kept, each.lean)
-        needed = beside + sum(network.values[value].size for value in each.reads)
+    needs = needs_of(problem, network)
+    found = (at_start(needs), -1, "the start")
+    for index, (needed, each) in enumerate(zip(needs.own, network.computations, strict=True)):
         if needed > found[0]:
             found = (needed, index, each.name)
     return found
