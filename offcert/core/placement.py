@@ -10,6 +10,7 @@ from itertools import accumulate
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.problem import Units
+from offcert.core.result import Bound
 from offcert.core.trace import LARGEST_TOTAL, require_integer
 
 
@@ -39,6 +40,22 @@ class Residence:
         """Whether both occupy memory at some time, so that they must not share an address."""
         together = self.start < other.end and other.start < self.end
         return together and self.size > 0 and other.size > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Occupant:
+    """What a residence in a schedule is of.
+
+    Attributes
+    ----------
+    kind : str
+        ``"tensor"`` or ``"workspace"``.
+    index : int
+        Of the tensor, or of the operation whose workspace it is.
+    """
+
+    kind: str
+    index: int
 
 
 @dataclass(frozen=True)
@@ -151,3 +168,22 @@ class Placement:
         """Return the bytes from address 0 to the last one that is taken."""
         pairs = zip(self.addresses, problem.sizes, strict=True)
         return max((address + size for address, size in pairs), default=0)
+
+
+@dataclass(frozen=True)
+class PlacementOutcome:
+    """What a search for addresses returns.
+
+    Attributes
+    ----------
+    placement : Placement or None
+        The best it found; None if nothing, or nothing within the capacity.
+    bounds : tuple of Bound
+        Bytes of the pool that no placement can do without, whether or not there is a capacity.
+    complete : bool
+        Whether everything was searched: the placement is a least one, or none fits the capacity.
+    """
+
+    placement: Placement | None
+    bounds: tuple[Bound, ...] = ()
+    complete: bool = False
