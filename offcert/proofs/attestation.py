@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from offcert.core.result import Bound, Evidence
 from offcert.proofs.claims import solver_of
 from offcert.proofs.registry import kind_of
 
 
-def witness(bounds: Sequence[Bound], index: int) -> Bound | None:
+class Kind(Protocol):
+    """What a registry knows of a kind of bound."""
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Solvers whose word it may be."""
+
+
+def witness(
+    bounds: Sequence[Bound], index: int, kinds: Callable[[str], Kind | None] = kind_of
+) -> Bound | None:
     """Return a bound that cross-attests bound number `index`, or None.
 
     It reaches at least the same value, with another formulation on another solver.
+
+    Parameters
+    ----------
+    bounds : sequence of Bound
+        All that there are.
+    index : int
+        Of the one that is attested.
+    kinds : callable
+        Returns what the registry to which they belong knows of a name.
     """
     bound = bounds[index]
-    if not _can_attest(bound):
+    if not _can_attest(bound, kinds):
         return None
     for other in bounds:
         if (
-            _can_attest(other)
+            _can_attest(other, kinds)
             and other.value >= bound.value
             and other.method != bound.method
             and solver_of(other) != solver_of(bound)
@@ -28,7 +48,7 @@ def witness(bounds: Sequence[Bound], index: int) -> Bound | None:
     return None
 
 
-def _can_attest(bound: Bound) -> bool:
-    kind = kind_of(bound.method)
+def _can_attest(bound: Bound, kinds: Callable[[str], Kind | None]) -> bool:
+    kind = kinds(bound.method)
     attestable = kind is not None and solver_of(bound) in kind.families
     return attestable and bound.evidence is not Evidence.PROVED

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform as machine
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,12 +14,14 @@ import offcert
 from offcert.core.documents import Fields, canonical_digest, read_json, require_format, write_json
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest, problem_from_json, problem_to_json
-from offcert.core.messages import cut, show
+from offcert.core.messages import cut
 from offcert.core.network_json import execution_from_json, execution_to_json
 from offcert.core.notebook import html
 from offcert.core.problem import Minimise, Problem
-from offcert.core.result import Bound, Evidence, Infeasibility, Result, SolveStatus
+from offcert.core.result import Infeasibility, Result, SolveStatus
 from offcert.core.units import format_size
+from offcert.proofs.bounds_json import bound_from_json, bounds_to_json, exact_gap, member
+from offcert.proofs.placement.certificate import PlacementCertificate, placement_part_from_json
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
 from offcert.proofs.settings import Notes, Settings
 from offcert.proofs.settings import from_json as settings_from_json
@@ -48,6 +49,9 @@ class Certificate:
         What it remarked beside the result.
     versions : mapping
         Of this program and of what it computed with. Nothing names the machine.
+    placement : PlacementCertificate or None
+        An address for every residence of the schedule's tensors and workspaces, if some were
+        found, and bounds on the pool.
     """
 
     problem: Problem
@@ -56,6 +60,7 @@ class Certificate:
     settings: Settings = field(default_factory=Settings)
     notes: Notes = field(default_factory=Notes)
     versions: Mapping[str, str] = field(default_factory=dict)
+    placement: PlacementCertificate | None = None
 
     @property
     def executed(self) -> Problem:
@@ -87,16 +92,8 @@ class Certificate:
             "status": str(result.status),
             "objective": result.objective,
             "lower_bound": result.lower_bound,
-            "gap": _exact_gap(result),
-            "bounds": [
-                {
-                    "method": bound.method,
-                    "value": bound.value,
-                    "evidence": str(bound.evidence),
-                    "details": dict(bound.details),
-                }
-                for bound in result.bounds
-            ],
+            "gap": exact_gap(result.objective, result.lower_bound),
+            "bounds": bounds_to_json(result.bounds),
             "schedule": None
             if result.schedule is None
             else schedule_to_json(result.schedule, self.executed.trace),
@@ -107,6 +104,8 @@ class Certificate:
         }
         if result.execution is not None:
             document["execution"] = execution_to_json(result.execution)
+        if self.placement is not None:
+            document["placement"] = self.placement.part_to_json()
         document["digest"] = canonical_digest(document)
         return document
 
@@ -141,7 +140,7 @@ def certificate_from_json(document: Any) -> Certificate:
     fields = Fields(document)
     require_format(fields, CERTIFICATE_FORMAT, CERTIFICATE_VERSION)
     problem = problem_from_json(fields.get("problem", dict), "problem")
-    bounds = tuple(_bound_from_json(item) for item in fields.each("bounds"))
+    bounds = tuple(bound_from_json(item) for item in fields.each("bounds"))
     schedule = fields.optional("schedule", (dict, type(None)))
     infeasibility = fields.optional("infeasibility", (dict, type(None)))
     execution = None
@@ -153,7 +152,7 @@ def certificate_from_json(document: Any) -> Certificate:
         objective = fields.integer("objective", 0)
         memory = objective if problem.minimise is Minimise.MEMORY else None
     result = Result(
-        status=_member(SolveStatus, fields.get("status", str), "status"),
+        status=member(SolveStatus, fields.get("status", str), "status"),
         schedule=None if schedule is None else schedule_from_json(schedule, trace),
         bounds=bounds,
         infeasibility=None if infeasibility is None else _infeasibility_from_json(infeasibility),
@@ -162,6 +161,9 @@ def certificate_from_json(document: Any) -> Certificate:
         minimise=problem.minimise,
     )
     settings, notes = settings_from_json(fields.get("settings", dict), "settings")
+    placement = None
+    if fields.has("placement"):
+        placement = placement_part_from_json(fields.get("placement", dict), problem.name)
     certificate = Certificate(
         problem=problem,
         result=result,
@@ -169,6 +171,7 @@ def certificate_from_json(document: Any) -> Certificate:
         settings=settings,
         notes=notes,
         versions=fields.get("versions", dict),
+        placement=placement,
     )
     # What these say is derived; `verify` compares it with what it ought to be.
     for name, kind in (("problem_sha256", str), ("gap", (str, type(None))), ("digest", str)):
@@ -197,31 +200,6 @@ def _installed(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _exact_gap(result: Result) -> str | None:
-    if result.objective is None:
-        return None
-    gap = Fraction(result.objective - result.lower_bound, max(result.objective, 1))
-    return f"{gap.numerator}/{gap.denominator}"
-
-
-def _member(kind: Any, value: str, place: str) -> Any:
-    if value not in tuple(kind):
-        names = ", ".join(f'"{item}"' for item in kind)
-        raise InputError(f"{place} must be one of {names}, not {show(value)}")
-    return kind(value)
-
-
-def _bound_from_json(item: Fields) -> Bound:
-    bound = Bound(
-        item.get("method", str),
-        item.integer("value", 0),
-        _member(Evidence, item.get("evidence", str), item.path("evidence")),
-        item.get("details", dict),
-    )
-    item.finish()
-    return bound
 
 
 def _infeasibility_to_json(value: Infeasibility | None) -> dict[str, Any] | None:

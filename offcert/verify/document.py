@@ -6,92 +6,53 @@ with code that no solver uses, and the rest is protected by a digest of the whol
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from offcert.core.check import check
 from offcert.core.check_fluid import check_fluid
-from offcert.core.documents import canonical_digest, read_json
+from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.problem import Minimise, Recompute
-from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.core.result import Evidence, SolveStatus
 from offcert.core.schedule import Schedule
-from offcert.proofs.attestation import witness
 from offcert.proofs.certificate import Certificate, certificate_from_json
-from offcert.proofs.claims import solver_of
-from offcert.proofs.registry import PROOFS
+from offcert.proofs.registry import PROOFS, kind_of
 from offcert.verify.execution.check import legality_faults
 from offcert.verify.execution.need import least_need
+from offcert.verify.findings import (
+    LONGEST,
+    BoundCheck,
+    CheckedBound,
+    Findings,
+    rewriting_faults,
+)
+from offcert.verify.findings import Outcome as Outcome
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
+from offcert.verify.placement.document import check_of_schedule
 from offcert.verify.recheck import recheck
-
-# Characters of a fault or finding, and of a value in one: a hash is shown whole.
-_LONGEST, _SHOWN = 300, 80
-
-
-class Outcome(StrEnum):
-    """What verification says of a certificate as a whole."""
-
-    VALID = "valid"
-    INVALID = "invalid"
-    BEYOND_LIMITS = "not verified within the limits"
-
-
-@dataclass(frozen=True)
-class CheckedBound:
-    """A bound and what verification can say for it."""
-
-    method: str
-    value: int
-    evidence: Evidence
-    finding: str
 
 
 @dataclass
-class Verification:
+class Verification(Findings):
     """The outcome of verifying a certificate.
 
     Attributes
     ----------
-    faults : list of str
-        Every reason why the certificate is not valid, each with its place; empty if it is valid.
-    bounds : list of CheckedBound
-        What evidence each bound has.
-    unverified : list of str
-        What could not be established within the limits, each with its place.
     certificate : Certificate
         What was verified.
+    placement_bounds : list of CheckedBound
+        What evidence each bound on the pool has, if the certificate holds addresses.
     """
 
-    certificate: Certificate
-    faults: list[str] = field(default_factory=list)
-    bounds: list[CheckedBound] = field(default_factory=list)
-    unverified: list[str] = field(default_factory=list)
+    certificate: Certificate = field(kw_only=True)
+    placement_bounds: list[CheckedBound] = field(default_factory=list)
 
     def __repr__(self) -> str:
         summary = self.certificate.result.summary(self.certificate.problem.units)
         return f"<Verification {self.outcome}, {len(self.faults)} faults; {summary}>"
-
-    @property
-    def outcome(self) -> Outcome:
-        """``INVALID`` if anything is wrong, else whether everything could be established."""
-        if self.faults:
-            return Outcome.INVALID
-        return Outcome.BEYOND_LIMITS if self.unverified else Outcome.VALID
-
-    @property
-    def valid(self) -> bool:
-        """Whether nothing was found wrong, and nothing left unverified."""
-        return self.outcome is Outcome.VALID
-
-    @property
-    def reason(self) -> str | None:
-        """The first reason why it is not valid: a fault, or what the limits left open."""
-        return next(iter((*self.faults, *self.unverified)), None)
 
     @property
     def evidence(self) -> Evidence | None:
@@ -110,6 +71,23 @@ def verify_file(path: str | Path, limits: Limits = UNLIMITED) -> Verification:
         If the file is larger than the limits allow, so that it was not even read.
     """
     allowance = limits.begin()
+    document = read_within(path, limits)
+    try:
+        return verify(document, allowance=allowance)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def read_within(path: str | Path, limits: Limits) -> Any:
+    """Return the JSON value in a file that is no larger than the limits allow.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read.
+    BeyondLimitsError
+        If it is larger.
+    """
     try:
         size = Path(path).stat().st_size
     except OSError as error:
@@ -118,11 +96,7 @@ def verify_file(path: str | Path, limits: Limits = UNLIMITED) -> Verification:
         raise BeyondLimitsError(
             f"{path} has {size} bytes, but only {limits.document:g} may be read; it is not verified"
         )
-    document = read_json(path)
-    try:
-        return verify(document, allowance=allowance)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    return read_json(path)
 
 
 def verify(
@@ -150,47 +124,25 @@ def verify(
         If the value is no certificate at all: a field is missing, unknown or of the wrong kind.
     """
     allowance = limits.begin() if allowance is None else allowance
-    verification = Verification(certificate_from_json(document))
-    _compare_with_rewritten(verification, document)
+    certificate = certificate_from_json(document)
+    verification = Verification(certificate=certificate)
+    verification.faults += rewriting_faults(document, certificate.to_json())
     _check_execution(verification)
     _check_schedule(verification)
     _check_infeasibility(verification)
-    # What was tampered with is not worth a search that may take long.
-    intact = verification.valid
-    for index, bound in enumerate(verification.certificate.result.bounds):
-        _check_bound(verification, index, bound, intact, allowance)
+    _check_bounds(verification, allowance)
+    if certificate.placement is not None:
+        verification.placement_bounds += check_of_schedule(
+            verification,
+            certificate.placement,
+            certificate.executed,
+            certificate.result.schedule,
+            allowance,
+        )
     _check_status(verification)
     # Names in the document are of any length.
-    verification.faults = [cut(fault, _LONGEST) for fault in verification.faults]
+    verification.faults = [cut(fault, LONGEST) for fault in verification.faults]
     return verification
-
-
-def _compare_with_rewritten(verification: Verification, document: dict[str, Any]) -> None:
-    # Writing what was read gives every derived field, such as the hash, its right value.
-    rewritten = verification.certificate.to_json()
-    content = {name: value for name, value in document.items() if name != "digest"}
-    del rewritten["digest"]
-    verification.faults += [
-        f"{place}: the document says {cut(repr(found), _SHOWN)}, but it should be "
-        f"{cut(repr(expected), _SHOWN)}"
-        for place, found, expected in _differences(content, rewritten, "")
-    ]
-    if document["digest"] != canonical_digest(content):
-        verification.faults.append("digest: the document was changed after it was written")
-
-
-def _differences(found: Any, expected: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the places at which two JSON values of the same shape differ."""
-    if isinstance(found, dict) and isinstance(expected, dict) and found.keys() == expected.keys():
-        for name in found:
-            yield from _differences(
-                found[name], expected[name], f"{place}.{name}" if place else name
-            )
-    elif isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
-        for index, pair in enumerate(zip(found, expected, strict=True)):
-            yield from _differences(*pair, f"{place}[{index}]")
-    elif type(found) is not type(expected) or found != expected:
-        yield place, found, expected
 
 
 def _check_execution(verification: Verification) -> None:
@@ -253,44 +205,17 @@ def _check_infeasibility(verification: Verification) -> None:
         )
 
 
-def _check_bound(
-    verification: Verification, index: int, bound: Bound, intact: bool, allowance: Allowance
-) -> None:
-    place = f"bounds[{index}] ({cut(bound.method)})"
-    objective = verification.certificate.result.objective
-    if objective is not None and bound.value > objective:
-        verification.faults.append(
-            f"{place}: the bound {bound.value} exceeds the objective {objective}"
-        )
-    searched = bound.method in PROOFS and PROOFS[bound.method].searched
-    if bound.evidence is Evidence.PROVED and searched and not intact:
-        finding = "not computed again, because the document is not what it was"
-    elif bound.evidence is Evidence.PROVED:
-        finding = _establish(verification, place, bound, allowance)
-    elif bound.evidence is Evidence.CROSS_ATTESTED:
-        other = witness(verification.certificate.result.bounds, index)
-        if other is None:
-            finding = "no other formulation on another solver in the document reaches it"
-            verification.faults.append(f"{place}: {finding}")
-        else:
-            finding = f"claimed by two solvers, the other with {other.method}; not checked again"
-    else:
-        finding = f"claimed by {solver_of(bound) or 'one solver'}; not checked again"
-    checked = CheckedBound(bound.method, bound.value, bound.evidence, cut(finding, _LONGEST))
-    verification.bounds.append(checked)
-
-
-def _establish(verification: Verification, place: str, bound: Bound, allowance: Allowance) -> str:
-    """Establish a proved bound again; return what was found."""
-    try:
-        fault = recheck(bound, verification.certificate.problem, allowance)
-    except (BeyondLimitsError, MemoryError) as error:
-        finding = f"not verified within the limits: {str(error) or 'the memory is used up'}"
-        verification.unverified.append(f"{place}: {finding}")
-        return finding
-    if fault is not None:
-        verification.faults.append(f"{place}: {fault}")
-    return "computed again" if fault is None else fault
+def _check_bounds(verification: Verification, allowance: Allowance) -> None:
+    certificate = verification.certificate
+    check = BoundCheck(
+        certificate.result.bounds,
+        certificate.result.objective,
+        lambda bound: recheck(bound, certificate.problem, allowance),
+        kind_of,
+        lambda method: method in PROOFS and PROOFS[method].searched,
+        verification.valid,
+    )
+    verification.bounds += check.run(verification)
 
 
 def _check_status(verification: Verification) -> None:

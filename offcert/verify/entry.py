@@ -6,32 +6,50 @@ import json
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.proofs.certificate import Certificate
+from offcert.proofs.placement.certificate import PLACEMENT_FORMAT, PlacementCertificate
 from offcert.verify import document as documents
-from offcert.verify.document import Verification
-from offcert.verify.limits import UNLIMITED, Limits
+from offcert.verify.document import Verification, read_within
+from offcert.verify.limits import UNLIMITED, Allowance, Limits
+from offcert.verify.placement.document import PlacementVerification, verify_placement
+
+
+@overload
+def verify(certificate: Certificate, limits: Limits = UNLIMITED) -> Verification: ...
+
+
+@overload
+def verify(
+    certificate: PlacementCertificate, limits: Limits = UNLIMITED
+) -> PlacementVerification: ...
+
+
+@overload
+def verify(
+    certificate: str | PathLike[str] | Mapping[str, Any], limits: Limits = UNLIMITED
+) -> Verification | PlacementVerification: ...
 
 
 def verify(
-    certificate: str | PathLike[str] | Certificate | Mapping[str, Any],
+    certificate: (str | PathLike[str] | Certificate | PlacementCertificate | Mapping[str, Any]),
     limits: Limits = UNLIMITED,
-) -> Verification:
+) -> Verification | PlacementVerification:
     """Compute everything that a certificate claims again, as far as that is possible.
 
     Parameters
     ----------
-    certificate : str, path, Certificate or mapping
-        A file, a certificate, or the JSON value of one.
+    certificate : str, path, Certificate, PlacementCertificate or mapping
+        A file, a certificate of a schedule or of addresses, or the JSON value of one.
     limits : Limits
         Seconds and memory that it may take; by default any.
 
     Returns
     -------
-    Verification
+    Verification or PlacementVerification
         Its `valid`, `faults`, and the evidence for each bound.
 
     Raises
@@ -43,14 +61,40 @@ def verify(
     """
     if not isinstance(limits, Limits):
         raise InputError(f"limits must be Limits, not {short_repr(limits)}")
-    if isinstance(certificate, Certificate):
+    if isinstance(certificate, Certificate | PlacementCertificate):
         # As a file would hold it: lists, no tuples.
-        return documents.verify(json.loads(json.dumps(certificate.to_json())), limits)
+        return _verified(json.loads(json.dumps(certificate.to_json())), limits.begin())
     if isinstance(certificate, Mapping):
-        return documents.verify(dict(certificate), limits)
+        return _verified(dict(certificate), limits.begin())
     if isinstance(certificate, str | PathLike):
-        return documents.verify_file(Path(certificate), limits)
+        return verify_any_file(Path(certificate), limits)
     raise InputError(
         "certificate must be a path, a Certificate or the JSON value of one, not "
         f"{short_repr(certificate)}"
     )
+
+
+def verify_any_file(
+    path: str | Path, limits: Limits = UNLIMITED
+) -> Verification | PlacementVerification:
+    """Verify the certificate in a file, of a schedule or of addresses.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is neither.
+    BeyondLimitsError
+        If the file is larger than the limits allow, so that it was not even read.
+    """
+    allowance = limits.begin()
+    document = read_within(path, limits)
+    try:
+        return _verified(document, allowance)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _verified(document: Any, allowance: Allowance) -> Verification | PlacementVerification:
+    if isinstance(document, dict) and document.get("format") == PLACEMENT_FORMAT:
+        return verify_placement(document, allowance=allowance)
+    return documents.verify(document, allowance=allowance)

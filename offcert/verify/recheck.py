@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem
@@ -56,9 +57,15 @@ def recheck(bound: Bound, problem: Problem, allowance: Allowance | None = None) 
     return fault
 
 
-@cache
 def verifier(name: str) -> Verifier:
-    """Return the function that the registry names.
+    """Return the verifier of bounds on schedules that the registry names."""
+    found: Verifier = named(name)
+    return found
+
+
+@cache
+def named(name: str) -> Callable[..., Any]:
+    """Return the function that a registry names.
 
     Parameters
     ----------
@@ -66,5 +73,5 @@ def verifier(name: str) -> Verifier:
         Module below this package and function, as ``"heads.verifier:atomic_heads"``.
     """
     module, _, function = name.partition(":")
-    found: Verifier = getattr(import_module(f"offcert.verify.{module}"), function)
+    found: Callable[..., Any] = getattr(import_module(f"offcert.verify.{module}"), function)
     return found

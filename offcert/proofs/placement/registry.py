@@ -1,0 +1,98 @@
+"""The registry of bounds on pools: under which name each stands, and what supports it.
+
+A new kind of proof is a dataclass in `offcert.proofs.placement.kinds`, an entry here, and a
+verifier below `offcert.verify.placement`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offcert.core.result import Bound, Evidence
+from offcert.proofs.placement.kinds import Computed
+from offcert.proofs.proof import Proof
+
+
+@dataclass(frozen=True)
+class PlacementProofKind:
+    """A kind of bound on a pool that can be established again without a solver.
+
+    Attributes
+    ----------
+    method : str
+        Its name in documents.
+    proof : type
+        The dataclass of what a document holds for it.
+    verifier : str
+        Module and function below `offcert.verify`, as ``"placement.bounds:load"``. The function
+        takes the problem, the bound's value, the proof and limits, and returns what is wrong, or
+        None.
+    summary : str
+        What the bound says, in one line.
+    page : str
+        Of the documentation, below ``docs/theory``.
+    searched : bool
+        Whether verification searches, which may take long.
+    families : tuple of str
+        Solvers whose word the bound is where a proof takes too long, if there are any.
+    """
+
+    method: str
+    proof: type[Proof]
+    verifier: str
+    summary: str
+    page: str = "placement"
+    searched: bool = False
+    families: tuple[str, ...] = ()
+
+    evidence = Evidence.PROVED
+
+    def bound(self, value: int, proof: Proof) -> Bound:
+        """Return a proved bound of this kind, of so many bytes."""
+        if type(proof) is not self.proof:
+            raise TypeError(f"a proof of {self.method} is a {self.proof.__name__}, not {proof!r}")
+        return Bound(self.method, value, Evidence.PROVED, proof.write())
+
+
+@dataclass(frozen=True)
+class PlacementClaimKind:
+    """A kind of bound on a pool that rests on the word of a solver.
+
+    Attributes
+    ----------
+    method : str
+        Its name in documents.
+    families : tuple of str
+        Solvers that may claim it, under one name for all that are the same inside.
+    summary : str
+        What the bound says, in one line.
+    page : str
+        Of the documentation, below ``docs/theory``.
+    """
+
+    method: str
+    families: tuple[str, ...]
+    summary: str
+    page: str = "placement"
+
+    evidence = Evidence.ATTESTED
+
+
+_PROOFS = (
+    PlacementProofKind(
+        "load",
+        Computed,
+        "placement.bounds:load",
+        "the most bytes that are taken at a time",
+    ),
+)
+
+_CLAIMS: tuple[PlacementClaimKind, ...] = ()
+
+PLACEMENT_PROOFS: dict[str, PlacementProofKind] = {kind.method: kind for kind in _PROOFS}
+PLACEMENT_CLAIMS: dict[str, PlacementClaimKind] = {kind.method: kind for kind in _CLAIMS}
+
+
+def placement_kind_of(method: str) -> PlacementProofKind | PlacementClaimKind | None:
+    """Return what is known of bounds with a name, or None of an unknown one."""
+    return PLACEMENT_PROOFS.get(method) or PLACEMENT_CLAIMS.get(method)

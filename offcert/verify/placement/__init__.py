@@ -1,0 +1,1 @@
+"""Addresses: whether they overlap, and bounds on the pool."""
