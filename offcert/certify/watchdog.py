@@ -25,9 +25,8 @@ from typing import Any
 from numba.core import event
 
 from offcert.certify.interrupts import OUTLASTED
-from offcert.certify.search import Search
+from offcert.certify.running import Running
 from offcert.formulations.common.children import leave_behind
-from offcert.proofs.certificate import Certificate
 
 # Seconds that a step may take on top of its own, and that what always runs may.
 GRACE, LONG_GRACE = 5.0, 120.0
@@ -38,9 +37,7 @@ _TRIES = 5
 _TICK = 0.25
 _JUMP = 2.0
 
-_last_resort: ContextVar[Callable[[Certificate], object] | None] = ContextVar(
-    "last_resort", default=None
-)
+_last_resort: ContextVar[Callable[[Any], object] | None] = ContextVar("last_resort", default=None)
 
 
 class OutlastedError(KeyboardInterrupt):
@@ -48,13 +45,14 @@ class OutlastedError(KeyboardInterrupt):
 
 
 @contextmanager
-def ending_with(act: Callable[[Certificate], object]) -> Iterator[None]:
+def ending_with(act: Callable[[Any], object]) -> Iterator[None]:
     """Say what to do with the best that is known if a step can be interrupted by nothing at all.
 
     Parameters
     ----------
     act : callable
-        Called in another thread, given a certificate; it has to end the process.
+        Called in another thread, given a certificate (of a schedule, or of addresses); it has to
+        end the process.
     """
     before = _last_resort.set(act)
     try:
@@ -65,7 +63,7 @@ def ending_with(act: Callable[[Certificate], object]) -> Iterator[None]:
 
 @contextmanager
 def watched(
-    search: Search, seconds: float, known: Callable[[], Certificate], grace: float | None = None
+    search: Running, seconds: float, known: Callable[[], Any], grace: float | None = None
 ) -> Iterator[None]:
     """Interrupt the block when it has outlasted its time; that is then a failure like others.
 
@@ -101,7 +99,7 @@ def watched(
 class _Watch:
     """Looks at the clock from another thread while a block runs."""
 
-    def __init__(self, search: Search, seconds: float, known: Callable[[], Certificate]) -> None:
+    def __init__(self, search: Running, seconds: float, known: Callable[[], Any]) -> None:
         self.fired = False
         self._search = search
         self._left = seconds

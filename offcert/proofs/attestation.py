@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from offcert.core.result import Bound, Evidence
@@ -46,6 +47,18 @@ def witness(
         ):
             return other
     return None
+
+
+def cross_attested(
+    bounds: Sequence[Bound], kinds: Callable[[str], Kind | None] = kind_of
+) -> list[Bound]:
+    """Return bounds, those that are attested with more evidence if another solver reaches them."""
+    return [
+        replace(bound, evidence=Evidence.CROSS_ATTESTED)
+        if bound.evidence is Evidence.ATTESTED and witness(bounds, index, kinds) is not None
+        else bound
+        for index, bound in enumerate(bounds)
+    ]
 
 
 def _can_attest(bound: Bound, kinds: Callable[[str], Kind | None]) -> bool:

@@ -1,0 +1,259 @@
+"""What all searches share: the clock, the bounds, what failed, and who wants to know."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from offcert.certify.compile import group_of, noted_compilations
+from offcert.certify.interrupts import held_interrupts, is_interrupt
+from offcert.certify.workings import Workings
+from offcert.core.errors import InputError, OffcertError
+from offcert.core.result import Bound, Evidence
+from offcert.proofs.settings import Notes
+
+_LOG = logging.getLogger("offcert")
+_SECONDS_BETWEEN_KEEPING = 1.0
+
+
+@dataclass(frozen=True)
+class SearchProgress:
+    """What a progress callback is told.
+
+    Attributes
+    ----------
+    seconds : float
+        Since the search began.
+    step : str
+        What is running.
+    objective, lower_bound : int or None
+        The best known so far, in ticks or bytes.
+    """
+
+    seconds: float
+    step: str
+    objective: int | None
+    lower_bound: int
+
+
+class UnsoundError(OffcertError):
+    """A solver contradicted itself: a program error that must never be papered over."""
+
+
+class Running:
+    """A search that runs: it has a clock, collects bounds, survives failures, and tells of news.
+
+    Steps `note` what is to be said beside the result, and leave what later ones need in
+    ``workings``.
+
+    Parameters
+    ----------
+    time_limit : float
+        Seconds.
+    progress : callable, optional
+        Told of every improvement and every step.
+    keep : callable, optional
+        Called before every step, and about every second when something new is known.
+    """
+
+    # What a refuted claim was about, and what refutes it.
+    _least, _found = "no schedule is shorter than", "one takes"
+    _value_of_found = "the makespan {} of a valid schedule"
+
+    def __init__(
+        self,
+        time_limit: float,
+        progress: Callable[[SearchProgress], None] | None = None,
+        keep: Callable[[], None] | None = None,
+    ) -> None:
+        self.notes = Notes()
+        self.workings = Workings()
+        self.bounds: list[Bound] = []
+        self.refuted: list[Bound] = []
+        self._progress = progress
+        self._keep = keep
+        self._kept = -math.inf
+        self._keeping_failed = False
+        self._step = ""
+        # How a step says that it needs longer, so that nobody interrupts it; see `watchdog`.
+        self.grant: Callable[[float], None] = lambda seconds: None
+        self.clock_stands_still = False
+        self._begin = time.monotonic()
+        self._deadline = self._begin + time_limit
+        self._compiling: set[str] = set()
+
+    @property
+    def objective(self) -> int | None:
+        """The value of the best that was found; None if nothing was."""
+        raise NotImplementedError
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the search began."""
+        return time.monotonic() - self._begin
+
+    @property
+    def step(self) -> str:
+        """What is running."""
+        return self._step
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left."""
+        return max(0.0, self._deadline - time.monotonic())
+
+    @property
+    def lower_bound(self) -> int:
+        """The best bound so far, in ticks or bytes."""
+        return max((bound.value for bound in self.bounds), default=0)
+
+    @property
+    def proved_bound(self) -> int:
+        """The best bound that rests on no solver's word, in ticks or bytes."""
+        proved = (bound.value for bound in self.bounds if bound.evidence is Evidence.PROVED)
+        return max(proved, default=0)
+
+    @property
+    def gap(self) -> float:
+        """The part of the makespan that is open."""
+        if self.objective is None:
+            return math.inf
+        return (self.objective - self.lower_bound) / self.objective if self.objective else 0.0
+
+    @property
+    def late(self) -> bool:
+        """Whether the time is over."""
+        return self.remaining <= 0
+
+    @contextmanager
+    def surviving(self) -> Iterator[None]:
+        """Keep what is known if a step fails: a solver is missing, crashes, or runs out of memory.
+
+        That a method does not apply, or that the program contradicts itself, is no such failure.
+        """
+        try:
+            yield
+        except (OffcertError, AssertionError):
+            raise
+        except MemoryError:
+            self.note_failure("out of memory")
+        except Exception as error:
+            if is_interrupt(error):
+                raise KeyboardInterrupt from error
+            # In one line: it becomes part of certificates and tables.
+            self.note_failure(" ".join(f"{type(error).__name__}: {error}".split()))
+
+    def note(self, **notes: Any) -> None:
+        """Remember what is to be said beside the result: fields of `Notes`."""
+        self.notes = replace(self.notes, **notes)
+
+    def note_failure(self, message: str, step: str | None = None) -> None:
+        """Remember that a step, by default the present one, failed, and say so."""
+        step = self._step if step is None else step
+        self.note(failed={**self.notes.failed, step: message})
+        warnings.warn(f"{step} failed ({message}); the search goes on without it", stacklevel=3)
+
+    @contextmanager
+    def untimed(self) -> Iterator[None]:
+        """Stop the clock meanwhile: compiling is not searching.
+
+        An interrupt waits until it has ended: what compiles may swallow it.
+        """
+        began = time.monotonic()
+        self.clock_stands_still = True
+        try:
+            with held_interrupts(), noted_compilations(self._say_compiling):
+                yield
+        finally:
+            self.clock_stands_still = False
+        spent = time.monotonic() - began
+        self._begin += spent
+        self._deadline += spent
+
+    def _say_compiling(self, kernel: str) -> None:
+        """Say, once a group of kernels, that it is not the search that takes so long."""
+        group, seconds = group_of(kernel)
+        if group in self._compiling:
+            return
+        self._compiling.add(group)
+        said = f"compiling, once: {group}, about {seconds} s"
+        if self._progress is None:
+            _LOG.info(said)
+        else:
+            self._progress(SearchProgress(self.seconds, said, self.objective, self.lower_bound))
+
+    def begin(self, step: str) -> None:
+        """Say what runs next, and have what is known kept: nobody knows how a step ends."""
+        self._step = step
+        self._have_kept()
+        self._tell()
+
+    def add(self, bound: Bound) -> None:
+        """Record a lower bound.
+
+        Raises
+        ------
+        UnsoundError
+            If it is proved and exceeds what was found. A solver's claim that does is
+            dropped with a warning, and kept among the refuted ones.
+        """
+        improved = bound.value > self.lower_bound
+        self.bounds.append(bound)
+        self._require_consistent()
+        if improved:
+            self._tell_news()
+
+    def refutations(self) -> dict[str, int]:
+        """Return what solvers claimed and schedules refuted, by method."""
+        return {bound.method: bound.value for bound in self.refuted}
+
+    def _require_consistent(self) -> None:
+        if self.objective is None:
+            return
+        for bound in [bound for bound in self.bounds if bound.value > self.objective]:
+            if bound.evidence is Evidence.PROVED:
+                raise UnsoundError(
+                    f"the bound {bound.value} of {bound.method} exceeds "
+                    f"{self._value_of_found.format(self.objective)}"
+                )
+            # A solver's word is only its word: what has been checked refutes it.
+            self.bounds.remove(bound)
+            self.refuted.append(bound)
+            warnings.warn(
+                f"{bound.method} claimed that {self._least} {bound.value}, but {self._found} "
+                f"{self.objective}; the claim is dropped",
+                stacklevel=2,
+            )
+
+    def _tell_news(self) -> None:
+        self._tell()
+        if time.monotonic() - self._kept >= _SECONDS_BETWEEN_KEEPING:
+            self._have_kept()
+
+    def _have_kept(self) -> None:
+        """Have what is known kept; where that fails, a full disk must not cost the search."""
+        if self._keep is None:
+            return
+        try:
+            self._keep()
+        except (OSError, InputError) as error:
+            if not self._keeping_failed:
+                warnings.warn(
+                    f"what is known could not be kept ({error}); the search goes on, and tries "
+                    "again from time to time",
+                    stacklevel=2,
+                )
+            self._keeping_failed = True
+        self._kept = time.monotonic()
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(
+                SearchProgress(self.seconds, self._step, self.objective, self.lower_bound)
+            )
