@@ -131,6 +131,14 @@ class PlacementProblem:
         limit = "" if self.capacity is None else f"; capacity {self.capacity}"
         return f"<PlacementProblem: {len(self.residences)} residences; load {self.load}{limit}>"
 
+    def with_capacity(self, capacity: int | None) -> PlacementProblem:
+        """Return the problem with another capacity, or with none."""
+        return PlacementProblem(self.name, self.residences, capacity, self.alignment, self.units)
+
+    def with_alignment(self, alignment: int) -> PlacementProblem:
+        """Return the problem with another alignment."""
+        return PlacementProblem(self.name, self.residences, self.capacity, alignment, self.units)
+
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Bytes that each residence takes: its size, rounded up to the alignment."""

@@ -1,0 +1,96 @@
+"""Every method for addresses by name, and the ladder that ``offcert place`` climbs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offcert.certify.placement_search import PlacementSearch
+from offcert.certify.placement_steps import compute_load, place_first_fit
+from offcert.core.errors import InputError
+from offcert.core.messages import meant, show
+from offcert.proofs.placement.registry import (
+    PLACEMENT_CLAIMS,
+    PLACEMENT_PROOFS,
+    PlacementProofKind,
+)
+
+
+@dataclass(frozen=True)
+class PlacementMethod:
+    """A method that ``offcert place --method`` can run.
+
+    Attributes
+    ----------
+    run : callable
+        Given the search and the seconds that it may take, adds placements or bounds to the search.
+    summary : str
+        What it is, in one line.
+    bounds : tuple of str
+        The bounds that are its own, by their names in `offcert.proofs.placement.registry`; none if
+        it only finds addresses.
+    reads : tuple of str
+        Which of ``"time_limit"``, ``"workers"`` and ``"seed"`` may change what it finds.
+    """
+
+    run: Callable[[PlacementSearch, float], None]
+    summary: str
+    bounds: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+
+    @property
+    def evidence(self) -> str:
+        """What supports its bounds, in words."""
+        if not self.bounds:
+            return "addresses, no bound"
+        kinds = [PLACEMENT_PROOFS.get(name) or PLACEMENT_CLAIMS[name] for name in self.bounds]
+        proved = any(isinstance(kind, PlacementProofKind) for kind in kinds)
+        solvers = sorted({solver for kind in kinds for solver in kind.families})
+        said = ["proved"] if proved else []
+        said += [f"attested by {' or '.join(solvers)}"] if solvers else []
+        return ", or ".join(said)
+
+
+@dataclass(frozen=True)
+class PlacementRung:
+    """A step of the ladder.
+
+    Attributes
+    ----------
+    method : str
+        A key of `PLACEMENT_METHODS`.
+    share : float
+        The part that it may take of the time that is left when it begins.
+    """
+
+    method: str
+    share: float = 1.0
+
+
+PLACEMENT_METHODS: dict[str, PlacementMethod] = {
+    "load": PlacementMethod(compute_load, "the most bytes that are taken at a time", ("load",)),
+    "first-fit": PlacementMethod(
+        place_first_fit, "large residences first, each at the lowest address that is free"
+    ),
+}
+
+# Bounds that cost nothing come first: a placement that meets one ends the search.
+PLACEMENT_LADDER: tuple[PlacementRung, ...] = (
+    PlacementRung("load"),
+    PlacementRung("first-fit"),
+)
+
+
+def placement_method_called(name: object) -> PlacementMethod:
+    """Return the method with a name.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    if not isinstance(name, str) or name not in PLACEMENT_METHODS:
+        known = ", ".join(PLACEMENT_METHODS)
+        hint = meant(name, PLACEMENT_METHODS) if isinstance(name, str) else ""
+        raise InputError(f"method must be one of {known}, not {show(name)}{hint}")
+    return PLACEMENT_METHODS[name]

@@ -1,0 +1,139 @@
+"""The state of a search for addresses: the smallest pool, the bounds on it, the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from offcert.certify.running import Running, SearchProgress, UnsoundError
+from offcert.core.placement import Placement, PlacementOutcome, PlacementProblem
+from offcert.core.placement_result import PlacementResult
+from offcert.proofs.attestation import cross_attested
+from offcert.proofs.certificate import current_versions
+from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.proofs.placement.registry import placement_kind_of
+from offcert.proofs.settings import Settings
+from offcert.verify.placement.overlap import placement_faults
+
+
+class PlacementSearch(Running):
+    """Collects addresses and bounds; every placement passes the checker before it counts.
+
+    Parameters
+    ----------
+    problem : PlacementProblem
+        What is being solved.
+    time_limit : float
+        Seconds.
+    workers : int
+        Threads for solvers that can use several.
+    seed : int
+        Of every random choice.
+    progress : callable, optional
+        Told of every improvement and every step.
+    keep : callable, optional
+        Given the search before every step, and about every second when something new is known.
+
+    Attributes
+    ----------
+    placement : Placement or None
+        The one with the smallest pool, within the capacity or not.
+    """
+
+    _least, _found = "no pool is smaller than", "one has"
+    _value_of_found = "the pool of a valid placement, {} bytes"
+
+    def __init__(
+        self,
+        problem: PlacementProblem,
+        time_limit: float,
+        workers: int = 2,
+        seed: int = 0,
+        progress: Callable[[SearchProgress], None] | None = None,
+        keep: Callable[[PlacementSearch], None] | None = None,
+    ) -> None:
+        super().__init__(time_limit, progress, None if keep is None else lambda: keep(self))
+        self.problem = problem
+        self.workers = workers
+        self.seed = seed
+        self.placement: Placement | None = None
+        self._unlimited = problem.with_capacity(None)
+
+    @property
+    def capacity(self) -> int | None:
+        """Bytes of the pool, if it has a size already."""
+        return self.problem.capacity
+
+    @property
+    def objective(self) -> int | None:
+        """Bytes of the smallest pool that was found."""
+        return None if self.placement is None else self.placement.pool(self.problem)
+
+    @property
+    def goal(self) -> int:
+        """Bytes of a pool that ends the search."""
+        return max(self.lower_bound, self.capacity or 0)
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether no placement fits the capacity, as far as the bounds are right."""
+        return self.capacity is not None and self.lower_bound > self.capacity
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to be found, or the time is over."""
+        met = self.objective is not None and self.objective <= self.goal
+        return met or self.infeasible or self.late
+
+    def offer(self, placement: Placement) -> bool:
+        """Take a placement if its pool is smaller.
+
+        Raises
+        ------
+        UnsoundError
+            If residences overlap, or the pool is smaller than a proved lower bound.
+        """
+        pool = placement.pool(self.problem)
+        if self.objective is not None and pool >= self.objective:
+            return False
+        faults = placement_faults(self._unlimited, placement)
+        if faults:
+            raise UnsoundError(f"{self._step} returned invalid addresses: {faults[0]}")
+        self.placement = placement
+        self._require_consistent()
+        self._tell_news()
+        return True
+
+    def take(self, outcome: PlacementOutcome) -> None:
+        """Take what a search returned: its placement and its bounds."""
+        if outcome.placement is not None:
+            self.offer(outcome.placement)
+        for bound in outcome.bounds:
+            self.add(bound)
+
+    def result(self) -> PlacementResult:
+        """Return what is known now; a placement counts only if it fits the capacity."""
+        fits = self.capacity is None or (self.objective or 0) <= self.capacity
+        bounds = tuple(cross_attested(self.bounds, placement_kind_of))
+        placement = self.placement if fits else None
+        return PlacementResult.of(self.problem, placement, bounds, self.seconds)
+
+    def certificate(
+        self, method: str, settings: Settings, unfinished: str | None = None
+    ) -> PlacementCertificate:
+        """Return what is known now, what made it and what is to be said beside it.
+
+        Parameters
+        ----------
+        method : str
+            What runs.
+        settings : Settings
+            What it was asked.
+        unfinished : str, optional
+            The step that is running, if the search goes on.
+        """
+        # An interrupt may have come between a bound and its comparison with the pool.
+        self._require_consistent()
+        notes = replace(self.notes, unfinished=unfinished, refuted=self.refutations())
+        versions = current_versions()
+        return PlacementCertificate(self.problem, self.result(), method, settings, notes, versions)

@@ -1,0 +1,173 @@
+"""`place`: finds addresses, and bounds on the pool that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, overload
+
+from offcert.certify.placement_methods import PLACEMENT_LADDER, placement_method_called
+from offcert.certify.placement_search import PlacementSearch
+from offcert.certify.running import SearchProgress
+from offcert.certify.watchdog import watched
+from offcert.core.check import check
+from offcert.core.errors import InputError, MethodError
+from offcert.core.messages import short_repr
+from offcert.core.options import require_count, require_seconds, require_seed
+from offcert.core.placement import Occupant, PlacementProblem
+from offcert.core.residences import placement_problem, residences
+from offcert.core.schedule import Schedule
+from offcert.core.trace import require_integer
+from offcert.proofs.certificate import Certificate
+from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.proofs.settings import Settings
+
+# What a certificate says where no single method was asked for.
+LADDER = "place"
+
+
+@overload
+def place(
+    what: PlacementProblem,
+    method: str | None = None,
+    *,
+    capacity: int | None = None,
+    alignment: int | None = None,
+    time_limit: float = 60.0,
+    workers: int = 2,
+    seed: int = 0,
+    progress: Callable[[SearchProgress], None] | None = None,
+    keep: Callable[[Any], None] | None = None,
+) -> PlacementCertificate: ...
+
+
+@overload
+def place(
+    what: Certificate,
+    method: str | None = None,
+    *,
+    capacity: int | None = None,
+    alignment: int | None = None,
+    time_limit: float = 60.0,
+    workers: int = 2,
+    seed: int = 0,
+    progress: Callable[[SearchProgress], None] | None = None,
+    keep: Callable[[Any], None] | None = None,
+) -> Certificate: ...
+
+
+def place(
+    what: PlacementProblem | Certificate,
+    method: str | None = None,
+    *,
+    capacity: int | None = None,
+    alignment: int | None = None,
+    time_limit: float = 60.0,
+    workers: int = 2,
+    seed: int = 0,
+    progress: Callable[[SearchProgress], None] | None = None,
+    keep: Callable[[Any], None] | None = None,
+) -> PlacementCertificate | Certificate:
+    """Find addresses for residences, or for all that a certificate's schedule uses.
+
+    Parameters
+    ----------
+    what : PlacementProblem or Certificate
+        A certificate must hold a schedule of whole transfers.
+    method : str, optional
+        One method, as ``offcert methods`` lists them; by default all, the quick ones first, until
+        pool and bound meet or the time is over.
+    capacity : int, optional
+        Bytes within which any placement will do; by default the problem's, if it has one, and else
+        the pool is to be as small as possible.
+    alignment : int, optional
+        Bytes of which addresses are multiples; by default the problem's, and 1 for a certificate.
+    time_limit : float
+        Seconds. What is known then is returned; an interrupt (Ctrl-C) does the same.
+    workers : int
+        Threads for solvers that can use several.
+    seed : int
+        Of every random choice.
+    progress : callable, optional
+        Told of every step and improvement.
+    keep : callable, optional
+        Given what would be returned now, before every step and at improvements about every second.
+
+    Returns
+    -------
+    PlacementCertificate or Certificate
+        Of a certificate the same certificate, with addresses.
+
+    Raises
+    ------
+    InputError
+        If an argument is of the wrong type or out of its range, there is no such method, or the
+        certificate holds no schedule that can be placed.
+    """
+    time_limit = require_seconds(time_limit, "time_limit")
+    workers, seed = require_count(workers, "workers"), require_seed(seed, "seed")
+    chosen = None if method is None else placement_method_called(method)
+    problem, occupants = _problem(what, capacity, alignment)
+    name = LADDER if method is None else method
+    asked = {"time_limit": time_limit, "workers": workers, "seed": seed}
+    if chosen is not None:
+        asked = {key: value for key, value in asked.items() if key in chosen.reads}
+    settings = Settings(**asked)  # type: ignore[arg-type]
+
+    def known(search: PlacementSearch, unfinished: str | None = None) -> Any:
+        placed = search.certificate(name, settings, unfinished)
+        if not isinstance(what, Certificate):
+            return placed
+        return replace(what, placement=replace(placed, occupants=occupants))
+
+    keeping = None if keep is None else lambda search: keep(known(search, search.step))
+    search = PlacementSearch(problem, time_limit, workers, seed, progress, keeping)
+    try:
+        if chosen is None:
+            _climb(search, partial(known, search))
+        else:
+            with watched(search, time_limit, partial(known, search)), search.surviving():
+                chosen.run(search, time_limit)
+    except KeyboardInterrupt:
+        search.note(interrupted=True)
+    found: PlacementCertificate | Certificate = known(search)
+    return found
+
+
+def _problem(
+    what: object, capacity: int | None, alignment: int | None
+) -> tuple[PlacementProblem, tuple[Occupant, ...] | None]:
+    """Return what is to be placed, and of a certificate what each residence is of."""
+    if capacity is not None:
+        require_integer(capacity, "capacity", 0)
+    if alignment is not None:
+        require_integer(alignment, "alignment", 1)
+    if isinstance(what, PlacementProblem):
+        problem = what if capacity is None else what.with_capacity(capacity)
+        return problem if alignment is None else problem.with_alignment(alignment), None
+    if not isinstance(what, Certificate):
+        raise InputError(
+            f"what is placed must be a PlacementProblem or a Certificate, not {short_repr(what)}"
+        )
+    schedule, executed = what.result.schedule, what.executed
+    if schedule is None:
+        raise InputError("the certificate holds no schedule, so there is nothing to be placed")
+    problem = placement_problem(executed, schedule, capacity, alignment or 1)
+    assert isinstance(schedule, Schedule)
+    faults = check(executed, schedule)
+    if faults:
+        raise InputError(f"the certificate's schedule is none of its problem: {faults[0]}")
+    return problem, tuple(of for of, _ in residences(executed.trace, schedule))
+
+
+def _climb(search: PlacementSearch, known: Callable[[], Any]) -> None:
+    """Run the steps of the ladder, as long as the search is not done."""
+    for rung in PLACEMENT_LADDER:
+        if search.done:
+            break
+        seconds = rung.share * search.remaining
+        # A method that does not apply leaves its place to the next one.
+        with watched(search, seconds, known), suppress(MethodError), search.surviving():
+            placement_method_called(rung.method).run(search, seconds)
