@@ -127,11 +127,13 @@ def verify(
     certificate = certificate_from_json(document)
     verification = Verification(certificate=certificate)
     verification.faults += rewriting_faults(document, certificate.to_json())
+    before = len(verification.faults)
     _check_execution(verification)
     _check_schedule(verification)
+    sound = len(verification.faults) == before
     _check_infeasibility(verification)
     _check_bounds(verification, allowance)
-    if certificate.placement is not None:
+    if certificate.placement is not None and sound:
         verification.placement_bounds += check_of_schedule(
             verification,
             certificate.placement,

@@ -147,10 +147,12 @@ def check_of_schedule(
 ) -> list[CheckedBound]:
     """Check the addresses in the certificate of a schedule, and that they are of that schedule.
 
+    The schedule must have been found to be valid.
+
     Parameters
     ----------
     findings : Findings
-        To which faults are added; if there are any already, the schedule may be none.
+        To which faults are added.
     certificate : PlacementCertificate
         What its field ``placement`` claims.
     problem : Problem
@@ -162,8 +164,6 @@ def check_of_schedule(
     """
     if not isinstance(schedule, Schedule):
         findings.faults.append("placement: there is no schedule of whole transfers to be placed")
-        return []
-    if findings.faults:
         return []
     faults = _differences(certificate, stays(problem.trace, schedule))
     findings.faults += _first(faults, "residences that are not those of the schedule")
