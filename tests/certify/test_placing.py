@@ -1,0 +1,191 @@
+"""`place`: what it returns and refuses; every method of the registry against brute force."""
+
+import json
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from placement_cases import random_placement_problem, scheduled
+from placement_oracle import least_placement, least_pool
+
+import offcert
+from offcert.certify import placing
+from offcert.certify.placement_methods import (
+    PLACEMENT_LADDER,
+    PLACEMENT_METHODS,
+    PlacementMethod,
+    PlacementRung,
+)
+from offcert.certify.placement_search import PlacementSearch
+from offcert.certify.placing import place
+from offcert.certify.running import SearchProgress, UnsoundError
+from offcert.core.errors import InputError
+from offcert.core.placement import Placement, PlacementProblem, Residence
+from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
+from offcert.verify.placement.overlap import placement_faults
+
+SQUARE = [Residence("a", 4, 0, 2), Residence("b", 3, 1, 3), Residence("c", 4, 2, 4)]
+
+
+def every_pool(problem: PlacementProblem) -> int:
+    """Return the least pool over every combination of addresses, which is hopeless beyond five."""
+    most = sum(problem.sizes)
+    unit = problem.alignment
+    choices = [range(0, most - size + 1, unit) for size in problem.sizes]
+    return min(
+        placement.pool(problem)
+        for placement in map(Placement, product(*choices))
+        if not placement_faults(problem, placement)
+    )
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_oracle_is_right_where_all_addresses_can_be_tried(seed: int) -> None:
+    problem = random_placement_problem(seed, most=4, span=5)
+    assert least_pool(problem) == every_pool(problem)
+    assert placement_faults(problem, least_placement(problem)) == []
+
+
+@pytest.mark.parametrize("name", PLACEMENT_METHODS)
+def test_no_method_contradicts_brute_force(name: str) -> None:
+    method = PLACEMENT_METHODS[name]
+    for seed in range(12):
+        problem = random_placement_problem(seed, most=7, span=8)
+        least = least_pool(problem)
+        result = place(problem, name, time_limit=5, workers=1).result
+        assert result.lower_bound <= least
+        assert result.pool is None or result.pool >= least
+        assert {bound.method for bound in result.bounds} <= set(method.bounds)
+        for capacity in (least, least - 1):
+            fitting = place(problem, name, time_limit=5, workers=1, capacity=max(capacity, 0))
+            wrong = SolveStatus.INFEASIBLE if capacity >= least else SolveStatus.FEASIBLE
+            assert least == 0 or fitting.result.status is not wrong
+            assert offcert.verify(fitting).valid
+
+
+def test_the_ladder_is_never_wrong_and_always_finds_addresses() -> None:
+    for seed in range(40):
+        problem = random_placement_problem(seed, most=7, span=8)
+        least = least_pool(problem)
+        placed = place(problem, time_limit=5, workers=1)
+        assert placed.result.pool is not None
+        assert placed.result.lower_bound <= least <= placed.result.pool
+        assert (placed.result.status is SolveStatus.OPTIMAL) == (
+            placed.result.pool == placed.result.lower_bound
+        )
+        assert offcert.verify(placed).valid
+
+
+def test_every_method_of_the_ladder_exists_and_every_bound_has_its_method() -> None:
+    assert {rung.method for rung in PLACEMENT_LADDER} <= set(PLACEMENT_METHODS)
+    assert all(0 < rung.share <= 1 for rung in PLACEMENT_LADDER)
+    named = {name for method in PLACEMENT_METHODS.values() for name in method.bounds}
+    assert named == set(PLACEMENT_PROOFS) | set(PLACEMENT_CLAIMS)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from((1, 2, 8)), st.none() | st.integers(0, 40))
+def test_what_is_returned_is_valid_whatever_is_asked(
+    seed: int, alignment: int, capacity: int | None
+) -> None:
+    problem = random_placement_problem(seed)
+    placed = place(problem, "first-fit", time_limit=5, alignment=alignment, capacity=capacity)
+    assert placed.problem == problem.with_alignment(alignment).with_capacity(capacity)
+    assert offcert.verify(placed).valid
+
+
+def test_a_single_method_notes_only_what_it_reads() -> None:
+    problem = PlacementProblem("p", SQUARE)
+    assert place(problem, "load", seed=3).settings.seed is None
+    assert place(problem, seed=3).settings.seed == 3
+    assert place(problem).method == "place"
+    assert place(problem, "load").result.status is SolveStatus.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda p: place(p, "first-fitt"), "method must be one of .*did you mean first-fit"),
+        (lambda p: place(p, 3), "method must be one of"),
+        (lambda p: place("x"), "what is placed must be a PlacementProblem or a Certificate, not"),
+        (lambda p: place(p, capacity=-1), "capacity must be at least 0, not -1"),
+        (lambda p: place(p, alignment=0), "alignment must be at least 1, not 0"),
+        (lambda p: place(p, time_limit=0), "time_limit must be a positive number"),
+        (lambda p: place(p, seed=-1), "seed must be from 0"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    call: Callable[[PlacementProblem], object], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        call(PlacementProblem("p", SQUARE))
+
+
+def only(monkeypatch: pytest.MonkeyPatch, *runs: Callable[[PlacementSearch, float], None]) -> None:
+    """Let the ladder consist of these steps."""
+    for number, run in enumerate(runs):
+        monkeypatch.setitem(PLACEMENT_METHODS, f"step{number}", PlacementMethod(run, ""))
+    rungs = tuple(PlacementRung(f"step{number}") for number in range(len(runs)))
+    monkeypatch.setattr(placing, "PLACEMENT_LADDER", rungs)
+
+
+def interrupt(search: PlacementSearch, seconds: float) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offer(search: PlacementSearch, seconds: float) -> None:
+        search.begin("offer")
+        search.offer(Placement([0, 4, 7]))
+
+    only(monkeypatch, offer, interrupt)
+    kept: list[object] = []
+    told: list[SearchProgress] = []
+    placed = place(PlacementProblem("p", SQUARE), progress=told.append, keep=kept.append)
+    assert placed.notes.interrupted
+    assert placed.result.pool == 11
+    assert [news.objective for news in told] == [None, 11]
+    assert kept
+    assert offcert.verify(placed).valid
+
+
+def test_what_fails_or_contradicts_itself_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = PlacementProblem("p", SQUARE)
+
+    def fail(search: PlacementSearch, seconds: float) -> None:
+        search.begin("fail")
+        raise ValueError("no solver here")
+
+    def overlap(search: PlacementSearch, seconds: float) -> None:
+        search.offer(Placement([0, 3, 0]))
+
+    def claim(search: PlacementSearch, seconds: float) -> None:
+        search.offer(Placement([0, 4, 0]))
+        search.add(Bound("somebody", 8, Evidence.ATTESTED))
+
+    def prove(search: PlacementSearch, seconds: float) -> None:
+        search.offer(Placement([0, 4, 0]))
+        search.add(Bound("load", 8, Evidence.PROVED))
+
+    only(monkeypatch, fail)
+    with pytest.warns(UserWarning, match="no solver here"):
+        assert place(problem).notes.failed == {"fail": "ValueError: no solver here"}
+    only(monkeypatch, claim)
+    with pytest.warns(UserWarning, match="no pool is smaller than 8, but one has 7"):
+        assert place(problem).notes.refuted == {"somebody": 8}
+    for run, sentence in ((overlap, "a .*overlaps b"), (prove, "exceeds the pool of a valid")):
+        only(monkeypatch, run)
+        with pytest.raises(UnsoundError, match=sentence):
+            place(problem)
+
+
+def test_what_is_kept_of_a_certificate_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = next(scheduled(20, seed=5))
+    kept: list[offcert.Certificate] = []
+    place(certificate, keep=kept.append)
+    assert kept[0].placement is not None
+    assert kept[0].placement.notes.unfinished == "load"
+    assert all(offcert.verify(json.loads(json.dumps(each.to_json()))).valid for each in kept)
