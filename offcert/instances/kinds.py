@@ -13,6 +13,7 @@ from offcert.core.problem import Problem
 from offcert.instances.checkpoint_instances import CheckpointChains, RecomputeNetworks
 from offcert.instances.cnn import CnnChains
 from offcert.instances.generator import Generator
+from offcert.instances.modnn.problems import ModnnSteps
 from offcert.instances.recompute_partition import RecomputePartition, recompute_partition
 from offcert.instances.three_partition import ThreePartition, three_partition
 from offcert.instances.transformer import TransformerTraces
@@ -29,6 +30,7 @@ KINDS: dict[str, type[Generator]] = {
         UnetTraces,
         CheckpointChains,
         RecomputeNetworks,
+        ModnnSteps,
         ThreePartition,
         TwoPartition,
         RecomputePartition,

@@ -1,0 +1,1 @@
+"""Training steps of the moDNN paper: layer tables, task graphs, convolution algorithms."""

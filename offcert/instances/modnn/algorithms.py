@@ -1,0 +1,200 @@
+"""Convolution algorithms: how long each takes and which workspace it needs, by stated formulas.
+
+The formulas, and where they come from, are in docs/theory/modnn.md. A convolution of `N` images
+with `C` channels into `K`, kernel `k × k`, output `p × p`, has three passes: forward, the gradient
+of what it read (``DATA``), and the gradient of its weights (``FILTER``). With three algorithms the
+other passes are the same product with the roles of its matrices exchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+from offcert.core.menu import Alternative, undominated
+from offcert.instances.modnn.hardware import Accelerator
+
+FLOAT = 4
+"""Bytes of a number."""
+
+# Images that are transformed at a time; it bounds the workspace of the algorithms that transform.
+_CHUNK = 32
+
+IMPLICIT, LOWERED, WINOGRAD, FOURIER = "implicit-gemm", "gemm", "winograd", "fft"
+
+# Part of the peak that the products of an algorithm reach: assumptions, see the documentation.
+EFFICIENCY = {
+    IMPLICIT: Fraction(2, 5),
+    LOWERED: Fraction(7, 10),
+    WINOGRAD: Fraction(3, 5),
+    FOURIER: Fraction(3, 5),
+}
+
+
+class Pass(StrEnum):
+    """What is computed."""
+
+    FORWARD = "forward"
+    DATA = "data"
+    FILTER = "filter"
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """The shape of a convolution; of a transposed one, that of the convolution it transposes."""
+
+    channels: int
+    outputs: int
+    kernel: int
+    stride: int
+    read_side: int
+    made_side: int
+
+    @property
+    def weights(self) -> int:
+        """Numbers in its kernels."""
+        return self.channels * self.outputs * self.kernel**2
+
+
+def alternatives(
+    accelerator: Accelerator, shape: Convolution, way: Pass, images: int, traffic: int = 0
+) -> tuple[Alternative, ...]:
+    """Return the algorithms for a pass of a convolution that no other one beats.
+
+    Parameters
+    ----------
+    accelerator : Accelerator
+        On which they run.
+    shape : Convolution
+        Of the convolution.
+    way : Pass
+        What is computed.
+    images : int
+        Images in a sub-batch.
+    traffic : int
+        Bytes that are moved beside what the pass itself reads and writes, and its workspace.
+
+    Returns
+    -------
+    tuple of Alternative
+        By increasing workspace; the first has none.
+    """
+    own = shape.channels * shape.read_side**2 + shape.outputs * shape.made_side**2
+    moved = (own * images + shape.weights) * FLOAT + traffic
+    found = []
+    for name, arithmetic, workspace, beside, kernels in _algorithms(
+        accelerator, shape, way, images
+    ):
+        time = max(arithmetic, accelerator.traffic_time(moved + beside))
+        found.append(Alternative(name, time + kernels * accelerator.overhead, workspace))
+    return undominated(found)
+
+
+# Name, ticks of the arithmetic, bytes of workspace, bytes moved beside, number of kernels.
+_Costs = tuple[str, int, int, int, int]
+
+
+def _algorithms(
+    accelerator: Accelerator, shape: Convolution, way: Pass, images: int
+) -> Iterator[_Costs]:
+    pixels = shape.made_side**2
+    inner = shape.channels * shape.kernel**2
+    plain = _product(accelerator, way, images * pixels, shape.outputs, inner, 1, IMPLICIT)
+    yield IMPLICIT, plain, 0, 0, 1
+    if shape.kernel == shape.stride == 1:
+        # The lowered matrix is what is read itself.
+        time = _product(accelerator, way, images * pixels, shape.outputs, inner, 1, LOWERED)
+        yield LOWERED, time, 0, 0, 1
+    else:
+        yield _lowered(accelerator, shape, way, images)
+    if shape.kernel == 3 and shape.stride == 1:
+        yield _winograd(accelerator, shape, way, images)
+    if shape.kernel > 1 and shape.stride == 1:
+        yield _fourier(accelerator, shape, way, images)
+
+
+def _lowered(accelerator: Accelerator, shape: Convolution, way: Pass, images: int) -> _Costs:
+    """Write the patches of one image as a matrix, multiply it, go on to the next image."""
+    pixels = shape.made_side**2
+    inner = shape.channels * shape.kernel**2
+    workspace = inner * pixels * FLOAT
+    time = _product(accelerator, way, pixels, shape.outputs, inner, 1, LOWERED)
+    return LOWERED, images * time, workspace, 2 * images * workspace, 2 * images
+
+
+def _winograd(accelerator: Accelerator, shape: Convolution, way: Pass, images: int) -> _Costs:
+    """Transform tiles of 4 × 4 for outputs of 2 × 2: 16 products, 2.25 times fewer operations."""
+    points = 16
+    tiles = (-(-shape.made_side // 2)) ** 2
+    filters = points * shape.channels * shape.outputs * FLOAT
+    per_image = points * tiles * (shape.channels + shape.outputs) * FLOAT
+
+    def time(count: int) -> int:
+        rows, columns, inner = count * tiles, shape.outputs, shape.channels
+        return _product(accelerator, way, rows, columns, inner, points, WINOGRAD)
+
+    workspace = filters + per_image * min(images, _CHUNK)
+    chunks = -(-images // _CHUNK)
+    beside = 2 * (filters + per_image * images)
+    return WINOGRAD, _in_chunks(images, time), workspace, beside, 2 + 2 * chunks
+
+
+def _fourier(accelerator: Accelerator, shape: Convolution, way: Pass, images: int) -> _Costs:
+    """Transform whole images: a complex product of images by channels for each frequency."""
+    side = shape.read_side + shape.kernel - 1
+    side += side % 2
+    frequencies = side * (side // 2 + 1)
+    plane = 2 * frequencies * FLOAT
+    filters = plane * shape.channels * shape.outputs
+    per_image = plane * (shape.channels + shape.outputs)
+
+    def time(count: int) -> int:
+        # A complex multiplication takes four real ones.
+        rows, columns, inner = count, shape.outputs, 4 * shape.channels
+        planes = (shape.channels + shape.outputs) * count
+        return _product(accelerator, way, rows, columns, inner, frequencies, FOURIER) + _transforms(
+            accelerator, side, planes
+        )
+
+    workspace = filters + per_image * min(images, _CHUNK)
+    chunks = -(-images // _CHUNK)
+    beside = 2 * (filters + per_image * images)
+    arithmetic = _in_chunks(images, time)
+    arithmetic += _transforms(accelerator, side, shape.channels * shape.outputs)
+    return FOURIER, arithmetic, workspace, beside, 2 + 4 * chunks
+
+
+def _transforms(accelerator: Accelerator, side: int, planes: int) -> int:
+    """Return the ticks of real transforms of squares: 5/2 n log2 n operations for n numbers."""
+    numbers = side * side
+    flops = planes * 5 * numbers * (numbers - 1).bit_length() // 2
+    reached = accelerator.flops * EFFICIENCY[FOURIER]
+    return -(-flops * 10**9 * reached.denominator // reached.numerator)
+
+
+def _in_chunks(images: int, time: Callable[[int], int]) -> int:
+    whole, rest = divmod(images, _CHUNK)
+    return (whole * time(_CHUNK) if whole else 0) + (time(rest) if rest else 0)
+
+
+def _product(
+    accelerator: Accelerator,
+    way: Pass,
+    rows: int,
+    columns: int,
+    inner: int,
+    count: int,
+    algorithm: str,
+) -> int:
+    """Return the ticks of products that the forward pass makes as rows × inner by inner × columns.
+
+    The gradient of what was read is of the shape rows × inner, that of the weights inner × columns.
+    """
+    shapes = {
+        Pass.FORWARD: (rows, columns, inner),
+        Pass.DATA: (rows, inner, columns),
+        Pass.FILTER: (columns, inner, rows),
+    }
+    return accelerator.product_time(*shapes[way], count, EFFICIENCY[algorithm])
