@@ -1,0 +1,233 @@
+"""What lies where while Algorithm 1 simulates an execution, and what comes and goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from offcert.core.errors import NoPlanError
+from offcert.heuristics.modnn.pool import Pool, Segment
+from offcert.heuristics.modnn.record import Record
+from offcert.heuristics.modnn.schemes import Scheme, best_scheme
+from offcert.heuristics.modnn.tasks import TaskView
+
+WORKSPACE = -2
+"""The block of the workspace of the task at hand."""
+
+
+@dataclass(slots=True)
+class Block:
+    """A tensor that has been made and is needed again.
+
+    Attributes
+    ----------
+    arrived : int
+        When it was made, or came back.
+    settled : int
+        When nobody was using it any more: the end of its last use so far.
+    used : bool
+        Whether it has been used since it was made or came back.
+    copied : int or None
+        When its copy on the host was complete.
+    """
+
+    arrived: int
+    settled: int
+    used: bool = False
+    copied: int | None = None
+
+
+class Memory:
+    """The pool, the tensors in it and on the host, and the link.
+
+    Attributes
+    ----------
+    pool : Pool
+        Of addresses.
+    blocks : dict
+        Every tensor that is alive, wherever it is.
+    link : int
+        Until when the link is busy: the paper has one stream for both directions.
+    record : Record
+        What has happened.
+    defragmentations : int
+        How often everything was vacated.
+    """
+
+    def __init__(self, view: TaskView, size: int) -> None:
+        self.view = view
+        self.pool = Pool(size)
+        self.blocks: dict[int, Block] = {}
+        self.link = 0
+        self.record = Record(view.trace)
+        self.defragmentations = 0
+        # Held ones first, so that they cut nothing in two.
+        for tensor in sorted(view.resident, key=lambda each: view.evictable[each]):
+            self.blocks[tensor] = Block(0, 0)
+            if self._place(tensor, view.sizes[tensor], 0) is None:
+                raise NoPlanError("what is resident at the start does not fit into the memory")
+
+    def absent(self, tensors: Iterable[int]) -> list[int]:
+        """Return those of some tensors that are alive and on the host only."""
+        return [
+            each
+            for each in tensors
+            if each not in self.pool and self.view.sizes[each] and each in self.blocks
+        ]
+
+    def _place(self, block: int, size: int, start: int) -> int | None:
+        """Put a block somewhere; return from when on it may lie there, or None."""
+        if size == 0:
+            return start
+        segment = self.pool.find(size)
+        if segment is None:
+            return None
+        return self._put(segment, block, size, start)
+
+    def _put(self, segment: Segment, block: int, size: int, start: int) -> int:
+        start = max(start, self.pool.take(segment, block, size))
+        self.record.begin(block, segment.address, start)
+        return start
+
+    def allocate(self, block: int, size: int, now: int, task: int, until: int) -> int | None:
+        """Put a block into the pool, and vacate room for it if there is none.
+
+        Parameters
+        ----------
+        block, size : int
+            What is to be put there.
+        now : int
+            When.
+        task : int
+            The task that is about to run.
+        until : int
+            What is needed no later than by this task stays.
+
+        Returns
+        -------
+        int or None
+            From when on it may lie there; None if there is no offloading scheme.
+        """
+        start = self._place(block, size, now)
+        if start is not None:
+            return start
+        scheme = self.scheme(size, now, task, until)
+        if scheme is None:
+            return None
+        for each in scheme.blocks:
+            self.vacate(each)
+        segment = scheme.first if scheme.first.block is None else None
+        # What was vacated may have been joined to a free segment before it.
+        found = segment if segment is not None and segment.size >= size else self.pool.find(size)
+        assert found is not None
+        return self._put(found, block, size, now)
+
+    def scheme(self, size: int, now: int, task: int, until: int) -> Scheme | None:
+        """Return the offloading scheme of least delay (§5.2.1)."""
+
+        def leaving(block: int, link: int) -> tuple[int, int] | None:
+            if not self._may_leave(block, task, until):
+                return None
+            state = self.blocks[block]
+            if state.copied is not None:
+                return max(state.settled, state.copied), link
+            link = max(link, state.arrived) + self.view.out_time[block]
+            return max(state.settled, link), link
+
+        return best_scheme(self.pool, size, leaving, self.link, now, self._moved)
+
+    def _may_leave(self, block: int, task: int, until: int) -> bool:
+        """Apply the two criteria: it has been used, and is not about to be used."""
+        # What the task at hand writes is not among the blocks yet.
+        state = self.blocks.get(block)
+        if state is None or not state.used or not self.view.evictable[block]:
+            return False
+        return self.view.next_use(block, task) > until
+
+    def _moved(self, block: int) -> int:
+        return 0 if self.blocks[block].copied is not None else self.view.sizes[block]
+
+    def vacate(self, block: int) -> None:
+        """Let a tensor leave: its first copy is written to the host, later ones are given up."""
+        state = self.blocks[block]
+        if state.copied is None:
+            start = max(self.link, state.arrived)
+            self.link = state.copied = start + self.view.out_time[block]
+            self.record.offloads[block] = (start, state.copied)
+        self._release(block, max(state.settled, state.copied, state.arrived))
+
+    def _release(self, block: int, since: int) -> None:
+        if block not in self.pool:
+            return
+        self.pool.release(block, since)
+        name = "workspace" if block == WORKSPACE else self.view.trace.tensors[block].name
+        size = self.view.sizes[block] if block >= 0 else self._workspace
+        self.record.end(block, name, size, since)
+
+    def bring(self, tensor: int, task: int, start: int) -> int:
+        """Bring a tensor back for a task; return when it has arrived."""
+        start = max(self.link, start)
+        self.link = start + self.view.back_time[tensor]
+        state = self.blocks[tensor]
+        state.arrived = state.settled = self.link
+        state.used = False
+        uses = self.view.uses[tensor]
+        before = max(use for use in uses if use < task)
+        self.record.returned(tensor, before, task, start, self.link)
+        return self.link
+
+    def hold_workspace(self, size: int, now: int, task: int) -> int | None:
+        """Take a workspace for a task; return from when on it is there, or None."""
+        self._workspace = size
+        return self.allocate(WORKSPACE, size, now, task, task) if size else now
+
+    def finish(self, task: int, start: int, end: int) -> None:
+        """Note that a task has run, and free what nobody needs after it (lines 28 to 31)."""
+        self.record.starts.append(start)
+        self.record.ends.append(end)
+        for tensor in self.view.outputs[task]:
+            self.blocks[tensor] = Block(end, end)
+        for tensor in self.view.inputs[task]:
+            state = self.blocks[tensor]
+            state.used, state.settled = True, end
+        self._release(WORKSPACE, end)
+        for tensor in self.view.dying[task]:
+            self._release(tensor, end)
+            del self.blocks[tensor]
+
+    def defragment(self, task: int, now: int) -> int:
+        """Vacate everything that may leave, then bring back what a task reads, side by side.
+
+        Returns
+        -------
+        int
+            When that is done.
+
+        Raises
+        ------
+        NoPlanError
+            If what the task reads and writes does not fit even then.
+        """
+        self.defragmentations += 1
+        outputs = self.view.outputs[task]
+        for tensor in outputs:
+            if tensor in self.pool:
+                self._release(tensor, now)
+        there = [each for each in self.blocks if each in self.pool and self.view.evictable[each]]
+        for tensor in sorted(there, key=lambda each: self.pool.segment[each].address):
+            self.vacate(tensor)
+        end = max(now, self.link)
+        for tensor in self.absent(self.view.inputs[task]):
+            start = self._place(tensor, self.view.sizes[tensor], max(end, self.link))
+            if start is None:
+                raise self.no_room(task)
+            end = self.bring(tensor, task, start)
+        for tensor in outputs:
+            if self._place(tensor, self.view.sizes[tensor], end) is None:
+                raise self.no_room(task)
+        return end
+
+    def no_room(self, task: int) -> NoPlanError:
+        """Return the error that a task does not fit, whatever leaves."""
+        name = self.view.trace.operations[task].name
+        return NoPlanError(f"moDNN finds no room for what {name} reads and writes")

@@ -1,0 +1,204 @@
+"""Algorithm 1 of the moDNN paper: transfers, addresses and convolution algorithms, task by task.
+
+Chen et al., TPDS 2019, §5.2. It simulates the execution in the order of the tasks; before each it
+makes room and loads what is missing (lines 3 to 8), chooses an alternative (9 to 14) and decides
+what is prefetched for later tasks (15 to 27). How we read what the paper leaves open is in
+docs/theory/modnn.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from offcert.core.menu import Menu
+from offcert.core.placement import Placement, PlacementProblem
+from offcert.core.plan import Plan
+from offcert.core.problem import Problem, Units
+from offcert.core.schedule import Schedule
+from offcert.core.trace import Trace
+from offcert.heuristics.modnn.memory import Memory
+from offcert.heuristics.modnn.record import Record
+from offcert.heuristics.modnn.selection import gain
+from offcert.heuristics.modnn.tasks import TaskView
+
+
+@dataclass(frozen=True)
+class ModnnOutcome:
+    """What Algorithm 1 decides.
+
+    Attributes
+    ----------
+    choice : tuple of int
+        The alternative of each operation on the menu.
+    trace : Trace
+        What that makes of the trace.
+    schedule : Schedule
+        Of `trace`, with the times of the simulation. Its plan, simulated without waiting, may be
+        shorter, but then addresses need not fit.
+    residences : PlacementProblem
+        Who lies in the pool when.
+    placement : Placement
+        And where.
+    defragmentations : int
+        How often everything had to leave because no contiguous room could be made.
+    """
+
+    choice: tuple[int, ...]
+    trace: Trace
+    schedule: Schedule
+    residences: PlacementProblem
+    placement: Placement
+    defragmentations: int
+
+
+def algorithm_1(problem: Problem, menu: Menu | None = None) -> ModnnOutcome:
+    """Run Algorithm 1.
+
+    Parameters
+    ----------
+    problem : Problem
+        Any trace. Transfers use one stream, as in the paper, also if the link is duplex.
+    menu : Menu, optional
+        Alternatives of its operations.
+
+    Raises
+    ------
+    NoPlanError
+        If what some task reads and writes does not fit, however the pool is arranged.
+    """
+    return _Run(problem, menu or Menu()).run()
+
+
+def modnn(problem: Problem) -> Plan:
+    """Return the plan of Algorithm 1 for a trace whose algorithms are chosen."""
+    outcome = algorithm_1(problem)
+    return outcome.schedule.plan(outcome.trace)
+
+
+class _Run:
+    def __init__(self, problem: Problem, menu: Menu) -> None:
+        self.problem = problem
+        self.menu = menu
+        trace = problem.trace
+        menu.require_fits(trace)
+        self.view = TaskView(trace, menu, problem.platform)
+        self.memory = Memory(self.view, problem.platform.memory)
+        self.chosen: dict[int, int] = {}
+
+    def run(self) -> ModnnOutcome:
+        now = 0
+        for task in range(len(self.view.ways)):
+            now = self._prepare(task, now)
+            way, now = self._choose(task, now)
+            duration = self.view.ways[task][way].duration
+            self._prefetch(task, now, duration)
+            self.memory.finish(task, now, now + duration)
+            now += duration
+        return self._outcome()
+
+    def _prepare(self, task: int, now: int) -> int:
+        """Make room for what a task reads and writes, and load what is missing (lines 3 to 8)."""
+        memory, view = self.memory, self.view
+        ready = now
+        for tensor in memory.absent(view.inputs[task]):
+            start = memory.allocate(tensor, view.sizes[tensor], now, task, task)
+            if start is None:
+                return memory.defragment(task, ready)
+            ready = max(ready, memory.bring(tensor, task, start))
+        for tensor in view.outputs[task]:
+            start = memory.allocate(tensor, view.sizes[tensor], now, task, task)
+            if start is None:
+                return memory.defragment(task, ready)
+            ready = max(ready, start)
+        # What was sent for before may still be on its way.
+        return max([ready, *(memory.blocks[each].arrived for each in view.inputs[task])])
+
+    def _choose(self, task: int, now: int) -> tuple[int, int]:
+        """Choose the alternative of the largest gain, and take its workspace (lines 9 to 14)."""
+        ways = self.view.ways[task]
+        base = min(ways, key=lambda way: (way.workspace, way.duration))
+        gains = (
+            (gain(self.memory, task, now, way, base), number) for number, way in enumerate(ways)
+        )
+        ranked = sorted(
+            ((-each, ways[number].workspace, number) for each, number in gains if each is not None)
+        )
+        way = ranked[0][2] if ranked else ways.index(base)
+        start = self.memory.hold_workspace(ways[way].workspace, now, task)
+        if start is None:
+            now = self.memory.defragment(task, now)
+            start = self.memory.hold_workspace(ways[way].workspace, now, task)
+            if start is None:
+                raise self.memory.no_room(task)
+        self.chosen[task] = way
+        return way, max(now, start)
+
+    def _prefetch(self, task: int, now: int, duration: int) -> None:
+        """Send for what later tasks read, if it is time and will be of use (lines 15 to 27)."""
+        memory, view = self.memory, self.view
+        away = memory.absent(memory.blocks)
+        for later in sorted({view.next_use(tensor, task + 1) for tensor in away}):
+            missing = memory.absent(view.inputs[later])
+            if not self._is_time(task, later, now + duration, missing):
+                return
+            if not self._is_useful(task, later):
+                return
+            for tensor in missing:
+                start = memory.allocate(tensor, view.sizes[tensor], now, task, later)
+                if start is None:
+                    return
+                memory.bring(tensor, later, start)
+
+    def _is_time(self, task: int, later: int, end: int, missing: Sequence[int]) -> bool:
+        """Eq. 9: whether what a task reads would come late if sent for after the task at hand.
+
+        What the link still has to carry does not count, as in the paper.
+        """
+        expected = end + self.view.fastest[later] - self.view.fastest[task + 1]
+        return end + sum(self.view.back_time[tensor] for tensor in missing) > expected
+
+    def _is_useful(self, task: int, later: int) -> bool:
+        """Predict whether a later task finds room without everything having to leave (line 16).
+
+        At best, all is gone by then that has been used by then and is not used at once; all that
+        is sent for before has come and been used.
+        """
+        memory, view = self.memory, self.view
+        held = 0
+        for block in memory.pool.segment:
+            if block < 0:
+                continue
+            following = view.next_use(block, task)
+            stays = not view.evictable[block] and view.uses[block][-1] >= later
+            # Used by then: by the task at hand, or by one between it and the later one.
+            unused = following > later and following < len(view.ways)
+            if stays or (unused and not self._used(block, task)):
+                held += view.sizes[block]
+        for between in range(task + 1, later):
+            for tensor in view.outputs[between]:
+                last = view.uses[tensor][-1]
+                unused = view.next_use(tensor, between + 1) > later and last > later
+                if unused or (not view.evictable[tensor] and last >= later):
+                    held += view.sizes[tensor]
+        wanted = sum(view.sizes[each] for each in view.inputs[later] if view.evictable[each])
+        wanted += sum(view.sizes[each] for each in view.outputs[later])
+        return held + wanted <= memory.pool.size
+
+    def _used(self, block: int, task: int) -> bool:
+        """Whether a block has been used since it came, when the task at hand has ended."""
+        state = self.memory.blocks.get(block)
+        return state is not None and (state.used or block in self.view.inputs[task])
+
+    def _outcome(self) -> ModnnOutcome:
+        record: Record = self.memory.record
+        choice = tuple(self.chosen[operation] for operation, _ in self.menu.offers)
+        trace = self.menu.chosen(self.problem.trace, choice) if choice else self.problem.trace
+        schedule = record.schedule()
+        units = Units(self.problem.units.time, self.problem.units.size)
+        residences = PlacementProblem(
+            self.problem.name, record.residences, self.problem.platform.memory, units=units
+        )
+        placement = Placement(record.addresses)
+        found = self.memory.defragmentations
+        return ModnnOutcome(choice, trace, schedule, residences, placement, found)

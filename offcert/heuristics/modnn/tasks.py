@@ -1,0 +1,68 @@
+"""A trace as Algorithm 1 sees it: what tasks read and write, and what they can be executed with."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import accumulate
+
+from offcert.core.menu import Alternative, Menu
+from offcert.core.plan import Kind
+from offcert.core.platform import Platform
+from offcert.core.trace import Trace
+
+
+class TaskView:
+    """Tables of a trace with a menu, by task and by tensor.
+
+    Attributes
+    ----------
+    ways : list of tuple of Alternative
+        For each task, its alternatives.
+    inputs, outputs, dying : list of list of int
+        For each task, the tensors that it reads, those that it writes, and those that nobody needs
+        after it.
+    resident : list of int
+        Tensors that are there at the start.
+    out_time, back_time : list of int
+        For each tensor, ticks of a transfer.
+    fastest : list of int
+        Ticks of all tasks before each one with their fastest alternatives, and of all of them.
+    """
+
+    def __init__(self, trace: Trace, menu: Menu, platform: Platform) -> None:
+        self.trace = trace
+        self.ways = [
+            menu.of.get(index, (Alternative("", each.duration, each.workspace),))
+            for index, each in enumerate(trace.operations)
+        ]
+        self.sizes = [tensor.size for tensor in trace.tensors]
+        self.uses = [tensor.uses for tensor in trace.tensors]
+        self.evictable = [tensor.evictable and tensor.size > 0 for tensor in trace.tensors]
+        self.inputs: list[list[int]] = [[] for _ in trace.operations]
+        self.outputs: list[list[int]] = [[] for _ in trace.operations]
+        self.dying: list[list[int]] = [[] for _ in trace.operations]
+        self.resident = []
+        for index, tensor in enumerate(trace.tensors):
+            first, *later = tensor.uses
+            if first < 0:
+                self.resident.append(index)
+            else:
+                self.outputs[first].append(index)
+            for use in later:
+                self.inputs[use].append(index)
+            self.dying[tensor.uses[-1]].append(index)
+        self.out_time, self.back_time = (
+            [platform.transfer_time(size, kind) for size in self.sizes]
+            for kind in (Kind.OFFLOAD, Kind.PREFETCH)
+        )
+        least = (min(way.duration for way in ways) for ways in self.ways)
+        self.fastest = list(accumulate(least, initial=0))
+
+    def next_use(self, tensor: int, task: int) -> int:
+        """Return the first task from one on that uses a tensor; the number of tasks if none does.
+
+        Without gaps, what may not leave is in use all the time.
+        """
+        uses = self.uses[tensor]
+        place = bisect_left(uses, task)
+        return uses[place] if place < len(uses) else len(self.ways)
