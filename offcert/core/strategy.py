@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from offcert.core.errors import InputError
@@ -81,15 +81,17 @@ class Strategy:
             for run, extra in zip(self.runs, unread, strict=True)
         )
 
-    def expand(self, network: Network, unheld: Collection[int] = ()) -> Execution:
+    def expand(self, network: Network, within: Mapping[int, range] | None = None) -> Execution:
         """Return the execution that this strategy makes of a network.
 
         Parameters
         ----------
         network : Network
             What is computed.
-        unheld : collection of int, optional
-            Runs in which the program's own code has no part, so that nothing is held by it.
+        within : mapping of int to range, optional
+            For runs in which only a part of the program's code is at work, the computations of
+            that part: it holds what these make, and what is still held when the forward pass is
+            over. By default, everything is held that the network says.
 
         Raises
         ------
@@ -97,7 +99,13 @@ class Strategy:
             If a run reads what is not there, discards what it does not write, or a computation does
             not exist.
         """
-        return _Expansion(network, unheld).of(self)
+        return _Expansion(network, within or {}).of(self)
+
+
+def held_to_the_end(network: Network) -> frozenset[int]:
+    """Return the values that the program holds when what cannot run again has begun."""
+    late = (each.holds for each in network.computations if not each.repeatable)
+    return frozenset(value for holds in late for value in holds)
 
 
 @dataclass(slots=True)
@@ -111,9 +119,10 @@ class _Copy:
 
 
 class _Expansion:
-    def __init__(self, network: Network, unheld: Collection[int] = ()) -> None:
+    def __init__(self, network: Network, within: Mapping[int, range]) -> None:
         self.network = network
-        self.unheld = unheld
+        self.within = within
+        self.lasting = held_to_the_end(network) if within else frozenset()
         self.copies: list[_Copy] = []
         self.kept: dict[int, _Copy] = {}
         self.operations: list[Operation] = []
@@ -145,8 +154,8 @@ class _Expansion:
                     "which is not there"
                 )
             self._use(value, position)
-        for value in () if position in self.unheld else computation.holds:
-            if value in self.kept:
+        for value in computation.holds:
+            if value in self.kept and self._is_held(value, position):
                 self._use(value, position)
         own = {value for value in computation.writes if network.values[value].base is None}
         extra = set(run.discards) - own
@@ -171,6 +180,10 @@ class _Expansion:
         count = self.counts[computation]
         name = self.network.computations[computation].name
         return name if count == 1 else f"{name} (run {count})"
+
+    def _is_held(self, value: int, position: int) -> bool:
+        part = self.within.get(position)
+        return part is None or self.network.writer[value] in part or value in self.lasting
 
     def _use(self, value: int, position: int) -> None:
         copy = self.kept[value]

@@ -96,7 +96,7 @@ class _Carrier:
         self.unrolling = CarriedUnrolling(network, program, ranges, record)
         self.strategy = self.unrolling.strategy()
         self.order = self.strategy.order
-        self.execution = self.strategy.expand(network)
+        self.execution = self.strategy.expand(network, self._parts())
         tensors = self.execution.trace.tensors
         self.uses = [set(tensor.uses) for tensor in tensors]
         self.evictable = [False] * len(tensors)
@@ -109,7 +109,6 @@ class _Carrier:
 
     def carried(self) -> Carried:
         rows = self._saved()
-        self._release()
         for group in self.unrolling.groups:
             self._hold(group)
         trace = self.execution.trace
@@ -186,28 +185,21 @@ class _Carrier:
 
     # What stays.
 
-    def _release(self) -> None:
-        """Forget what the program's own variables would hold when lines run again.
+    def _parts(self) -> dict[int, range]:
+        """Return of which computations' results the program's variables hold any, for runs again.
 
-        Their calls are made one after another then. What can leave is there when it is wanted.
+        A call that is made again only knows what it is given, which stays anyway, and what it
+        makes. In a line, nobody but the call that runs holds anything.
         """
         spans = self.unrolling.spans
-        again = {
-            position
+        return {
+            position: range(
+                group.segment.first,
+                group.segment.first if spans[group.segment].line else group.segment.last + 1,
+            )
             for group in self.unrolling.groups
-            if spans[group.segment].line
             for position in range(group.begin, group.end)
         }
-        if not again:
-            return
-        found = self.strategy.expand(self.network, again)
-        uses = {
-            (value, tensor.uses[0]): set(tensor.uses)
-            for value, tensor in zip(found.values, found.trace.tensors, strict=True)
-        }
-        for copy, value in enumerate(self.execution.values):
-            if not self.evictable[copy]:
-                self.uses[copy] = uses.get((value, min(self.uses[copy])), self.uses[copy])
 
     def _hold(self, group: Group) -> None:
         """Note how long the inputs of a segment stay, and what is kept in it."""

@@ -21,6 +21,7 @@ from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.problem import Problem
 from offcert.core.program import Program, Segment
+from offcert.core.strategy import held_to_the_end
 
 Integers = NDArray[np.int64]
 
@@ -52,6 +53,10 @@ class Carrying(NamedTuple):
     until : int64 array, one entry a value
         For what cannot leave: the computation in which the program gives it up, if that can run
         again; otherwise -1.
+    writer : int64 array, one entry a value
+        Who makes it, or -1.
+    lasting : int64 array, one entry a value
+        1 if the program still holds it when what cannot run again has begun.
     take_first, take, taken : int64 arrays
         For each value the calls in lines that take it: the first computation of each, and that
         during which it returns.
@@ -71,6 +76,8 @@ class Carrying(NamedTuple):
     sight: Integers
     made: Integers
     until: Integers
+    writer: Integers
+    lasting: Integers
     take_first: Integers
     take: Integers
     taken: Integers
@@ -157,6 +164,7 @@ def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
     counted: set[int] = set()
     entries: list[list[tuple[int, int, int]]] = [[] for _ in record.storages]
     last_saved = source.last_saved()
+    lasting = held_to_the_end(network)
     for flag, sights in enumerate((record.saved, record.results)):
         for sight in sights:
             if sight.storage < 0:
@@ -184,6 +192,8 @@ def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
         *_rows([[number for _, number, _ in row] for row in sorted_entries]),
         np.array([flag for row in sorted_entries for _, _, flag in row], dtype=np.int64),
         np.array(_until(network), dtype=np.int64),
+        np.array(network.writer, dtype=np.int64),
+        np.array([value in lasting for value in range(len(network.values))], dtype=np.int64),
         *_rows([[begin for begin, _ in row] for row in taking]),
         np.array([end for row in taking for _, end in row], dtype=np.int64),
     )

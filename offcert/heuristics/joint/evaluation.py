@@ -23,8 +23,8 @@ from offcert.heuristics.joint.state import (
 from offcert.heuristics.joint.tables import DUPLEX, Tables
 from offcert.heuristics.joint.unrolling import unroll
 
-# Of what takes more runs than are looked at.
-_TOO_LONG = 1e30
+# Of what takes more runs than are looked at, or would read what has been changed otherwise.
+_IMPOSSIBLE = 1e30
 
 
 @plain
@@ -45,11 +45,10 @@ def evaluate(tables: Tables, state: State, work: Work, weight: float) -> float:
         If everything fits, the makespan of the ordered schedule that moves what is chosen.
     """
     runs = unroll(tables, state, work)
-    if runs < 0:
-        work.facts[UNCOVERED] = 2**60
-        return _TOO_LONG
     work.facts[RUNS] = runs
-    live(tables, state, work, runs)
+    if runs < 0 or not live(tables, state, work, runs):
+        work.facts[UNCOVERED] = 2**60
+        return _IMPOSSIBLE
     order(work, runs)
     choose(tables, work, runs)
     if work.facts[UNCOVERED] == 0:
@@ -126,7 +125,7 @@ def estimate(tables: Tables, state: State) -> Estimate:
     work = new_work(tables)
     found = evaluate(tables, state, work, 0.0)
     lacking = int(work.facts[UNCOVERED])
-    if found >= _TOO_LONG:
+    if found >= _IMPOSSIBLE:
         return Estimate(None, lacking, 0, (), (), ())
     count = int(work.facts[RUNS])
     chosen = np.flatnonzero(work.chosen[: work.facts[GAPS]])

@@ -2,8 +2,8 @@
 
 The rules are those of `offcert.core.carried.carry`: inputs of a segment stay from its run to the
 last computation that needs something saved in it; what is kept in it is handed out when it runs
-again, and stays until then; variables of the program hold what cannot leave as long as in the
-first run.
+again, and stays until then; variables of the program hold what is made in the segment, and what
+cannot leave as long as in the first run. In a line only the call that runs holds anything.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from offcert.core.compiled import inlined
-from offcert.heuristics.joint.state import EVENTS, State, Work
+from offcert.heuristics.joint.state import EVENTS, LINE, WHOLE, State, Work
 from offcert.heuristics.joint.tables import Tables
 
 
@@ -32,7 +32,7 @@ def forget_events(tables: Tables, state: State, work: Work) -> None:
     work.facts[EVENTS] = 0
     for run in range(work.event_run.size):
         work.event_run[run] = -1
-        work.lined[run] = 0
+        work.part[run] = WHOLE
     for computation in range(work.event_end.size):
         work.event_end[computation] = -1
     for value in range(work.given.size):
@@ -120,7 +120,7 @@ def note_events(
             _note_kept(tables, work, segment, computation, saved, handed, until)
     line = carrying.line[number] == 1
     for again in range(begin, end):
-        work.lined[again] = line
+        work.part[again] = LINE if line else segment
     _note_variables(tables, work, begin, end, (first, last) if line else (0, -1))
     return True
 

@@ -7,7 +7,7 @@ the beginning: then the last use of a copy is known before its first.
 from __future__ import annotations
 
 from offcert.core.compiled import inlined
-from offcert.heuristics.joint.state import GAPS, TURN, State, Work
+from offcert.heuristics.joint.state import GAPS, TURN, WHOLE, State, Work
 from offcert.heuristics.joint.tables import OFFLOAD, Tables
 
 _NONE = -2
@@ -15,17 +15,20 @@ _NONE = -2
 _NEVER = 2**40
 # Columns of `Work.held`.
 _LAST, _AFTER, _BEFORE = 0, 1, 2
-# The same for lines that run again: nobody but autograd holds anything then.
-_LINE_LAST, _LINE_AFTER = 3, 4
 
 
 @inlined
-def live(tables: Tables, state: State, work: Work, runs: int) -> None:
+def live(tables: Tables, state: State, work: Work, runs: int) -> bool:
     """Write what each run needs on the device, and the gaps over the turn.
 
     A copy is there from the run that makes it to the last one that reads or holds it. Of each copy
     that is there over the turn, one gap spans it. What nobody reads is discarded, and held by
     nobody.
+
+    Returns
+    -------
+    bool
+        Whether every run finds what it reads as in-place changes had left it for the program.
     """
     for value in range(tables.size.size):
         _forget(work, value)
@@ -36,9 +39,13 @@ def live(tables: Tables, state: State, work: Work, runs: int) -> None:
     known = tables.carrying.known[0] == 1
     for run in range(runs - 1, -1, -1):
         computation = work.runs[run]
-        _write(tables, state, work, computation, run)
+        if not _write(tables, state, work, computation, run):
+            return False
         for place in range(tables.read_first[computation], tables.read_first[computation + 1]):
             value = tables.read[place]
+            if work.changed[value] >= 0 and work.changed[value] != tables.left[place]:
+                return False
+            work.changed[value] = tables.found[place]
             if work.last[value] < 0:
                 work.last[value] = run
             if run >= turn:
@@ -46,9 +53,7 @@ def live(tables: Tables, state: State, work: Work, runs: int) -> None:
             elif work.before[value] == _NONE:
                 work.before[value] = run
         for place in range(tables.hold_first[computation], tables.hold_first[computation + 1]):
-            if known and work.lined[run]:
-                _hold_in_line(work, tables.hold[place], run)
-            else:
+            if not known or _is_held(tables, state, work, tables.hold[place], run):
                 _hold(work, tables.hold[place], run, turn)
         if known:
             _hold_all(tables, work, work.event_run[run], run, turn)
@@ -58,6 +63,7 @@ def live(tables: Tables, state: State, work: Work, runs: int) -> None:
         if tables.source[value] and max(work.last[value], work.held[value, _LAST]) >= 0:
             _close(tables, state, work, value, -1)
     _accumulate(tables, work, runs)
+    return True
 
 
 @inlined
@@ -68,8 +74,7 @@ def _forget(work: Work, value: int) -> None:
     work.held[value, _LAST] = -1
     work.held[value, _AFTER] = -1
     work.held[value, _BEFORE] = _NONE
-    work.held[value, _LINE_LAST] = -1
-    work.held[value, _LINE_AFTER] = -1
+    work.changed[value] = -1
 
 
 @inlined
@@ -84,11 +89,12 @@ def _hold(work: Work, value: int, run: int, turn: int) -> None:
 
 
 @inlined
-def _hold_in_line(work: Work, value: int, run: int) -> None:
-    """Note that a run of a line would hold a value, if it can leave."""
-    if work.held[value, _LINE_LAST] < 0:
-        work.held[value, _LINE_LAST] = run
-    work.held[value, _LINE_AFTER] = run
+def _is_held(tables: Tables, state: State, work: Work, value: int, run: int) -> bool:
+    """Return whether the code that makes a run holds a value, as the program does in its place."""
+    part = work.part[run]
+    if part == WHOLE or tables.carrying.lasting[value]:
+        return True
+    return part >= 0 and (state.first[part] <= tables.carrying.writer[value] <= state.last[part])
 
 
 @inlined
@@ -108,12 +114,17 @@ def _hold_all(tables: Tables, work: Work, event: int, run: int, turn: int) -> No
 
 
 @inlined
-def _write(tables: Tables, state: State, work: Work, computation: int, run: int) -> None:
-    """Begin the copies that a run makes; what nobody reads is discarded."""
+def _write(tables: Tables, state: State, work: Work, computation: int, run: int) -> bool:
+    """Begin the copies that a run makes; what nobody reads is discarded.
+
+    Return whether no copy is read after changes that have not been made in it.
+    """
     beside, discards = 0, False
     begin, end = tables.write_first[computation], tables.write_first[computation + 1]
     for place in range(end - 1, begin - 1, -1):
         value = tables.write[place]
+        if work.changed[value] > 0:
+            return False
         if work.last[value] >= 0:
             _close(tables, state, work, value, run)
         elif tables.carrying.known[0]:
@@ -130,6 +141,7 @@ def _write(tables: Tables, state: State, work: Work, computation: int, run: int)
     # Sums over runs are made in `_accumulate`.
     work.need[run] += workspace
     work.need[run + 1] -= workspace
+    return True
 
 
 @inlined
@@ -146,10 +158,6 @@ def _close(tables: Tables, state: State, work: Work, value: int, run: int) -> No
     if tables.carrying.known[0] and run < turn:
         heard = _heard(tables, state, work, value)
         before = max(before, heard) if heard >= 0 else _NEVER
-        if heard >= 0 and tables.evictable[value]:
-            last = max(last, work.held[value, _LINE_LAST])
-            if after < 0 or 0 <= work.held[value, _LINE_AFTER] < after:
-                after = work.held[value, _LINE_AFTER]
     size = tables.size[value]
     work.need[max(run, 0)] += size
     work.need[last + 1] -= size

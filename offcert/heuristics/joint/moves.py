@@ -157,7 +157,7 @@ def _segment_like(tables: Tables, alike: Alike, state: State) -> bool:
     for step in range(last - first + 1):
         if not tables.frozen[begin + step]:
             _set_kept(tables, state, begin + step, state.kept[first + step])
-    return put_segment(state, begin, begin + last - first, True)
+    return put_segment(tables, state, begin, begin + last - first, True)
 
 
 @inlined

@@ -16,7 +16,7 @@ def allowed(tables: Tables, first: int, last: int) -> bool:
     """Return whether a range may be a segment."""
     if not 0 <= first <= last < tables.duration.size:
         return False
-    if not (tables.cut[first] and tables.cut[last + 1]):
+    if not tables.cut[first]:
         return False
     if tables.blocked[first] != tables.blocked[last + 1]:
         return False
@@ -31,8 +31,11 @@ def allowed(tables: Tables, first: int, last: int) -> bool:
 
 
 @inlined
-def insert(state: State, first: int, last: int) -> bool:
-    """Add a segment; return whether it crosses no other and is not there."""
+def insert(tables: Tables, state: State, first: int, last: int) -> bool:
+    """Add a segment; return whether it crosses no other and is not there.
+
+    What the program changes in place after it cannot be kept in it.
+    """
     count = state.number[0]
     place = 0
     for index in range(count):
@@ -48,7 +51,19 @@ def insert(state: State, first: int, last: int) -> bool:
         state.last[index] = state.last[index - 1]
     state.first[place], state.last[place] = first, last
     state.number[0] = count + 1
+    if not tables.cut[last + 1]:
+        _keep_nothing_beyond(tables, state, first, last)
     return True
+
+
+@inlined
+def _keep_nothing_beyond(tables: Tables, state: State, first: int, last: int) -> None:
+    """Let run again what runs again together with something after a segment."""
+    for computation in range(first, last + 1):
+        end = tables.group_first[computation + 1]
+        if tables.group[end - 1] > last and not tables.frozen[computation]:
+            for place in range(tables.group_first[computation], end):
+                state.kept[tables.group[place]] = 0
 
 
 @inlined
@@ -92,11 +107,11 @@ def add_segment(tables: Tables, state: State) -> bool:
     first, last = _random_range(tables)
     if last < first:
         return False
-    return put_segment(state, first, last, np.random.random() < 0.5)
+    return put_segment(tables, state, first, last, np.random.random() < 0.5)
 
 
 @inlined
-def put_segment(state: State, first: int, last: int, alone: bool) -> bool:
+def put_segment(tables: Tables, state: State, first: int, last: int, alone: bool) -> bool:
     """Add a segment in place of those that it crosses, and, if `alone`, of those inside of it."""
     for index in range(state.number[0] - 1, -1, -1):
         other_first, other_last = state.first[index], state.last[index]
@@ -105,7 +120,7 @@ def put_segment(state: State, first: int, last: int, alone: bool) -> bool:
         crosses = crosses or first < other_first <= last < other_last
         if crosses or (inside and alone):
             remove(state, index)
-    return insert(state, first, last)
+    return insert(tables, state, first, last)
 
 
 @inlined
@@ -150,7 +165,7 @@ def shift_boundary(tables: Tables, state: State) -> bool:
     if not allowed(tables, first, end - 1):
         return False
     remove(state, index)
-    return insert(state, first, end - 1)
+    return insert(tables, state, first, end - 1)
 
 
 @inlined
@@ -162,7 +177,7 @@ def _begin_elsewhere(tables: Tables, state: State, index: int, first: int) -> bo
     if not allowed(tables, first, last):
         return False
     remove(state, index)
-    return insert(state, first, last)
+    return insert(tables, state, first, last)
 
 
 @inlined
@@ -172,7 +187,7 @@ def _move_common(tables: Tables, state: State, index: int, follower: int, end: i
         return False
     remove(state, max(index, follower))
     remove(state, min(index, follower))
-    return insert(state, first, end - 1) and insert(state, end, last)
+    return insert(tables, state, first, end - 1) and insert(tables, state, end, last)
 
 
 @inlined
@@ -189,8 +204,8 @@ def split_segment(tables: Tables, state: State) -> bool:
         if allowed(tables, first, cut - 1) and allowed(tables, cut, last):
             if np.random.random() < 0.7:
                 remove(state, index)
-                return insert(state, first, cut - 1) and insert(state, cut, last)
-            return insert(state, first, cut - 1)
+                return insert(tables, state, first, cut - 1) and insert(tables, state, cut, last)
+            return insert(tables, state, first, cut - 1)
     return False
 
 
@@ -213,4 +228,4 @@ def join_segments(tables: Tables, state: State) -> bool:
         return False
     if not nest:
         remove(state, index)
-    return insert(state, first, last)
+    return insert(tables, state, first, last)

@@ -16,6 +16,9 @@ Floats = NDArray[np.float64]
 # Entries of `Work.facts`.
 TURN, RUNS, GAPS, UNCOVERED, MOVED, LACKING, EVENTS = range(7)
 
+# What `Work.part` says of a run that is no other run of a segment, and of one of a line.
+WHOLE, LINE = -1, -2
+
 # Room for so many events a computation and value.
 _MOST_EVENTS = 12
 
@@ -61,8 +64,10 @@ class Work(NamedTuple):
     event_run, event_end, event_next, event_value : int64 arrays
         What is held at a run, or at a computation that cannot run again, beyond its uses: lists of
         values; ``-1 - p`` stands for part `p` of `Carrying.beside`.
-    lined : int64 array, one entry a run
-        1 if it is one of a line that runs again.
+    part : int64 array, one entry a run
+        The segment of which it is another run, `LINE` if that is a line, and otherwise `WHOLE`.
+    changed : int64 array, one entry a value
+        By how many changes in place it has to be changed already, or -1 if nobody cares.
     given : int64 array, one entry a value
         The run at which autograd's hooks hear of it as the input of a segment, or -1.
     opened : int64 array, one entry for each of `Carrying.beside`
@@ -97,7 +102,8 @@ class Work(NamedTuple):
     event_end: Integers
     event_next: Integers
     event_value: Integers
-    lined: Integers
+    part: Integers
+    changed: Integers
     given: Integers
     opened: Integers
     need: Integers
@@ -148,12 +154,13 @@ def new_work(tables: Tables) -> Work:
         integers(values),
         integers(values),
         integers(values),
-        integers(values, 5),
+        integers(values, 3),
         integers(runs + 2),
         integers(computations + 1),
         integers(events),
         integers(events),
-        integers(runs + 2),
+        integers(runs + 2) + WHOLE,
+        integers(values),
         integers(values),
         integers(2 * computations),
         integers(runs + 2),
@@ -245,7 +252,7 @@ def state_of(program: Program, tables: Tables) -> State | None:
 def _may_be(tables: Tables, first: int, last: int) -> bool:
     if not 0 <= first <= last < len(tables.duration):
         return False
-    if not (tables.cut[first] and tables.cut[last + 1]):
+    if not tables.cut[first]:
         return False
     if tables.blocked[first] != tables.blocked[last + 1]:
         return False

@@ -42,8 +42,9 @@ class Tables(NamedTuple):
     ----------
     duration, workspace, lean, repeatable : int64 arrays, one entry a computation
         As in `Computation`; ``lean`` is -1 where there is none.
-    read_first, read : int64 arrays
-        Values that a computation reads.
+    read_first, read, found, left : int64 arrays
+        Values that a computation reads, by how many in-place changes it has to find them changed,
+        and by how many it leaves them changed.
     write_first, write : int64 arrays
         Values with memory of their own that it makes.
     hold_first, hold : int64 arrays
@@ -57,12 +58,13 @@ class Tables(NamedTuple):
         The last one that has to run again so that what this one saves is there: itself, or that
         before it if it saves what it is given; `NOTHING` if it saves nothing.
     group_first, group : int64 arrays
-        For each computation those that can only run again together with it: in-place changes of one
-        value, its writer, and who reads it before the last of them.
+        For each computation those that run again together with it unless the segment ends between
+        them: in-place changes of one value, its writer, and who reads it before the last of them.
     frozen : int64 array, one entry a computation
         1 if it cannot run again inside of a segment.
     cut : int64 array, one entry a computation and one more
-        1 if a segment may begin there, or end just before.
+        1 if a segment may begin there. It may end elsewhere, if it keeps nothing that what follows
+        changes in place, and nobody reads what was changed once it has run again.
     blocked : int64 array, one entry a computation and one more
         How many computations before it cannot run again at all.
     range_first, range_last : int64 arrays
@@ -84,6 +86,8 @@ class Tables(NamedTuple):
     repeatable: Integers
     read_first: Integers
     read: Integers
+    found: Integers
+    left: Integers
     write_first: Integers
     write: Integers
     hold_first: Integers
@@ -155,6 +159,8 @@ def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
         _array(-1 if each.lean is None else each.lean for each in network.computations),
         _array(each.repeatable for each in network.computations),
         *_rows(flow.reads),
+        _array(state for row in flow.found for state in row),
+        _array(state for row in flow.left for state in row),
         *_rows(flow.writes),
         *_rows(flow.holds),
         *_rows(flow.triggers),
@@ -189,6 +195,7 @@ class _Flow:
         self.reads = [sorted({root[v] for v in each.reads}) for each in computations]
         self.holds = [sorted({root[v] for v in each.holds}) for each in computations]
         self.writes = [[v for v in each.writes if root[v] == v] for each in computations]
+        self.found, self.left = _states(network, root, self.reads)
         self.stops = [NOTHING] * len(network)
         self.triggers = [self._triggers(index) for index in range(len(network))]
         if source is not None:
@@ -214,6 +221,21 @@ class _Flow:
             if own or not read.isdisjoint(forward.reads):
                 found.append(each)
         return found
+
+
+def _states(
+    network: Network, root: Sequence[int], reads: Sequence[Sequence[int]]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Return how often what each computation reads has been changed in place before and after."""
+    changed = [0] * len(network.values)
+    found, left = [], []
+    for each, row in zip(network.computations, reads, strict=True):
+        found.append([changed[value] for value in row])
+        for value in each.writes:
+            if root[value] != value:
+                changed[root[value]] += 1
+        left.append([changed[value] for value in row])
+    return found, left
 
 
 def _groups(network: Network) -> list[list[int]]:
@@ -297,7 +319,7 @@ def _usable(
                 f"ranges[{index}] must lie inside of computations 0 to {len(network) - 1}, "
                 f"not be ({first}, {last})"
             )
-        if cut[first] and cut[last + 1] and blocked[first] == blocked[last + 1]:
+        if cut[first] and blocked[first] == blocked[last + 1]:
             chosen.add((first, last))
     # No range at all is another thing than any range.
     return sorted(chosen) or [(len(network), len(network))]

@@ -15,10 +15,13 @@ _INSIDE, _WAITING, _DONE = 0, 1, 2
 def unroll(tables: Tables, state: State, work: Work) -> int:
     """Write the runs of a program; return their number, or -1 if there are too many.
 
+    It is -1 as well if something is kept that is changed in place where the segment is over.
+
     Segments run again when something that cannot run again needs what was saved in them, those
     inside of them after that; see `offcert.core.program`.
     """
-    _prepare(state, work)
+    if not _prepare(tables, state, work):
+        return -1
     known = tables.carrying.known[0] == 1
     if known:
         forget_events(tables, state, work)
@@ -53,8 +56,11 @@ def unroll(tables: Tables, state: State, work: Work) -> int:
 
 
 @inlined
-def _prepare(state: State, work: Work) -> None:
-    """Find what lies in what; the outermost segments wait, in their order."""
+def _prepare(tables: Tables, state: State, work: Work) -> bool:
+    """Find what lies in what; the outermost segments wait, in their order.
+
+    Return whether all that is kept lies in a segment together with all that changes it in place.
+    """
     for computation in range(work.innermost.size):
         work.innermost[computation] = -1
     for segment in range(state.number[0]):
@@ -66,6 +72,15 @@ def _prepare(state: State, work: Work) -> None:
         work.stamp[segment] = segment
         for computation in range(state.first[segment], state.last[segment] + 1):
             work.innermost[computation] = segment
+            if state.kept[computation] and last_of_group(tables, computation) > state.last[segment]:
+                return False
+    return True
+
+
+@inlined
+def last_of_group(tables: Tables, computation: int) -> int:
+    """Return the last computation of those that run again together with one."""
+    return int(tables.group[tables.group_first[computation + 1] - 1])
 
 
 @inlined

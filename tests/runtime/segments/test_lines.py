@@ -41,6 +41,7 @@ def across(earlier, block):
     return line((f"{earlier}.relu", 1), f"{block}.conv1", f"{block}.bn1")
 
 
+HALVES = (("conv1", "bn1", "relu"), ("conv2", "bn2"))
 RESNET = {
     "middles": again(*map(middle, BLOCKS)),
     "across blocks": again(
@@ -48,6 +49,9 @@ RESNET = {
         *(across(earlier, block) for earlier, block in pairwise(BLOCKS)),
     ),
     "convolutions stay": again(*(whole(b, kept=(f"{b}.conv1", f"{b}.conv2")) for b in BLOCKS)),
+    "up to the sum": again(
+        *(line(*(f"{b}.{name}" for name in names)) for b in BLOCKS for names in HALVES)
+    ),
     "lines in lines and in blocks": again(
         *(whole(b, inner=(middle(b, inner=(segment(f"{b}.bn1"),)),)) for b in BLOCKS[::2]),
         *(segment(b, f"{b}.conv1", inner=(middle(b),)) for b in BLOCKS[1::2]),
