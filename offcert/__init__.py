@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from offcert.certify.ladder import certify
     from offcert.certify.methods import solve
+    from offcert.certify.placing import place
     from offcert.core.chain import Chain
     from offcert.core.checkpoint_chain import CheckpointChain
     from offcert.core.errors import InputError, OffcertError
     from offcert.core.execution import Execution
     from offcert.core.files import read_problem, write_problem
     from offcert.core.network import Computation, Network, Value
+    from offcert.core.placement import Placement, PlacementProblem, Residence
+    from offcert.core.placement_files import read_placement_problem
     from offcert.core.plan import Plan
     from offcert.core.platform import Link, Platform
     from offcert.core.problem import Minimise, Problem, Recompute, Transfers, Units
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from offcert.core.trace import Operation, Tensor, Trace
     from offcert.instances.library import Library
     from offcert.proofs.certificate import Certificate, read_certificate
+    from offcert.proofs.placement.certificate import PlacementCertificate, read_placement
     from offcert.runtime.profile import profile
     from offcert.runtime.step import TrainingStep
     from offcert.training.offload import offload
@@ -55,11 +59,15 @@ __all__ = [
     "Network",
     "OffcertError",
     "Operation",
+    "Placement",
+    "PlacementCertificate",
+    "PlacementProblem",
     "Plan",
     "Platform",
     "Problem",
     "Program",
     "Recompute",
+    "Residence",
     "Result",
     "Run",
     "Schedule",
@@ -74,8 +82,11 @@ __all__ = [
     "Value",
     "certify",
     "offload",
+    "place",
     "profile",
     "read_certificate",
+    "read_placement",
+    "read_placement_problem",
     "read_problem",
     "solve",
     "verify",
@@ -98,11 +109,15 @@ _HOMES = {
     "Network": "offcert.core.network",
     "OffcertError": "offcert.core.errors",
     "Operation": "offcert.core.trace",
+    "Placement": "offcert.core.placement",
+    "PlacementCertificate": "offcert.proofs.placement.certificate",
+    "PlacementProblem": "offcert.core.placement",
     "Plan": "offcert.core.plan",
     "Platform": "offcert.core.platform",
     "Problem": "offcert.core.problem",
     "Program": "offcert.core.program",
     "Recompute": "offcert.core.problem",
+    "Residence": "offcert.core.placement",
     "Result": "offcert.core.result",
     "Run": "offcert.core.strategy",
     "Schedule": "offcert.core.schedule",
@@ -114,7 +129,10 @@ _HOMES = {
     "Transfers": "offcert.core.problem",
     "Units": "offcert.core.problem",
     "Value": "offcert.core.network",
+    "place": "offcert.certify.placing",
     "read_certificate": "offcert.proofs.certificate",
+    "read_placement": "offcert.proofs.placement.certificate",
+    "read_placement_problem": "offcert.core.placement_files",
     "read_problem": "offcert.core.files",
     "solve": "offcert.certify.methods",
     "write_problem": "offcert.core.files",

@@ -6,16 +6,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from offcert.proofs.certificate import Certificate
+from typing import Any
 
 _CHILDREN = "offcert.formulations.common.children"
 
 
 @contextmanager
-def ending_anyhow(conclude: Callable[[Certificate], int]) -> Iterator[None]:
+def ending_anyhow(conclude: Callable[[Any], int]) -> Iterator[None]:
     """End the process with what is known if a step of a search can be ended by nothing else.
 
     Parameters
@@ -29,7 +26,7 @@ def ending_anyhow(conclude: Callable[[Certificate], int]) -> Iterator[None]:
 
     stdout = os.dup(1)
 
-    def end(certificate: Certificate) -> None:
+    def end(certificate: Any) -> None:
         # Solvers are kept from the standard output while they run.
         os.dup2(stdout, 1)
         code = EXIT_INPUT

@@ -1,4 +1,4 @@
-"""The command `methods`: what `solve` and `compare` can run, and what each is good for."""
+"""The command `methods`: what `solve`, `compare` and `place` can run, and what each is for."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from offcert.cli.parser import Commands, add_command
 
 if TYPE_CHECKING:
     from offcert.certify.method import Method
+    from offcert.certify.placement_methods import PlacementMethod
 
 _EXAMPLES = (
     "offcert methods",
@@ -24,7 +25,7 @@ def add(commands: Commands) -> None:
     from offcert.cli.choices import MINIMISE, RECOMPUTE
     from offcert.cli.searching import TRANSFERS
 
-    summary = "list the methods that solve and compare run, and what each is for"
+    summary = "list the methods that solve, compare and place run, and what each is for"
     parser = add_command(commands, "methods", summary, _run, examples=_EXAMPLES)
     parser.add_argument(
         "--transfers", choices=TRANSFERS, help="only methods for these transfers (default: all)"
@@ -43,6 +44,7 @@ def add(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.certify.methods import METHODS
+    from offcert.certify.placement_methods import PLACEMENT_METHODS
 
     rows = [
         row
@@ -51,8 +53,32 @@ def _run(options: argparse.Namespace) -> int:
         and options.recompute in (None, *row["recompute"])
         and options.minimise in (None, *row["minimise"])
     ]
-    show(options, {"methods": rows}, "\n\n".join(map(_text, rows)))
+    # What is asked of schedules does not concern addresses.
+    asked = {options.transfers, options.recompute, options.minimise} != {None}
+    placing = [] if asked else [_placing(*each) for each in PLACEMENT_METHODS.items()]
+    blocks = [*map(_text, rows), *map(_placing_text, placing)]
+    show(options, {"methods": rows, "placement": placing}, "\n\n".join(blocks))
     return 0
+
+
+def _placing(name: str, method: PlacementMethod) -> dict[str, Any]:
+    return {
+        "name": name,
+        "summary": method.summary,
+        "evidence": method.evidence,
+        "options": [f"--{setting.replace('_', '-')}" for setting in method.reads],
+    }
+
+
+def _placing_text(row: dict[str, Any]) -> str:
+    return "\n".join(
+        [
+            f"{row['name']}: {row['summary']}",
+            "  for       addresses (offcert place)",
+            f"  evidence  {row['evidence']}",
+            f"  options   {' '.join(row['options']) or 'none'}",
+        ]
+    )
 
 
 def _row(name: str, method: Method) -> dict[str, Any]:

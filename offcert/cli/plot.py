@@ -1,4 +1,4 @@
-"""The command `plot`: a certificate's schedule as a picture, or curves over memory as one."""
+"""The command `plot`: a schedule, addresses over time, or curves over memory as a picture."""
 
 from __future__ import annotations
 
@@ -16,20 +16,26 @@ if TYPE_CHECKING:
 
 _EXAMPLES = (
     "offcert plot certificate.json -o plan.svg",
+    "offcert plot placed.json --addresses -o space.svg",
     "offcert plot offloading/ recomputing/ both/ -o curves.svg",
 )
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    summary = "draw the schedule and the memory curve, or time against memory"
+    summary = "draw the schedule and the memory curve, addresses over time, or time against memory"
     parser = add_command(commands, "plot", summary, _run, examples=_EXAMPLES)
     parser.add_argument(
         "certificates",
         metavar="CERTIFICATE",
         nargs="+",
-        help="file that certify or solve has written; or folders of curves over memory, as certify "
-        "writes them for several limits, all in one picture",
+        help="file that certify, solve or place has written; or folders of curves over memory, as "
+        "certify writes them for several limits, all in one picture",
+    )
+    parser.add_argument(
+        "--addresses",
+        action="store_true",
+        help="draw where everything lies in memory, which place has found, instead of the schedule",
     )
     parser.add_argument(
         "-o",
@@ -44,18 +50,46 @@ def _run(options: argparse.Namespace) -> int:
     from pathlib import Path
 
     from offcert.core.errors import InputError
-    from offcert.proofs.certificate import read_certificate
-    from offcert.report.gantt import save_gantt
 
     paths = [Path(name) for name in options.certificates]
     if any(path.is_dir() for path in paths):
+        if options.addresses:
+            raise InputError("a folder of curves has no addresses to draw")
         _save_curves(paths, Path(options.output))
     elif len(paths) > 1:
         raise InputError(f"a picture shows one certificate, not {len(paths)}, or folders of curves")
     else:
-        save_gantt(read_certificate(paths[0]), options.output)
+        _save_one(paths[0], options)
     show(options, {"written": options.output}, f"wrote {options.output}")
     return 0
+
+
+def _save_one(path: Path, options: argparse.Namespace) -> None:
+    from offcert.core.documents import read_json
+    from offcert.core.errors import InputError
+    from offcert.proofs.certificate import certificate_from_json
+    from offcert.proofs.placement.certificate import (
+        PLACEMENT_FORMAT,
+        PlacementCertificate,
+        placement_from_json,
+    )
+    from offcert.report.gantt import save_gantt
+    from offcert.report.space import save_space
+
+    document = read_json(path)
+    alone = isinstance(document, dict) and document.get("format") == PLACEMENT_FORMAT
+    try:
+        found = placement_from_json(document) if alone else certificate_from_json(document)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    if isinstance(found, PlacementCertificate):
+        save_space(found, options.output)
+    elif not options.addresses:
+        save_gantt(found, options.output)
+    elif found.placement is None:
+        raise InputError(f"{path} holds no addresses: `offcert place` finds some")
+    else:
+        save_space(found.placement, options.output)
 
 
 def _save_curves(folders: Sequence[Path], target: Path) -> None:

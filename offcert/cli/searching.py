@@ -14,6 +14,8 @@ from offcert.cli.output import native_output_to_stderr, show
 from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from offcert.certify.search import SearchProgress
     from offcert.core.problem import Problem
     from offcert.proofs.certificate import Certificate
@@ -142,7 +144,7 @@ def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int
     def conclude(certificate: Certificate) -> int:
         try:
             if options.output is not None:
-                _write(certificate, options.output)
+                write_or_rescue(certificate.write, options.output)
         finally:
             show(options, certificate_summary(certificate), describe_certificate(certificate))
         return 0
@@ -167,19 +169,19 @@ def search_settings(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _write(certificate: Certificate, path: str) -> None:
-    """Write a certificate where it should be, or where there is space: it may have taken hours."""
+def write_or_rescue(write: Callable[[str | Path], None], path: str) -> None:
+    """Write what was found where it should be, or where there is space: it may have taken hours."""
     import tempfile
     from pathlib import Path
 
     from offcert.core.errors import InputError
 
     try:
-        certificate.write(path)
+        write(path)
     except InputError as error:
         rescue = Path(tempfile.gettempdir(), f"offcert-{os.getpid()}-{Path(path).name}")
         try:
-            certificate.write(rescue)
+            write(rescue)
         except InputError:
             raise error from None
         raise InputError(f"{error}; the certificate is in {rescue} instead") from None

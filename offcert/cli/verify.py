@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import seconds, size
 from offcert.cli.confined import confined
 from offcert.cli.messages import LOG
 from offcert.cli.output import show
 from offcert.cli.parser import EXIT_INVALID, EXIT_NOT_VERIFIED, Commands, add_command
+
+if TYPE_CHECKING:
+    from offcert.verify.document import Verification
+    from offcert.verify.placement.document import PlacementVerification
 
 _EXAMPLES = (
     "offcert verify certificate.json",
@@ -25,7 +30,9 @@ def add(commands: Commands) -> None:
     summary = "check a certificate with independent code"
     parser = add_command(commands, "verify", summary, _run, examples=_EXAMPLES)
     parser.add_argument(
-        "certificate", metavar="CERTIFICATE", help="file that certify or solve has written"
+        "certificate",
+        metavar="CERTIFICATE",
+        help="file that certify, solve or place has written",
     )
     parser.add_argument(
         "--time-limit",
@@ -68,29 +75,48 @@ def _load() -> None:
     """Load what verification may need, so that its memory does not count."""
     from importlib import import_module
 
-    for module in ("report.text", "verify.document", "verify.pivot_outward.verifier"):
+    for module in ("report.text", "verify.entry", "verify.pivot_outward.verifier"):
         import_module(f"offcert.{module}")
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from offcert.report.text import describe_verification, verification_summary
-    from offcert.verify.document import Outcome, verify_file
+    from offcert.verify.entry import verify_any_file
+    from offcert.verify.findings import Outcome
     from offcert.verify.limits import BeyondLimitsError, Limits
 
     limits = Limits(options.time_limit, options.memory_limit, options.max_size)
     try:
-        verification = verify_file(options.certificate, limits)
+        verification = verify_any_file(options.certificate, limits)
     except (BeyondLimitsError, MemoryError) as error:
         return _beyond(options, str(error) or "it takes more memory than there is")
-    show(options, verification_summary(verification), describe_verification(verification))
+    show(options, *_said(verification))
     if verification.outcome is Outcome.BEYOND_LIMITS:
         return EXIT_NOT_VERIFIED
     return 0 if verification.valid else EXIT_INVALID
 
 
+def _said(verification: Verification | PlacementVerification) -> tuple[dict[str, Any], str]:
+    """Return an outcome for programs and for people."""
+    from offcert.report.placement_text import (
+        describe_valid_placement,
+        placement_verification_summary,
+    )
+    from offcert.report.text import (
+        describe_not_valid,
+        describe_verification,
+        verification_summary,
+    )
+    from offcert.verify.document import Verification
+
+    if isinstance(verification, Verification):
+        return verification_summary(verification), describe_verification(verification)
+    text = describe_not_valid(verification) or describe_valid_placement(verification)
+    return placement_verification_summary(verification), text
+
+
 def _beyond(options: argparse.Namespace, reason: str) -> int:
     from offcert.report.text import describe_unverified
-    from offcert.verify.document import Outcome
+    from offcert.verify.findings import Outcome
 
     beyond = {"valid": False, "outcome": str(Outcome.BEYOND_LIMITS), "faults": []}
     show(options, beyond | {"unverified": [reason]}, describe_unverified([reason]))

@@ -73,6 +73,24 @@ def parse_memory(text: str, problem: Problem) -> int:
     return _bytes(match[1], match[3], text, "memory")
 
 
+def parse_capacity(text: str, units: Units, field: str = "capacity") -> int:
+    """Return the size of a pool for text like ``"6GiB"`` or ``"1048576"``, in the problem's units.
+
+    A number without a unit counts these units, bytes or others: it can mean nothing else here.
+
+    Raises
+    ------
+    InputError
+        If the text is no size, or has a unit where the problem has none.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f'{field} must look like "6GiB" or "1048576", not "{cut(text)}"')
+    if match[2] and units.size != "B":
+        raise InputError(f'{field} "{cut(text)}" needs no unit: the problem\'s sizes are numbers')
+    return _bytes(match[1], match[3], text, field)
+
+
 def _bytes(number: str, prefix: str | None, text: str, field: str) -> int:
     size = Fraction(number) * _factor(prefix)
     if size.denominator != 1:

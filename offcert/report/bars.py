@@ -32,7 +32,7 @@ class Look:
     text : str
         Colour of the text on it.
     hatch : str
-        Stripes: none (empty), upright, or falling or rising, as matplotlib spells them.
+        Stripes: none (empty), upright, level, falling, rising or crossed, as matplotlib has them.
     """
 
     name: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from offcert.core.messages import cut
 from offcert.core.problem import Minimise, Problem
@@ -16,6 +17,7 @@ from offcert.report.bars import (
     LIMIT,
     LOOKS,
     Bar,
+    Look,
     bars_of,
     joined,
     looks_of,
@@ -27,7 +29,7 @@ from offcert.report.memory_curve import memory_curve
 from offcert.report.scales import size_scale, time_scale
 from offcert.report.svg import Element, element, ticks, write
 
-_LEFT, _RIGHT = 84, 28
+LEFT, RIGHT = 84, 28
 _ROWS_TOP, _ROW, _BAR = 72, 30, 24
 _MEMORY = 190
 _FONT = 11
@@ -62,7 +64,7 @@ class Frame:
 
     def x(self, time: float) -> float:
         """Return where a tick is."""
-        return _LEFT + float(time) / self.span * (self.width - _LEFT - _RIGHT)
+        return LEFT + float(time) / self.span * (self.width - LEFT - RIGHT)
 
     def y(self, size: float) -> float:
         """Return where a number of bytes is."""
@@ -132,7 +134,22 @@ def steps(times: Iterable[int], held: Iterable[int]) -> list[tuple[float, float]
     return corners
 
 
-def picture(frame: Frame, title: str) -> Element:
+class Panel(Protocol):
+    """Where moments are on a picture, and where its lowest panel ends."""
+
+    @property
+    def width(self) -> int:
+        """Pixels."""
+
+    @property
+    def bottom(self) -> float:
+        """Where the lowest panel ends."""
+
+    def x(self, time: float) -> float:
+        """Return where a moment is."""
+
+
+def picture(frame: Panel, title: str, looks: Mapping[str, Look] = LOOKS) -> Element:
     """Return an empty picture with a heading and what its bars are filled with."""
     height = int(frame.bottom) + 40
     root = element(
@@ -149,11 +166,11 @@ def picture(frame: Frame, title: str) -> Element:
         aria_label=title,
     )
     element(root, "rect", width=frame.width, height=height, fill="#ffffff")
-    element(root, "text", title, x=_LEFT, y=20, font_size=14, font_weight="600")
+    element(root, "text", title, x=LEFT, y=20, font_size=14, font_weight="600")
     stripes = element(root, "defs")
     lines = {"/": "M0,6 L6,0 M-1,1 L1,-1 M5,7 L7,5", "\\": "M0,0 L6,6 M-1,5 L1,7 M5,-1 L7,1"}
-    lines |= {"|": "M3,0 L3,6", "-": "M0,3 L6,3"}
-    for name, look in LOOKS.items():
+    lines |= {"|": "M3,0 L3,6", "-": "M0,3 L6,3", "x": "M0,0 L6,6 M6,0 L0,6"}
+    for name, look in looks.items():
         if look.hatch:
             pattern = element(
                 stripes,
@@ -175,7 +192,7 @@ def _fill(look: str, width: float) -> str:
 
 
 def _draw_legend(root: Element, bars: Sequence[Bar]) -> None:
-    x = float(_LEFT)
+    x = float(LEFT)
     for name, look in shown_looks(bars).items():
         element(root, "rect", x=x, y=31, width=22, height=12, fill=_fill(name, 22))
         element(root, "text", look.name, x=x + 28, y=41)
@@ -185,7 +202,7 @@ def _draw_legend(root: Element, bars: Sequence[Bar]) -> None:
 def _draw_row(root: Element, frame: Frame, index: int, name: str, bars: Sequence[Bar]) -> None:
     top = _ROWS_TOP + _ROW * index
     group = element(root, "g", class_=f"row {name.replace(' ', '-')}")
-    element(group, "text", name, x=_LEFT - 8, y=top + 16, text_anchor="end")
+    element(group, "text", name, x=LEFT - 8, y=top + 16, text_anchor="end")
     for bar in bars:
         left, right = frame.x(float(bar.start)), frame.x(float(bar.end))
         width = max(right - left, 0.4)
@@ -241,9 +258,9 @@ def draw_memory(
     scale, unit = size_scale(problem, frame.largest)
     for value in ticks(frame.largest / scale, 5):
         y = frame.y(value * scale)
-        element(group, "path", d=f"M{_LEFT},{y:.2f} H{frame.width - _RIGHT}", stroke="#e4e4e4")
-        element(group, "text", f"{value:g}", x=_LEFT - 8, y=y + 4, text_anchor="end")
-    element(group, "text", unit, x=_LEFT - 8, y=frame.top - 5, text_anchor="end")
+        element(group, "path", d=f"M{LEFT},{y:.2f} H{frame.width - RIGHT}", stroke="#e4e4e4")
+        element(group, "text", f"{value:g}", x=LEFT - 8, y=y + 4, text_anchor="end")
+    element(group, "text", unit, x=LEFT - 8, y=frame.top - 5, text_anchor="end")
     for number, (corners, colour, name) in enumerate(curves):
         points = [(frame.x(time), frame.y(size)) for time, size in corners]
         line = "L".join(f"{x:.2f},{y:.2f}" for x, y in thinned(points, step))
@@ -259,7 +276,7 @@ def draw_memory(
         group,
         "path",
         class_="limit",
-        d=f"M{_LEFT},{limit:.2f} H{frame.width - _RIGHT}",
+        d=f"M{LEFT},{limit:.2f} H{frame.width - RIGHT}",
         stroke=LIMIT,
         stroke_dasharray="7 4",
     )
@@ -267,7 +284,7 @@ def draw_memory(
     text += ", higher than this" if problem.platform.memory > frame.largest else ""
     element(mark, "title", text)
     halo = {"stroke": "#ffffff", "stroke_width": 3, "paint_order": "stroke"}
-    element(group, "text", text, x=_LEFT + 6, y=limit - 4, **halo)
+    element(group, "text", text, x=LEFT + 6, y=limit - 4, **halo)
 
 
 def thinned(points: Sequence[tuple[float, float]], step: float) -> list[tuple[float, float]]:
@@ -297,17 +314,17 @@ def time_labels(problem: Problem, span: int) -> tuple[list[tuple[float, str]], s
 
 
 def draw_time_axis(
-    root: Element, frame: Frame, labels: Sequence[tuple[float, str]], name: str
+    root: Element, frame: Panel, labels: Sequence[tuple[float, str]], name: str
 ) -> None:
     """Draw the axis under everything: marks at the ticks given, with their texts."""
     group = element(root, "g", class_="axis")
     y = frame.bottom
-    element(group, "path", d=f"M{_LEFT},{y} H{frame.width - _RIGHT}", stroke="#444444")
+    element(group, "path", d=f"M{LEFT},{y} H{frame.width - RIGHT}", stroke="#444444")
     for time, text in labels:
         x = frame.x(time)
         element(group, "path", d=f"M{x:.2f},{y} V{y + 5}", stroke="#444444")
         element(group, "text", text, x=x, y=y + 17, text_anchor="middle")
-    element(group, "text", name, x=frame.width - _RIGHT, y=y + 32, text_anchor="end")
+    element(group, "text", name, x=frame.width - RIGHT, y=y + 32, text_anchor="end")
 
 
 def _earliest_end(certificate: Certificate) -> int:
@@ -348,14 +365,14 @@ def _draw_least_bytes(root: Element, frame: Frame, least: int, text: str) -> Non
         root,
         "path",
         class_="bound",
-        d=f"M{_LEFT},{y:.2f} H{frame.width - _RIGHT}",
+        d=f"M{LEFT},{y:.2f} H{frame.width - RIGHT}",
         stroke=BOUND,
         stroke_width=1.6,
         stroke_dasharray="2 3",
     )
     element(mark, "title", text)
     halo = {"stroke": "#ffffff", "stroke_width": 3, "paint_order": "stroke"}
-    x = frame.width - _RIGHT - 6
+    x = frame.width - RIGHT - 6
     element(root, "text", text, x=x, y=y + 13, fill=BOUND, text_anchor="end", **halo)
 
 

@@ -12,7 +12,9 @@ from offcert.core.units import format_objective, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.execution import choices_lines, choices_summary, reruns_of, within
 from offcert.report.origin import origin_lines, origin_summary
+from offcert.report.placement_text import bounds_to_json, placed_summary, valid_placement_lines
 from offcert.verify.document import Verification
+from offcert.verify.findings import Findings
 
 
 def problem_summary(problem: Problem) -> dict[str, Any]:
@@ -175,6 +177,10 @@ def verification_summary(verification: Verification) -> dict[str, Any]:
     result = verification.certificate.result
     reruns = reruns_of(verification.certificate)
     execution = {} if reruns is None else {"execution": reruns.to_json()}
+    placement = {}
+    if verification.certificate.placement is not None:
+        bounds = bounds_to_json(verification.placement_bounds)
+        placement["placement"] = placed_summary(verification.certificate) | {"bounds": bounds}
     return {
         "valid": verification.valid,
         "outcome": str(verification.outcome),
@@ -185,24 +191,16 @@ def verification_summary(verification: Verification) -> dict[str, Any]:
         "lower_bound": result.lower_bound,
         "evidence": None if verification.evidence is None else str(verification.evidence),
         **execution,
-        "bounds": [
-            {
-                "method": bound.method,
-                "value": bound.value,
-                "evidence": str(bound.evidence),
-                "finding": bound.finding,
-            }
-            for bound in verification.bounds
-        ],
+        "bounds": bounds_to_json(verification.bounds),
+        **placement,
     }
 
 
 def describe_verification(verification: Verification) -> str:
     """Return the outcome of a verification for people."""
-    if verification.faults:
-        return "\n".join(["INVALID", *(f"  {fault}" for fault in verification.faults)])
-    if verification.unverified:
-        return describe_unverified(verification.unverified)
+    wrong = describe_not_valid(verification)
+    if wrong is not None:
+        return wrong
     certificate = verification.certificate
     result, problem = certificate.result, certificate.problem
     lines = [f"VALID: {result.status}"]
@@ -215,7 +213,7 @@ def describe_verification(verification: Verification) -> str:
     for bound in verification.bounds:
         value = format_objective(bound.value, problem)
         lines.append(f"  bound {value:>14}  {bound.method}: {bound.evidence}, {bound.finding}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *valid_placement_lines(verification)])
 
 
 def _execution_lines(certificate: Certificate) -> list[str]:
@@ -230,6 +228,13 @@ def _execution_lines(certificate: Certificate) -> list[str]:
         f"  execution {len(reruns.execution.runs)} operations, each with its inputs{stays}",
         f"  recomputed {reruns.said(problem.units)}",
     ]
+
+
+def describe_not_valid(findings: Findings) -> str | None:
+    """Return for people why something is not valid, or not verified; None if it is."""
+    if findings.faults:
+        return "\n".join(["INVALID", *(f"  {fault}" for fault in findings.faults)])
+    return describe_unverified(findings.unverified) if findings.unverified else None
 
 
 def describe_unverified(reasons: Sequence[str]) -> str:

@@ -1,0 +1,207 @@
+"""The command `place`: addresses for what a schedule uses, or for a problem of its own."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from offcert.cli.arguments import count, seconds, seed
+from offcert.cli.ending import ending_anyhow
+from offcert.cli.output import native_output_to_stderr, show
+from offcert.cli.parser import Commands, add_command
+from offcert.cli.progress import progress
+from offcert.cli.searching import DEFAULTS, write_or_rescue
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from offcert.certify.running import SearchProgress
+    from offcert.core.placement import PlacementProblem
+    from offcert.core.problem import Units
+    from offcert.proofs.certificate import Certificate
+    from offcert.proofs.placement.certificate import PlacementCertificate
+
+_EXAMPLES = (
+    "offcert place certificate.json -o placed.json",
+    "offcert place buffers.csv --capacity 1048576 --time-limit 10 -o offsets.csv",
+    "offcert place buffers.csv --method first-fit --json",
+)
+# What a search for addresses may be asked; `certify` has more.
+_SETTINGS = ("time_limit", "workers", "seed")
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    summary = "find an address for everything that is in memory, in as small a pool as possible"
+    parser = add_command(commands, "place", summary, _run, examples=_EXAMPLES)
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="certificate of a schedule, which gets addresses; placement problem or document; or "
+        "table of buffers (.csv), as MiniMalloc reads them",
+    )
+    parser.add_argument(
+        "--capacity",
+        metavar="SIZE",
+        help="of the pool, such as 6GiB or 1048576: any addresses within it will do (default: as "
+        "small a pool as possible)",
+    )
+    parser.add_argument(
+        "--alignment",
+        metavar="SIZE",
+        help="of which addresses are multiples, such as 512 (default: the file's, or 1)",
+    )
+    parser.add_argument(
+        "--method",
+        metavar="NAME",
+        help="one method; `offcert methods` lists them (default: all, the quick ones first)",
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=seconds,
+        metavar="S",
+        help=f"seconds to search (default: {DEFAULTS['time_limit']:g})",
+    )
+    parser.add_argument(
+        "--workers", type=count, metavar="N", help=f"threads (default: {DEFAULTS['workers']})"
+    )
+    parser.add_argument(
+        "--seed",
+        type=seed,
+        metavar="N",
+        help=f"of the random choices (default: {DEFAULTS['seed']})",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="PLACED",
+        help="file for the certificate with addresses, or for the placement document, kept up to "
+        "date during the search; for a table with offsets if it ends in .csv (default: none is "
+        "written)",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    from functools import partial
+
+    from offcert.certify.interrupts import terminating_interrupts
+    from offcert.certify.placing import place
+
+    what, units = _read(options.file)
+    settings = _settings(options, units)
+
+    def conclude(placed: Any) -> int:
+        try:
+            if options.output is not None:
+                write_or_rescue(partial(_write, placed), options.output)
+        finally:
+            show(options, *_said(placed))
+        return 0
+
+    with (
+        ending_anyhow(conclude),
+        native_output_to_stderr(),
+        terminating_interrupts(),
+        progress(options, partial(_describe_progress, units)) as tell,
+    ):
+        # However this process ends, the file holds the best that was known.
+        keep = None if options.output is None else lambda known: _write(known, options.output)
+        placed = place(what, options.method, **settings, progress=tell, keep=keep)
+    return conclude(placed)
+
+
+def _read(path: str) -> tuple[Any, Units]:
+    """Return what is to be placed, a problem or a certificate, and its units."""
+    from offcert.core.documents import read_json
+    from offcert.core.errors import InputError
+    from offcert.core.messages import show as shown
+    from offcert.core.placement_files import (
+        PLACEMENT_PROBLEM_FORMAT,
+        is_table,
+        placement_problem_from_json,
+        read_placement_csv,
+    )
+    from offcert.proofs.certificate import CERTIFICATE_FORMAT, certificate_from_json
+    from offcert.proofs.placement.certificate import PLACEMENT_FORMAT, placement_from_json
+
+    if is_table(path):
+        problem: PlacementProblem = read_placement_csv(path)[0]
+        return problem, problem.units
+    document = read_json(path)
+    named = document.get("format") if isinstance(document, dict) else None
+    try:
+        if named == CERTIFICATE_FORMAT:
+            certificate: Certificate = certificate_from_json(document)
+            return certificate, certificate.problem.units
+        if named == PLACEMENT_FORMAT:
+            problem = placement_from_json(document).problem
+        elif named == PLACEMENT_PROBLEM_FORMAT:
+            problem = placement_problem_from_json(document)
+        else:
+            formats = f"{CERTIFICATE_FORMAT}, {PLACEMENT_FORMAT}, {PLACEMENT_PROBLEM_FORMAT}"
+            raise InputError(f"format must be one of {formats}, not {shown(named)}")
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return problem, problem.units
+
+
+def _settings(options: argparse.Namespace, units: Units) -> dict[str, Any]:
+    """Return what the options say, checked; an option that the method does not use is an error."""
+    from offcert.certify.placement_methods import placement_method_called
+    from offcert.core.errors import InputError
+    from offcert.core.units import parse_capacity
+
+    if options.method is not None:
+        reads = placement_method_called(options.method).reads
+        for setting in _SETTINGS:
+            if getattr(options, setting) is not None and setting not in reads:
+                name = f"--{setting.replace('_', '-')}"
+                raise InputError(f"method {options.method} does not use {name}")
+    found: dict[str, Any] = {
+        name: DEFAULTS[name] if getattr(options, name) is None else getattr(options, name)
+        for name in _SETTINGS
+    }
+    for name in ("capacity", "alignment"):
+        text = getattr(options, name)
+        found[name] = None if text is None else parse_capacity(text, units, name)
+    return found
+
+
+def _write(placed: Certificate | PlacementCertificate, path: str | Path) -> None:
+    """Write a certificate or a document, or a table if the file is to be one."""
+    from offcert.core.placement_files import is_table, write_placement_csv
+    from offcert.proofs.certificate import Certificate
+
+    if not is_table(path):
+        placed.write(path)
+        return
+    alone = placed.placement if isinstance(placed, Certificate) else placed
+    assert alone is not None
+    write_placement_csv(path, alone.problem, alone.result.placement)
+
+
+def _said(placed: Certificate | PlacementCertificate) -> tuple[dict[str, Any], str]:
+    from offcert.proofs.certificate import Certificate
+    from offcert.report.placement_text import (
+        describe_placed,
+        describe_placement,
+        placed_summary,
+        placement_summary,
+    )
+
+    if isinstance(placed, Certificate):
+        return placed_summary(placed), describe_placed(placed)
+    return placement_summary(placed), describe_placement(placed)
+
+
+def _describe_progress(units: Units, news: SearchProgress) -> str:
+    from offcert.core.units import format_size
+
+    parts = [f"bound {format_size(news.lower_bound, units)}"]
+    if news.objective is None:
+        parts.append("pool -")
+    else:
+        parts.append(f"pool {format_size(news.objective, units)}")
+        gap = (news.objective - news.lower_bound) / max(news.objective, 1)
+        parts.append(f"gap {100 * gap:.4f} %")
+    return "  ".join([*parts, news.step])

@@ -1,0 +1,164 @@
+"""What the commands say of addresses: values for programs, a few lines for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offcert.core.problem import Units
+from offcert.core.result import SolveStatus
+from offcert.core.units import format_size
+from offcert.proofs.certificate import Certificate
+from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.verify.document import Verification
+from offcert.verify.findings import CheckedBound
+from offcert.verify.placement.document import PlacementVerification
+
+
+def placement_summary(placed: PlacementCertificate) -> dict[str, Any]:
+    """Return claims about addresses as JSON values; sizes in the problem's units."""
+    problem, result = placed.problem, placed.result
+    summary: dict[str, Any] = {
+        "name": problem.name,
+        "residences": len(problem.residences),
+        "load": problem.load,
+        "capacity": problem.capacity,
+        "alignment": problem.alignment,
+        "status": str(result.status),
+        "objective": result.pool,
+        "lower_bound": result.lower_bound,
+        "gap": None if result.pool is None else result.gap,
+        "runtime": result.runtime,
+        "bounds": [
+            {"method": b.method, "value": b.value, "evidence": str(b.evidence)}
+            for b in result.bounds
+        ],
+    }
+    if placed.notes.failed:
+        summary["failed"] = dict(placed.notes.failed)
+    if placed.notes.interrupted:
+        summary["interrupted"] = True
+    return summary
+
+
+def describe_placement(placed: PlacementCertificate) -> str:
+    """Return claims about addresses for people."""
+    problem, result, units = placed.problem, placed.result, placed.problem.units
+    within = "" if problem.capacity is None else f" within {exact_size(problem.capacity, units)}"
+    lines = [
+        f"{problem.name}{within}: {result.status}",
+        f"  residences   {len(problem.residences)}",
+        f"  load         {exact_size(problem.load, units)}",
+    ]
+    if result.pool is not None:
+        lines.append(f"  pool         {exact_size(result.pool, units)}")
+    elif result.status is SolveStatus.UNKNOWN:
+        lines.append("  no addresses within the capacity are known")
+    lines.append(f"  lower bound  {exact_size(result.lower_bound, units)}")
+    if result.pool is not None:
+        lines.append(f"  gap          {100 * result.gap:.4f} %")
+    for step, message in placed.notes.failed.items():
+        lines.append(f"  {step} failed: {message}")
+    lines.append(f"  found in     {result.runtime:.1f} s")
+    for bound in result.bounds:
+        value = format_size(bound.value, units)
+        lines.append(f"  bound {value:>14}  {bound.method} ({bound.evidence})")
+    return "\n".join(lines)
+
+
+def placed_summary(certificate: Certificate) -> dict[str, Any]:
+    """Return what is claimed about the addresses in a certificate as JSON values."""
+    assert certificate.placement is not None
+    limit = certificate.executed.platform.memory
+    pool = certificate.placement.result.pool
+    return {
+        **placement_summary(certificate.placement),
+        "memory": limit,
+        "fits": pool is not None and pool <= limit,
+    }
+
+
+def describe_placed(certificate: Certificate) -> str:
+    """Return what is claimed about the addresses in a certificate for people."""
+    assert certificate.placement is not None
+    return "\n".join([describe_placement(certificate.placement), *_limit_lines(certificate)])
+
+
+def _limit_lines(certificate: Certificate) -> list[str]:
+    """Return how the pool compares with the memory limit of the schedule."""
+    assert certificate.placement is not None
+    pool = certificate.placement.result.pool
+    limit, units = certificate.executed.platform.memory, certificate.problem.units
+    if pool is None:
+        return []
+    said = f"memory limit {exact_size(limit, units)}"
+    over = exact_size(pool - limit, units)
+    return [f"  {said}: {'the pool fits' if pool <= limit else f'the pool needs {over} more'}"]
+
+
+def exact_size(size: int, units: Units) -> str:
+    """Return a size for people, with its bytes: pools may differ in a few."""
+    short = format_size(size, units)
+    return short if units.size != "B" or size < 1024 else f"{short} ({size} B)"
+
+
+def placement_verification_summary(verification: PlacementVerification) -> dict[str, Any]:
+    """Return the outcome of verifying addresses as JSON values."""
+    result = verification.certificate.result
+    return {
+        "valid": verification.valid,
+        "outcome": str(verification.outcome),
+        "faults": verification.faults,
+        "unverified": verification.unverified,
+        "status": str(result.status),
+        "objective": result.pool,
+        "lower_bound": result.lower_bound,
+        "evidence": None if verification.evidence is None else str(verification.evidence),
+        "bounds": bounds_to_json(verification.bounds),
+    }
+
+
+def bounds_to_json(bounds: list[CheckedBound]) -> list[dict[str, Any]]:
+    """Return what was found of bounds as JSON values."""
+    return [
+        {
+            "method": bound.method,
+            "value": bound.value,
+            "evidence": str(bound.evidence),
+            "finding": bound.finding,
+        }
+        for bound in bounds
+    ]
+
+
+def describe_valid_placement(verification: PlacementVerification) -> str:
+    """Return for people what was found of a valid document about addresses."""
+    placed = verification.certificate
+    lines = [f"VALID: {placed.result.status}"]
+    return "\n".join([*lines, *_checked_lines(placed, verification.bounds)])
+
+
+def valid_placement_lines(verification: Verification) -> list[str]:
+    """Return for people what was found of the addresses in a valid certificate, if it has some."""
+    placed = verification.certificate.placement
+    if placed is None:
+        return []
+    found = _checked_lines(placed, verification.placement_bounds)
+    return [
+        f"  addresses {placed.result.status}",
+        *(f"  {line}" for line in (*found, *_limit_lines(verification.certificate))),
+    ]
+
+
+def _checked_lines(placed: PlacementCertificate, bounds: list[CheckedBound]) -> list[str]:
+    problem, result, units = placed.problem, placed.result, placed.problem.units
+    pool = "none" if result.pool is None else exact_size(result.pool, units)
+    least = exact_size(result.lower_bound, units)
+    lines = []
+    if result.status is not SolveStatus.INFEASIBLE:
+        lines.append(f"  pool {pool}, lower bound {least} ({result.evidence or 'none'})")
+    if result.placement is not None:
+        lines.append(f"  {len(problem.residences)} residences, no two of which overlap")
+    for bound in bounds:
+        value = format_size(bound.value, units)
+        lines.append(f"  bound {value:>14}  {bound.method}: {bound.evidence}, {bound.finding}")
+    return lines

@@ -1,0 +1,227 @@
+"""Space over time: a rectangle for every residence, at its addresses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from offcert.core.documents import write_atomically
+from offcert.core.errors import InputError
+from offcert.core.messages import cut
+from offcert.core.placement import Placement, PlacementProblem
+from offcert.core.units import format_size
+from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.report.bars import BOUND, LIMIT, Look
+from offcert.report.scales import size_scale, time_scale
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_FORMATS = (".png", ".svg")
+_LONGEST_NAME = 80
+# White lines around more rectangles than these would hide the rectangles.
+MOST_OUTLINED = 400
+
+# What a residence is of, where that is known, and how it looks.
+SPACES = {
+    "residence": Look("residence", "#56b4e9", "#000000", ""),
+    "stays": Look("stays", "#56b4e9", "#000000", ""),
+    "leaves": Look("will leave", "#e69f00", "#000000", "/"),
+    "returned": Look("has returned", "#009e73", "#ffffff", "\\"),
+    "workspace": Look("workspace", "#f0e442", "#000000", "x"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A residence as a rectangle.
+
+    Attributes
+    ----------
+    kind : str
+        A key of `SPACES`.
+    start, end : int
+        Moments.
+    low, high : int
+        Bytes.
+    title : str
+        Everything about it.
+    """
+
+    kind: str
+    start: int
+    end: int
+    low: int
+    high: int
+    title: str
+
+
+def spaces_of(placed: PlacementCertificate) -> list[Space]:
+    """Return a rectangle for every residence that takes anything.
+
+    Raises
+    ------
+    InputError
+        If there are no addresses.
+    """
+    problem = placed.problem
+    placement = _placement(placed)
+    rows = zip(problem.residences, placement.addresses, problem.sizes, _kinds(placed), strict=True)
+    return [
+        Space(
+            kind,
+            residence.start,
+            residence.end,
+            address,
+            address + size,
+            f"{cut(residence.name, _LONGEST_NAME)}: {residence.start} to {residence.end}, "
+            f"{format_size(size, problem.units)} at {address}",
+        )
+        for residence, address, size, kind in rows
+        if size
+    ]
+
+
+def _placement(placed: PlacementCertificate) -> Placement:
+    if placed.result.placement is None:
+        raise InputError("the document holds no addresses to draw")
+    return placed.result.placement
+
+
+def _kinds(placed: PlacementCertificate) -> list[str]:
+    """Return a key of `SPACES` for each residence."""
+    if placed.occupants is None:
+        return ["residence"] * len(placed.problem.residences)
+    kinds = []
+    left: Counter[int] = Counter(of.index for of in placed.occupants if of.kind == "tensor")
+    seen: Counter[int] = Counter()
+    for of in placed.occupants:
+        if of.kind == "workspace":
+            kinds.append("workspace")
+            continue
+        last = left[of.index] == seen[of.index] + 1
+        kinds.append(("returned" if seen[of.index] else "stays") if last else "leaves")
+        seen[of.index] += 1
+    return kinds
+
+
+def shown_spaces(spaces: Sequence[Space]) -> dict[str, Look]:
+    """Return what a legend explains: the kinds that are there."""
+    there = {space.kind for space in spaces}
+    return {kind: look for kind, look in SPACES.items() if kind in there}
+
+
+def lines_of(placed: PlacementCertificate) -> list[tuple[int, str, str]]:
+    """Return the lines across a picture, as bytes, text and colour: the bound, and the capacity."""
+    problem, result = placed.problem, placed.result
+    least = format_size(result.lower_bound, problem.units)
+    lines = []
+    if result.bounds:
+        lines.append((result.lower_bound, f"lower bound {least} ({result.evidence})", BOUND))
+    if problem.capacity is not None:
+        said = f"capacity {format_size(problem.capacity, problem.units)}"
+        lines.append((problem.capacity, said, LIMIT))
+    return lines
+
+
+def save_space(placed: PlacementCertificate, path: str | Path) -> None:
+    """Draw addresses against time into a PNG or SVG file.
+
+    In an SVG file every rectangle says what it is when the mouse rests on it.
+
+    Raises
+    ------
+    InputError
+        If there are no addresses or the file name ends in neither ``.png`` nor ``.svg``.
+    """
+    from offcert.report.space_svg import space_text
+
+    suffix = Path(path).suffix.lower()
+    if suffix not in _FORMATS:
+        raise InputError(f"{path} must end in .png or .svg")
+    spaces = spaces_of(placed)
+    if suffix == ".svg":
+        text = space_text(placed, spaces)
+        write_atomically(path, lambda part: _write_text(part, text))
+    else:
+        _save_png(placed, spaces, path)
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def title_of(placed: PlacementCertificate) -> str:
+    """Return a picture's heading."""
+    return f"{cut(placed.problem.name, 48)}: {placed.result.summary(placed.problem.units)}"
+
+
+def _save_png(placed: PlacementCertificate, spaces: Sequence[Space], path: str | Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, ax = plt.subplots(figsize=(11, 5.2), layout="constrained")
+    try:
+        plot_space(placed.problem, spaces, ax)
+        scale, _ = size_scale(placed.problem, largest_of(placed))
+        for size, text, colour in lines_of(placed):
+            ax.axhline(size / scale, color=colour, ls="--", lw=1.2, label=text)
+        ax.legend(ncols=6, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+        figure.suptitle(title_of(placed), parse_math=False)
+        write_atomically(path, lambda part: figure.savefig(part, dpi=130))
+    finally:
+        plt.close(figure)
+
+
+def largest_of(placed: PlacementCertificate) -> int:
+    """Return the most bytes that a picture shows."""
+    result, capacity = placed.result, placed.problem.capacity or 0
+    return max(1, result.pool or 0, result.lower_bound, capacity)
+
+
+def plot_space(problem: PlacementProblem, spaces: Sequence[Space], ax: Axes) -> None:
+    """Draw rectangles, addresses against time.
+
+    Parameters
+    ----------
+    problem : PlacementProblem
+        Whose units the axes have.
+    spaces : sequence of Space
+        What is drawn.
+    ax : Axes
+        Of matplotlib.
+    """
+    from matplotlib.collections import PolyCollection
+
+    across, unit = time_scale(problem, max((space.end for space in spaces), default=1))
+    up, size_unit = size_scale(problem, max((space.high for space in spaces), default=1))
+    few = len(spaces) <= MOST_OUTLINED
+    for kind, look in shown_spaces(spaces).items():
+        corners = [
+            [
+                (space.start / across, space.low / up),
+                (space.start / across, space.high / up),
+                (space.end / across, space.high / up),
+                (space.end / across, space.low / up),
+            ]
+            for space in spaces
+            if space.kind == kind
+        ]
+        drawn = PolyCollection(
+            corners,
+            facecolor=look.colour,
+            edgecolor="white",
+            linewidth=0.4 if few else 0.0,
+            hatch=look.hatch * 2 if few else "",
+            label=look.name,
+        )
+        ax.add_collection(drawn)
+    ax.autoscale_view()
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel(f"time ({unit})")
+    ax.set_ylabel(f"address ({size_unit})")

@@ -1,0 +1,226 @@
+"""`offcert place`, and what verify, plot and methods make of addresses."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from placement_cases import scheduled
+
+import offcert
+from offcert.certify.placement_methods import (
+    PLACEMENT_METHODS,
+    PlacementMethod,
+    PlacementRung,
+)
+from offcert.certify.placement_search import PlacementSearch
+from offcert.cli import main
+from offcert.core.placement import PlacementProblem, Residence
+from offcert.core.placement_files import write_placement_problem
+from offcert.proofs.certificate import read_certificate
+from offcert.proofs.placement.certificate import read_placement
+
+TABLE = "id,lower,upper,size\nx,0,2,4000\ny,1,3,3000\nz,2,4,4000\n"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    (tmp_path / "t.csv").write_text(TABLE)
+    return str(tmp_path / "t.csv")
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> str:
+    found = next(each for each in scheduled(60, seed=5) if each.result.schedule.evicted)
+    found.write(tmp_path / "c.json")
+    return str(tmp_path / "c.json")
+
+
+def test_a_table_is_placed_written_verified_and_drawn(
+    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    placed, picture = str(tmp_path / "p.json"), tmp_path / "p.svg"
+    assert main(["place", table, "--alignment", "1KiB", "-o", placed]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("t: OPTIMAL\n  residences   3\n  load         7.00 KiB (7168 B)\n")
+    assert read_placement(placed).result.pool == 7168
+    assert main(["verify", placed]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "VALID: OPTIMAL\n  pool 7.00 KiB (7168 B), lower bound 7.00 KiB (7168 B) (proved)\n"
+        "  3 residences, no two of which overlap\n"
+    )
+    assert main(["plot", placed, "-o", str(picture)]) == 0
+    titles = [e.text or "" for e in ElementTree.parse(picture).iter() if e.tag.endswith("title")]
+    assert any(text.startswith("y: 1 to 3, 3.00 KiB at ") for text in titles)
+    assert any(text.startswith("lower bound 7.00 KiB") for text in titles)
+    # What was placed can be placed again, otherwise.
+    assert main(["place", placed, "--alignment", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["objective"] == 7000
+
+
+def test_offsets_are_written_as_a_table(table: str, tmp_path: Path) -> None:
+    assert main(["place", table, "-o", str(tmp_path / "o.csv")]) == 0
+    lines = (tmp_path / "o.csv").read_text().splitlines()
+    assert lines[0] == "id,lower,upper,size,offset"
+    assert lines[1].startswith("x,0,2,4000,")
+
+
+def test_a_capacity_is_met_or_shown_to_be_too_small(
+    table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["place", table, "--capacity", "7000", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["status"], found["objective"], found["capacity"]) == ("OPTIMAL", 7000, 7000)
+    assert main(["place", table, "--capacity", "6999B"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("t within 6.83 KiB (6999 B): INFEASIBLE\n")
+    assert "pool" not in said
+    assert main(["place", table, "--capacity", "6999", "--method", "first-fit"]) == 0
+    assert "no addresses within the capacity are known" in capsys.readouterr().out
+
+
+def test_a_certificate_gets_addresses(
+    certificate: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    placed = str(tmp_path / "placed.json")
+    assert main(["place", certificate, "-o", placed]) == 0
+    assert "memory limit" in capsys.readouterr().out
+    after, before = read_certificate(placed), read_certificate(certificate)
+    assert after.placement is not None
+    assert after.result == before.result
+    assert main(["verify", placed]) == 0
+    said = capsys.readouterr().out
+    assert "  addresses " in said
+    assert "residences, no two of which overlap" in said
+    assert main(["verify", placed, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)["placement"]
+    assert summary["objective"] == after.placement.result.pool
+    assert summary["bounds"][0]["finding"] == "computed again"
+    for suffix in ("svg", "png"):
+        picture = str(tmp_path / f"space.{suffix}")
+        assert main(["plot", placed, "--addresses", "-o", picture]) == 0
+        assert main(["plot", placed, "-o", str(tmp_path / f"gantt.{suffix}")]) == 0
+    text = (tmp_path / "space.svg").read_text()
+    assert "will leave" in text
+    assert "has returned" in text
+    assert text != (tmp_path / "gantt.svg").read_text()
+
+
+def test_a_forged_address_is_found_by_the_command(
+    certificate: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    placed = tmp_path / "placed.json"
+    assert main(["place", certificate, "-o", str(placed)]) == 0
+    document = json.loads(placed.read_text())
+    for row in document["placement"]["residences"]:
+        row["address"] = 0
+    placed.write_text(json.dumps(document))
+    capsys.readouterr()
+    assert main(["verify", str(placed)]) == 1
+    assert "overlaps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "load", "--seed", "1"], "method load does not use --seed"),
+        (["--method", "lod"], "did you mean load?"),
+        (["--capacity", "12%"], 'capacity must look like "6GiB" or "1048576", not "12%"'),
+        (["--alignment", "0"], "alignment must be at least 1, not 0"),
+        (["-o", "/no/such/folder/x.json"], "there is no folder"),
+    ],
+)
+def test_wrong_options_are_refused(
+    arguments: list[str], message: str, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["place", table, *arguments]) == 2
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+def test_units_that_are_no_bytes_have_no_unit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "p.json"
+    problem = PlacementProblem("p", [Residence("a", 4, 0, 2)], units=offcert.Units())
+    write_placement_problem(path, problem)
+    assert main(["place", str(path), "--capacity", "4KiB"]) == 2
+    assert "needs no unit" in capsys.readouterr().err
+    assert main(["place", str(path), "--capacity", "4"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "format must be one of offcert-certificate, offcert-placement, "),
+        ('{"format": "offcert-problem"}', 'not "offcert-problem"'),
+        ('{"format": "offcert-placement", "version": 7}', "version 7 of offcert-placement is not"),
+    ],
+)
+def test_what_cannot_be_placed_is_refused(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.json").write_text(text)
+    assert main(["place", str(tmp_path / "x.json")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_pictures_without_addresses_are_refused(
+    certificate: str, table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = str(tmp_path / "x.svg")
+    assert main(["plot", certificate, "--addresses", "-o", picture]) == 2
+    assert "holds no addresses: `offcert place` finds some" in capsys.readouterr().err
+    assert main(["plot", str(tmp_path), "--addresses", "-o", picture]) == 2
+    assert "a folder of curves has no addresses" in capsys.readouterr().err
+    placed = str(tmp_path / "p.json")
+    assert main(["place", table, "--capacity", "1", "-o", placed]) == 0
+    assert main(["plot", placed, "-o", picture]) == 2
+    assert "holds no addresses to draw" in capsys.readouterr().err
+
+
+def test_methods_for_addresses_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["placement"]
+    assert [row["name"] for row in rows] == list(PLACEMENT_METHODS)
+    assert rows[0] == {
+        "name": "load",
+        "summary": "the most bytes that are taken at a time",
+        "evidence": "proved",
+        "options": [],
+    }
+    assert main(["methods"]) == 0
+    assert "\n\nload: the most bytes" in capsys.readouterr().out
+    assert main(["methods", "--transfers", "atomic", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["placement"] == []
+
+
+def test_an_interrupt_writes_what_is_known(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "p.json"
+    kept: list[str] = []
+
+    def interrupt(search: PlacementSearch, seconds: float) -> None:
+        search.begin("interrupted")
+        kept.append(path.read_text())
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(PLACEMENT_METHODS, "interrupt", PlacementMethod(interrupt, ""))
+    rungs = (PlacementRung("load"), PlacementRung("interrupt"))
+    monkeypatch.setattr("offcert.certify.placing.PLACEMENT_LADDER", rungs)
+    assert main(["place", table, "-o", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["interrupted"]
+    assert json.loads(kept[0])["settings"]["unfinished"] == "interrupted"
+    document = json.loads(path.read_text())
+    assert (document["status"], document["lower_bound"]) == ("UNKNOWN", 7000)
+    assert document["settings"]["interrupted"]
+
+
+def test_progress_is_told(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["place", table, "-v"]) == 0
+    errors = capsys.readouterr().err
+    assert "bound 6.84 KiB pool - load" in errors
+    assert "pool 6.84 KiB gap 0.0000 %" in errors
