@@ -67,7 +67,18 @@ class Bound:
 class Infeasibility:
     """Why no schedule exists: an operation that cannot run, and the bytes it lacks.
 
-    ``operation`` is -1 when what is resident at the start does not fit.
+    Where memory is minimised, there is no schedule if the deadline is less than the computing time;
+    then both numbers are ticks.
+
+    Attributes
+    ----------
+    operation : int
+        The one that needs most; -1 when what is resident at the start does not fit, and for the
+        computing as a whole.
+    name : str
+        Its name.
+    needed, lacking : int
+        Bytes that it needs, and what is missing; ticks where memory is minimised.
     """
 
     operation: int
@@ -122,7 +133,9 @@ class Result:
         """
         units = units or Units()
         if self.infeasibility is not None:
-            lacking = format_size(self.infeasibility.lacking, units)
+            # What lacks is what is limited.
+            limited = format_size if self.minimise is Minimise.TIME else format_time
+            lacking = limited(self.infeasibility.lacking, units)
             return f"{self.status}: {cut(self.infeasibility.name)} lacks {lacking}"
         form = format_time if self.minimise is Minimise.TIME else format_size
         bound = f"lower bound {form(self.lower_bound, units)} ({self.evidence or 'none'})"

@@ -122,7 +122,7 @@ def _add_certificate(root: Element, certificate: Certificate) -> None:
     facts = [("found by", cut(certificate.method))]
     if result.infeasibility is not None:
         lack = replace(result.infeasibility, name=cut(result.infeasibility.name, 100))
-        facts.append(("no schedule", why_infeasible(lack, units)))
+        facts.append(("no schedule", why_infeasible(lack, problem)))
     if result.objective is not None and result.schedule is not None:
         ticks = result.schedule.makespan
         slowdown = ticks / max(1, problem.trace.compute_time)

@@ -15,7 +15,7 @@ from offcert.core.check_fluid import check_fluid
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
-from offcert.core.problem import Minimise, Recompute
+from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import Evidence, SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.proofs.certificate import Certificate, certificate_from_json
@@ -180,26 +180,39 @@ def _check_schedule(verification: Verification) -> None:
         )
 
 
+def _scarcest(problem: Problem) -> tuple[int | None, int, int, str]:
+    """Return what is limited, what is needed at least, by which operation, and its name.
+
+    Where memory is minimised that is time, if there is a deadline: everything runs once, and with
+    memory enough nothing has to wait.
+    """
+    if problem.minimise is Minimise.MEMORY:
+        needed = sum(operation.duration for operation in problem.trace.operations)
+        return problem.deadline, needed, -1, "the computing"
+    return problem.platform.memory, *least_need(problem)
+
+
 def _check_infeasibility(verification: Verification) -> None:
     result = verification.certificate.result
     claim = result.infeasibility
     problem = verification.certificate.problem
-    if problem.minimise is Minimise.MEMORY:
+    limit, needed, operation, name = _scarcest(problem)
+    if limit is None:
         if claim is not None:
             verification.faults.append("infeasibility: memory is the objective, not a limit")
         return
-    needed, operation, name = least_need(problem)
-    if needed > problem.platform.memory and (claim is None or result.bounds):
+    if needed > limit and (claim is None or result.bounds):
         verification.faults.append(
             "infeasibility: no schedule exists, so the document must say so and hold no bounds"
         )
     if claim is None:
         return
-    expected = (operation, name, needed, needed - problem.platform.memory)
+    expected = (operation, name, needed, needed - limit)
     if expected[3] <= 0:
-        verification.faults.append(
-            f"infeasibility: every operation fits into {problem.platform.memory} bytes"
-        )
+        what = "every operation fits into {} bytes"
+        if problem.minimise is Minimise.MEMORY:
+            what = "the computing ends by the deadline, {}"
+        verification.faults.append(f"infeasibility: {what.format(limit)}")
     elif (claim.operation, claim.name, claim.needed, claim.lacking) != expected:
         verification.faults.append(
             f"infeasibility: operation {expected[0]} ({expected[1]}) needs {expected[2]} and "

@@ -55,9 +55,13 @@ def infeasibility(problem: Problem) -> Infeasibility | None:
     The condition is exact: with unlimited time, everything that an operation does not use can
     leave before it starts, so a schedule exists if every operation fits in this sense. Where
     computations may run again it is sufficient: what a single one reads and writes does not fit.
+
+    Where memory is minimised it is the computing as a whole that may lack ticks: with as much
+    memory as all takes that runs once, nothing has to wait, so that no deadline but one below the
+    computing time is missed.
     """
     if problem.minimise is Minimise.MEMORY:
-        return None
+        return _too_long(problem)
     if problem.recompute is not Recompute.NONE and problem.computed is not None:
         return _too_large(problem.computed, problem.platform.memory)
     trace = problem.trace
@@ -72,6 +76,14 @@ def infeasibility(problem: Problem) -> Infeasibility | None:
             name = trace.operations[index].name
             worst = Infeasibility(index, name, needed, needed - memory)
     return worst if worst.lacking > 0 else None
+
+
+def _too_long(problem: Problem) -> Infeasibility | None:
+    """Return by how many ticks the deadline is less than the computing time, or None."""
+    needed, deadline = problem.trace.compute_time, problem.deadline
+    if deadline is None or needed <= deadline:
+        return None
+    return Infeasibility(-1, "the computing", needed, needed - deadline)
 
 
 def _too_large(network: Network, memory: int) -> Infeasibility | None:
