@@ -5,7 +5,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 STAMP := .venv/.installed
 MODEL := resnet50
-INPUT := 32x3x224x224
+INPUT := 8x3x224x224
 
 .PHONY: setup demo test check docs clean
 
