@@ -1,98 +1,216 @@
-"""The step that minimises memory within a deadline: by halving limits, and minimising time."""
+"""The steps that minimise memory within a deadline, by minimising time within limits.
+
+A schedule in time is one for its limit, and a proof that there is none bounds the bytes.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
+from offcert.certify.deadline_limits import (
+    Bracket,
+    add_by_time,
+    asks_within_deadline,
+    fine,
+    limit_met_by,
+    timed,
+)
 from offcert.certify.effort import Effort
+from offcert.certify.interrupts import held_interrupts
 from offcert.certify.joint_search import JointSearch
+from offcert.certify.joint_search_steps import known_programs
 from offcert.certify.search import Search
-from offcert.core.problem import Minimise, Problem
-from offcert.core.result import Evidence
+from offcert.certify.steps import climb_combinatorial
+from offcert.certify.warm import warm_joint_search, warm_plans
+from offcert.core.errors import PlanError
+from offcert.core.execution import Execution
+from offcert.core.problem import Problem, Recompute
+from offcert.core.result import Bound
 from offcert.core.schedule import Schedule
+from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
-from offcert.proofs.claims import proved
-from offcert.proofs.kinds import MemoryByTime
 from offcert.proofs.settings import Settings
+from offcert.verify.execution.check import persistency_faults
 
-# Limits tried, and the part of the range of memory that is worth another one.
-_MOST_LIMITS = 12
-_FINE = 1 / 256
+if TYPE_CHECKING:
+    from offcert.heuristics.joint.plans import JointPlan
+
+# Of bounds limit by limit: how many are tried, and the share of the time that one of them may take.
+_MOST_BOUNDED, _BOUNDING = 24, 0.4
+# Of searches limit by limit: how many, and the share of the time that is left that each may take.
+_MOST_TRIED, _TRYING = 16, 0.25
+# The first limit that is searched is so little above what is proved, as a part of the range; after
+# one at which nothing was found, the next is so many times as far.
+_NEAR, _FARTHER = 1 / 64, 3
+
+
+def descend_sinking(search: Search, effort: Effort) -> None:
+    """Search for programs of segments and what leaves, under a limit that sinks."""
+    problem = search.problem
+    network = problem.computed
+    if not asks_within_deadline(search) or problem.recompute is Recompute.NONE or network is None:
+        return
+    assert isinstance(search, JointSearch)
+    search.begin("joint search, sinking limit")
+    with held_interrupts():
+        from offcert.heuristics.joint.ranges import ranges_of
+        from offcert.heuristics.joint.sinking import SinkingSearch
+    with search.untimed():
+        warm_plans()
+        warm_joint_search()
+
+    def offer(plan: JointPlan, limit: int) -> None:
+        chain = problem.recompute is Recompute.CHAIN
+        if not (chain and persistency_faults(network, plan.execution)):
+            search.offer_executed(plan.execution, plan.schedule, limit)
+
+    sinking = search.workings.sinking
+    if sinking is None:
+        sinking = search.workings.sinking = SinkingSearch(
+            problem,
+            workers=effort.workers,
+            seed=effort.seed,
+            ranges=ranges_of(problem),
+            known=known_programs(search),
+        )
+    sinking.improve(effort.seconds, enough=search.goal, on_improvement=offer)
+
+
+def climb_limits(search: Search, effort: Effort) -> None:
+    """Prove at limit after limit that the deadline cannot be met there, without any plan.
+
+    The multipliers of one limit say where the next is worth looking at.
+    """
+    if not asks_within_deadline(search):
+        return
+    assert isinstance(search, JointSearch)
+    search.begin("bounds at limits")
+    problem, deadline = search.problem, search.problem.deadline
+    assert deadline is not None
+    low, high = search.proved_bound - 1, search.objective or problem.trace.peak_memory
+    rest = max(0.0, search.remaining - effort.seconds)
+    limit = low + (high - low) // 4
+    for _ in range(_MOST_BOUNDED):
+        left = search.remaining - rest
+        if search.done or left <= 0 or high - low <= fine(problem):
+            return
+        bound = _best_bound(timed(problem, limit), deadline, _BOUNDING * effort.seconds)
+        root = None if bound is None else limit_met_by(bound, limit, deadline)
+        if bound is not None and bound.value > deadline:
+            add_by_time(search, limit, bound)
+            low = limit
+        else:
+            high = limit
+        limit = (low + high) // 2 if root is None or not low < root < high else root
+
+
+def _best_bound(problem: Problem, deadline: int, seconds: float) -> Bound | None:
+    """Return a proved bound on the time, the first that is above a deadline or the best."""
+    from offcert.certify.joint_bound_steps import climb_joint
+
+    joint = problem.recompute is not Recompute.NONE
+    inner = (JointSearch if joint else Search)(problem, seconds)
+    inner.enough = deadline
+    if joint:
+        climb_joint(inner, Effort(seconds))
+    elif infeasibility(problem) is None:
+        climb_combinatorial(inner, Effort(seconds))
+    return max(inner.bounds, key=lambda bound: bound.value, default=None)
 
 
 def halve_limits(search: Search, effort: Effort) -> None:
-    """Try limit after limit: a schedule in time is one for that memory, a proof a bound on it.
+    """Search limit after limit with the whole ladder for least time.
 
-    Where neither is found, the limit lies between both; the next ones are tried on either side, in
-    turn.
+    The first limits are little above what is proved, each farther than the one before, until there
+    is a schedule in time. Later ones are halfway between what is known and where neither a schedule
+    nor a proof was found, on either side in turn.
     """
-    problem = search.problem
-    if problem.minimise is not Minimise.MEMORY or problem.deadline is None:
+    if not asks_within_deadline(search) or search.objective is None:
         return
     assert isinstance(search, JointSearch)
     search.begin("limit after limit")
-    low, high = search.proved_bound - 1, search.objective
-    if high is None:
-        return
-    # Limits within which nothing was found, and above which nothing was proved.
-    open_low, open_high = high, low
-    fine = max(1, int((high - low) * _FINE))
-    for turn in range(_MOST_LIMITS):
-        if search.done:
+    bracket = Bracket(search.proved_bound - 1, search.objective)
+    rest = max(0.0, search.remaining - effort.seconds)
+    near = max(1, int((bracket.high - bracket.low) * _NEAR))
+    first = bracket.high
+    for turn in range(_MOST_TRIED):
+        left = search.remaining - rest
+        if search.done or left <= 0:
             return
-        # Between what is proved and what is open, or between what is open and what is found.
-        lower = (low + min(open_low, high)) // 2
-        upper = (max(open_high, low) + high + 1) // 2
-        limit = upper if turn % 2 == 0 else lower
-        if limit <= low or limit >= high:
-            limit = (low + high) // 2
-        if high - low <= fine or limit <= low:
+        limit = bracket.low + near
+        if bracket.high < first or not bracket.holds(limit):
+            limit = bracket.next(turn % 2 == 0)
+        if not bracket.holds(limit) or (
+            turn and bracket.high - bracket.low <= fine(search.problem)
+        ):
             return
-        found = _try(search, limit, effort, effort.seconds / _MOST_LIMITS)
-        if found is None:
-            open_low, open_high = min(open_low, limit), max(open_high, limit)
-        elif found:
-            high = limit
-        else:
-            low = limit
+        if not _try(search, limit, effort, max(_TRYING * left, effort.seconds / _MOST_TRIED)):
+            bracket.miss(limit)
+            near *= _FARTHER
+        bracket.narrow(search)
 
 
-def _try(search: JointSearch, limit: int, effort: Effort, seconds: float) -> bool | None:
-    """Return whether the deadline can be met within a limit; None if that is not known."""
+def _try(search: JointSearch, limit: int, effort: Effort, seconds: float) -> bool:
+    """Search for a schedule in time within a limit, or a proof that there is none.
+
+    Returns
+    -------
+    bool
+        Whether either was found.
+    """
     from offcert.certify.ladder import climb, search_for
 
     problem = search.problem
-    deadline = problem.deadline
-    assert deadline is not None
-    timed = _timed(problem, limit)
-    if infeasibility(timed) is not None:
-        return False
-    inner, rungs = search_for(timed, min(seconds, search.remaining))
-    inner.enough = deadline
-    climb(
-        inner, rungs, partial(inner.certificate, "certify", Settings()), effort.workers, effort.seed
-    )
-    if inner.proved_bound > deadline:
-        best = max(
-            (bound for bound in inner.bounds if bound.evidence is Evidence.PROVED),
-            key=lambda bound: bound.value,
-        )
-        proof = MemoryByTime(
-            limit=limit, method=best.method, ticks=best.value, details=dict(best.details)
-        )
-        if limit + 1 > search.proved_bound:
-            search.add(proved("least-memory-by-time", limit + 1, proof))
-        return False
+    assert problem.deadline is not None
+    within = timed(problem, limit)
+    inner, rungs = search_for(within, min(seconds, search.remaining))
+    inner.enough = problem.deadline
+    _begin_with_known(search, inner)
+    so_far = partial(inner.certificate, "certify", Settings())
+    climb(inner, rungs, so_far, effort.workers, effort.seed)
     found = inner.best
-    if isinstance(found, Schedule) and found.makespan <= deadline:
+    if isinstance(found, Schedule) and found.makespan <= problem.deadline:
         execution = inner.execution if isinstance(inner, JointSearch) else None
-        search.offer_executed(execution, found, limit)
+        _offer_squeezed(search, execution, found, limit)
         return True
-    return None
+    best = max(inner.bounds, key=lambda bound: bound.value, default=None)
+    return best is not None and add_by_time(search, limit, best)
 
 
-def _timed(problem: Problem, limit: int) -> Problem:
-    """Return the problem of least time within a limit."""
-    platform = replace(problem.platform, memory=limit)
-    return replace(problem, platform=platform, minimise=Minimise.TIME, deadline=None)
+def _offer_squeezed(
+    search: JointSearch, execution: Execution | None, schedule: Schedule, limit: int
+) -> None:
+    """Offer the decisions of a schedule within the least limit at which they are in time."""
+    problem, deadline = search.problem, search.problem.deadline
+    assert deadline is not None
+    executed = problem.plain() if execution is None else problem.executed(execution)
+    plan = schedule.plan(executed.trace)
+    low, high = search.proved_bound - 1, limit
+    while high - low > fine(problem):
+        middle = (low + high) // 2
+        try:
+            found = simulate(executed.with_memory(middle), plan)
+        except PlanError:
+            low = middle
+            continue
+        if found.makespan > deadline:
+            low = middle
+        else:
+            schedule, high = found, middle
+    search.offer_executed(execution, schedule, high)
+
+
+def _begin_with_known(search: JointSearch, inner: Search) -> None:
+    """Offer the decisions of the best schedule, which take longer within less memory."""
+    schedule, execution = search.schedule, search.execution
+    if schedule is None:
+        return
+    problem = inner.problem if execution is None else inner.problem.executed(execution)
+    with suppress(PlanError):
+        again = simulate(problem, schedule.plan(problem.trace))
+        if isinstance(inner, JointSearch):
+            inner.offer_executed(execution, again)
+        else:
+            inner.offer(again)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offcert.certify.checkpoint_steps import descend_checkpoints
 from offcert.certify.combined_steps import descend_combined
-from offcert.certify.deadline_steps import halve_limits
+from offcert.certify.deadline_steps import climb_limits, descend_sinking, halve_limits
 from offcert.certify.graph_steps import descend_graphs
 from offcert.certify.joint_bound_steps import bound_computing, climb_joint
 from offcert.certify.joint_search_steps import descend_joint
@@ -52,9 +52,25 @@ _LEAST_MEMORY = (
     Rung(descend_graphs, 0.1, "stored vertices of graphs, as published", at_most=5.0),
     Rung(descend_rematerialisation, 0.4, "gives up what is cheapest, at any size"),
     Rung(descend_combined, 0.4, "on chains with offloading, by halving the memory"),
-    Rung(halve_limits, 0.6, "within a deadline, what the search for time finds and proves"),
     Rung(solve_retention, 0.5, "exact on small networks where nothing may leave", gap_from=1e-9),
     Rung(solve_checkmate, 0.8, "exact in stages, on another solver", gap_from=1e-9),
+)
+
+_LEAST_MEMORY_IN_TIME = (
+    Rung(bound_least_memory, 0.1, "bounds in bytes, at once", always=True),
+    Rung(descend_whole, 1.0, "everything once: a plan that always works", always=True),
+    Rung(descend_sequentially, 1.0, "if offloading has any time", always=True),
+    Rung(descend_checkpoints, 0.1, "on chains, the fewest live bytes of all segments"),
+    Rung(descend_persistent, 0.1, "on chains, fewer still if nothing else stays"),
+    Rung(descend_graphs, 0.05, "stored vertices of graphs, as published", at_most=5.0),
+    Rung(descend_rematerialisation, 0.1, "gives up what is cheapest, at any size"),
+    Rung(descend_sinking, 0.3, "annealing under a limit that sinks: the best plans", always=True),
+    Rung(climb_limits, 0.4, "the largest limit at which the bound on the time is above"),
+    Rung(descend_combined, 0.2, "on chains with offloading, by halving the memory"),
+    Rung(solve_retention, 0.4, "exact on small networks where nothing may leave", gap_from=1e-9),
+    Rung(solve_checkmate, 0.4, "exact in stages, on another solver", gap_from=1e-9),
+    Rung(descend_sinking, 0.85, "goes on where it stopped", gap_from=1e-9),
+    Rung(halve_limits, 1.0, "all that is known about least time, limit by limit", gap_from=1e-9),
 )
 
 # Of a captured step, only programs of segments can be carried out.
@@ -78,6 +94,8 @@ JOINT_LADDERS: dict[str, tuple[Rung, ...]] = {
     "least time of a captured step": _captured(_LEAST_TIME),
     "least memory": _LEAST_MEMORY,
     "least memory of a captured step": _captured(_LEAST_MEMORY),
+    "least memory in time": _LEAST_MEMORY_IN_TIME,
+    "least memory in time of a captured step": _captured(_LEAST_MEMORY_IN_TIME),
 }
 
 
@@ -89,5 +107,7 @@ def chooses_execution(problem: Problem) -> bool:
 def joint_ladder_for(problem: Problem) -> str:
     """Return the name of the ladder that suits a problem."""
     name = "least memory" if problem.minimise is Minimise.MEMORY else "least time"
+    if problem.deadline is not None:
+        name += " in time"
     captured = "capture" in (problem.source or {})
     return f"{name} of a captured step" if captured else name

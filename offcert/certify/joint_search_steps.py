@@ -65,12 +65,12 @@ def descend_joint(search: Search, effort: Effort) -> None:
         seed=effort.seed + 1000 * len(search.bounds),
         target=search.goal,
         ranges=ranges_of(problem),
-        known=_known(search),
+        known=known_programs(search),
         on_improvement=offer,
     )
 
 
-def _known(search: JointSearch) -> list[Program]:
+def known_programs(search: JointSearch) -> list[Program]:
     """Return the program of the best execution so far, if a program makes it."""
     if search.execution is None or search.execution.program is None:
         return []

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from offcert.formulations.labels.outward.bound import OutwardProgram
     from offcert.formulations.labels.pivot.bound import PivotSearch
     from offcert.formulations.labels.pivot_outward.bound import PivotOutwardProgram
+    from offcert.heuristics.joint.sinking import SinkingSearch
 
 
 @dataclass
@@ -27,6 +28,8 @@ class Workings:
         The part of the makespan that the outward search has left open; 1 before it has run.
     outward_tried : (int, float)
         The greatest bound, and the seconds, with which its verification was tried in vain.
+    sinking : SinkingSearch or None
+        The search for least memory within a deadline, which goes on where it stopped.
     """
 
     pivot: PivotSearch | None = None
@@ -37,3 +40,4 @@ class Workings:
     ends: list[SideEnds] = field(default_factory=list)
     outward_open: float = 1.0
     outward_tried: tuple[int, float] = (0, 0.0)
+    sinking: SinkingSearch | None = None

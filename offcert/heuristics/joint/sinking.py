@@ -1,0 +1,252 @@
+"""The search for joint plans that take least memory within a deadline.
+
+States and their values are those of the search for least time; what sinks is the limit. As soon as
+a state meets the deadline, the least limit at which it still does is looked for, and annealing goes
+on a little below that. If a cooling brings nothing, the next one tries a smaller step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+
+from offcert.core.errors import MethodError
+from offcert.core.problem import Minimise, Problem
+from offcert.core.program import Program
+from offcert.heuristics.joint.annealing import JointAnnealer, weight_of
+from offcert.heuristics.joint.evaluation import evaluate
+from offcert.heuristics.joint.moves import alike
+from offcert.heuristics.joint.plans import JointPlan, realised, tidied
+from offcert.heuristics.joint.starts import starts
+from offcert.heuristics.joint.state import UNCOVERED, State, new_state, new_work, state_of
+from offcert.heuristics.joint.tables import COMPUTE, MEMORY, Ranges, tables_of
+
+# Temperatures as shares of the computing time: where coolings begin, in turn, and where they end.
+_HOT = (2e-3, 5e-4, 4e-3, 1e-3)
+_COLD = 1e-5
+# Rounds of a cooling; after each the limit may sink.
+_ROUNDS = 60
+# Rounds without a fit after which what does not fit costs more, and how much more.
+_PATIENCE, _DEARER = 5, 1.5
+# Share of the time that a cooling takes.
+_COOLING = 0.1
+# Steps by which the speed is measured.
+_TRIAL = 200
+# Ticks a byte that does not fit are this many times those of the whole step for the peak.
+_DEAR = 100.0
+# Limits between the least and the peak, at which starts are looked for, and how many at each.
+_LIMITS, _EACH = 10, 3
+# Steps of the limit, as shares of it: the first and the smallest, and what becomes of one.
+_FIRST, _SMALLEST = 0.05, 2e-4
+_LARGER, _SMALLER = 1.5, 0.5
+# If no more than this part of the limit is left down to the least need, that is the next one.
+_NEAR = 0.01
+# The least limit of a state is looked for up to this part of it.
+_FINE = 2**-12
+
+Offer = Callable[[JointPlan, int], object]
+
+
+class SinkingSearch:
+    """Looks for plans within the deadline that take ever less memory.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a network and a deadline; memory is minimised.
+    workers : int
+        Threads.
+    seed : int
+        Of the random numbers.
+    ranges : sequence of pair of int, optional
+        First and last computations of what may be a segment; by default any range.
+    known : sequence of Program
+        Where to start, too.
+
+    Attributes
+    ----------
+    least : int
+        Bytes at which the best state meets the deadline; more than the peak if there is none.
+
+    Raises
+    ------
+    InputError
+        If a range is not inside of the network.
+    MethodError
+        If the problem has no deadline, or says not what is computed from what.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        workers: int = 1,
+        seed: int = 0,
+        ranges: Ranges | None = None,
+        known: Sequence[Program] = (),
+    ) -> None:
+        if problem.deadline is None:
+            raise MethodError("a search under a sinking limit needs a deadline")
+        self._deadline = problem.deadline
+        self._timed = replace(problem, minimise=Minimise.TIME, deadline=None)
+        peak = problem.trace.peak_memory
+        self._tables = tables_of(self._timed.with_memory(peak), ranges)
+        self._compute = max(1.0, float(self._tables.settings[COMPUTE]))
+        self._work = new_work(self._tables)
+        self._weight = _DEAR * weight_of(self._tables, peak)
+        # Below this nothing fits; looking for less would end nowhere.
+        self._bound = problem.least_memory
+        self._best: State | None = None
+        self.least = self._told = peak + 1
+        self._step, self._done = _FIRST, 0
+        self._begin(known, peak)
+        start = new_state(self._tables) if self._best is None else self._best
+        self._annealers = [
+            JointAnnealer(self._tables, start, seed + 7919 * number, self._weight)
+            for number in range(workers)
+        ]
+
+    def improve(
+        self,
+        seconds: float,
+        *,
+        enough: int = 0,
+        coolings: int | None = None,
+        steps: int | None = None,
+        on_improvement: Offer,
+    ) -> None:
+        """Go on until the time is over.
+
+        Parameters
+        ----------
+        seconds : float
+            Time limit.
+        enough : int
+            Bytes at which the search ends.
+        coolings, steps : int, optional
+            Stop after so many coolings, of so many steps a round. Two searches with the same seed,
+            threads and numbers agree, if not the time ends them.
+        on_improvement : callable
+            Called with every better plan, and the bytes within which it stays.
+        """
+        end = time.monotonic() + seconds
+        enough = max(enough, self._bound)
+        self._tell(on_improvement)
+        if self._best is None:
+            return
+        begun = self._done
+        with ThreadPoolExecutor(len(self._annealers)) as pool:
+            while self.least > enough and (coolings is None or self._done < begun + coolings):
+                left = end - time.monotonic()
+                if left <= 0:
+                    break
+                hot = _HOT[self._done % len(_HOT)] * self._compute
+                length = steps or self._length(hot, min(left, _COOLING * seconds))
+                sunk = self._cool(pool, hot, length, enough, end)
+                step = min(_FIRST, self._step * _LARGER) if sunk else self._step * _SMALLER
+                self._step = max(step, _SMALLEST)
+                self._done += 1
+                self._tell(on_improvement)
+
+    def _begin(self, known: Sequence[Program], peak: int) -> None:
+        """Look for starts, and take the one that takes least."""
+        found = [new_state(self._tables)]
+        found += [state for each in known if (state := state_of(each, self._tables)) is not None]
+        classes = alike(self._tables)
+        for part in np.geomspace(0.1, 0.9, _LIMITS):
+            self._limit_to(int(self._bound + part * (peak - self._bound)))
+            found += starts(self._tables, classes, self._work, self._weight, _EACH)
+        for state in found:
+            self._take(state)
+
+    def _limit_to(self, memory: int) -> None:
+        self._tables.settings[MEMORY] = memory
+
+    def _meets(self, state: State, memory: int) -> bool:
+        self._limit_to(memory)
+        found = evaluate(self._tables, state, self._work, 0.0)
+        return not self._work.facts[UNCOVERED] and found <= self._deadline
+
+    def _take(self, state: State) -> bool:
+        """Take a state if it meets the deadline within less memory; return whether it does."""
+        if self.least <= self._bound or not self._meets(state, self.least - 1):
+            return False
+        low, high = self._bound, self.least - 1
+        if self._meets(state, low):
+            high = low
+        while high - low > max(1, int(self.least * _FINE)):
+            middle = (low + high) // 2
+            if self._meets(state, middle):
+                high = middle
+            else:
+                low = middle
+        self._best, self.least = state.copy(), high
+        return True
+
+    def _length(self, hot: float, seconds: float) -> int:
+        """Return how many steps a round may have."""
+        begun = time.monotonic()
+        self._annealers[0].run(_TRIAL, hot, hot)
+        each = max(1e-9, time.monotonic() - begun) / _TRIAL
+        return max(20, int(seconds / _ROUNDS / each))
+
+    def _cool(
+        self, pool: ThreadPoolExecutor, hot: float, steps: int, enough: int, end: float
+    ) -> bool:
+        """Cool all annealers once, below the best; return whether the limit has sunk."""
+        assert self._best is not None
+        factor = (_COLD * self._compute / hot) ** (1 / _ROUNDS)
+        sunk = False
+        self._sink([self._best] * len(self._annealers))
+        for round_ in range(_ROUNDS):
+            high = hot * factor**round_
+            running = [
+                pool.submit(each.run, steps, high, high * factor) for each in self._annealers
+            ]
+            for each in running:
+                each.result()
+            if self._took():
+                sunk = True
+                if self.least <= enough:
+                    break
+                self._sink([each.current for each in self._annealers])
+            elif round_ % _PATIENCE == _PATIENCE - 1:
+                for annealer in self._annealers:
+                    if not annealer.fits:
+                        annealer.penalise(_DEARER * annealer.weight)
+            if time.monotonic() >= end:
+                break
+        return sunk
+
+    def _took(self) -> bool:
+        """Take what the annealers have found; return whether there was anything."""
+        met = [each for each in self._annealers if each.makespan <= self._deadline]
+        taken = [self._take(each.best) for each in met]
+        return any(taken)
+
+    def _sink(self, states: Sequence[State]) -> None:
+        """Let all go on a step below the best, from some states."""
+        limit = min(self.least - 1, int(self.least * (1 - self._step)))
+        near = self.least - self._bound <= _NEAR * self.least
+        self._limit_to(self._bound if near else max(self._bound, limit))
+        for annealer, state in zip(self._annealers, states, strict=True):
+            annealer.makespan = np.inf
+            annealer.weight = self._weight
+            annealer.restart(state)
+
+    def _tell(self, on_improvement: Offer) -> None:
+        """Make a plan of the best state and pass it on, if it is new."""
+        if self._best is None or self.least >= self._told:
+            return
+        self._limit_to(self.least)
+        problem = self._timed.with_memory(self.least)
+        for state in (tidied(self._tables, self._best, self._work), self._best):
+            plan = realised(problem, self._tables, state)
+            if plan is not None and plan.schedule.makespan <= self._deadline:
+                self._told = self.least
+                on_improvement(plan, self.least)
+                return
