@@ -16,7 +16,7 @@ def allowed(tables: Tables, first: int, last: int) -> bool:
     """Return whether a range may be a segment."""
     if not 0 <= first <= last < tables.duration.size:
         return False
-    if not tables.cut[first]:
+    if last >= tables.beyond[first]:
         return False
     if tables.blocked[first] != tables.blocked[last + 1]:
         return False

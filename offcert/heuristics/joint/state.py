@@ -252,7 +252,7 @@ def state_of(program: Program, tables: Tables) -> State | None:
 def _may_be(tables: Tables, first: int, last: int) -> bool:
     if not 0 <= first <= last < len(tables.duration):
         return False
-    if not tables.cut[first]:
+    if last >= tables.beyond[first]:
         return False
     if tables.blocked[first] != tables.blocked[last + 1]:
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -63,8 +64,12 @@ class Tables(NamedTuple):
     frozen : int64 array, one entry a computation
         1 if it cannot run again inside of a segment.
     cut : int64 array, one entry a computation and one more
-        1 if a segment may begin there. It may end elsewhere, if it keeps nothing that what follows
-        changes in place, and nobody reads what was changed once it has run again.
+        1 if it lies between no computations that run again together.
+    beyond : int64 array, one entry a computation
+        Before which one a segment has to end that begins there: that changes in place, or reads
+        before it is changed, what is made before the segment. A segment may end before its results
+        are changed, if it keeps none of those, and nobody reads what was changed once it has run
+        again.
     blocked : int64 array, one entry a computation and one more
         How many computations before it cannot run again at all.
     range_first, range_last : int64 arrays
@@ -100,6 +105,7 @@ class Tables(NamedTuple):
     group: Integers
     frozen: Integers
     cut: Integers
+    beyond: Integers
     blocked: Integers
     range_first: Integers
     range_last: Integers
@@ -138,9 +144,9 @@ def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
     flow = _Flow(network, source)
     groups = _groups(network)
     frozen = _frozen(network, groups)
-    cut = _cuts(groups)
+    cut, beyond = _cuts(groups), _beyond(groups)
     blocked = np.cumsum([0, *(not each.repeatable for each in network.computations)])
-    chosen = _usable(network, ranges, cut, blocked)
+    chosen = _usable(network, ranges, beyond, blocked)
     platform = problem.platform
     moves = {
         kind: [platform.transfer_time(value.size, kind) for value in network.values]
@@ -169,6 +175,7 @@ def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
         *_rows(groups),
         _array(frozen),
         cut,
+        beyond,
         blocked.astype(np.int64),
         _array(first for first, _ in chosen),
         _array(last for _, last in chosen),
@@ -287,7 +294,7 @@ def _frozen(network: Network, groups: Sequence[Sequence[int]]) -> list[bool]:
 
 
 def _cuts(groups: Sequence[Sequence[int]]) -> Integers:
-    """Return where segments may begin and end: not inside of what runs again together."""
+    """Return where nothing begins or ends inside of what runs again together."""
     inside = np.zeros(len(groups) + 1, dtype=np.int64)
     for index, group in enumerate(groups):
         if index == group[0]:
@@ -295,6 +302,17 @@ def _cuts(groups: Sequence[Sequence[int]]) -> Integers:
             # The last place inside is just before the last member.
             inside[min(group[-1] + 1, len(groups))] -= 1
     return (np.cumsum(inside) == 0).astype(np.int64)
+
+
+def _beyond(groups: Sequence[Sequence[int]]) -> Integers:
+    """Return for each computation the first after it that runs again with one before it, or all."""
+    beyond = np.full(len(groups), len(groups), dtype=np.int64)
+    for index, group in enumerate(groups):
+        if index == group[0]:
+            for before, member in pairwise(group):
+                # Whoever begins after the first member has to end before the next one.
+                beyond[before + 1 : member + 1] = np.minimum(beyond[before + 1 : member + 1], member)
+    return beyond
 
 
 def _may_leave(network: Network) -> list[bool]:
@@ -308,7 +326,7 @@ def _may_leave(network: Network) -> list[bool]:
 
 
 def _usable(
-    network: Network, ranges: Ranges | None, cut: Integers, blocked: Integers
+    network: Network, ranges: Ranges | None, beyond: Integers, blocked: Integers
 ) -> list[tuple[int, int]]:
     if ranges is None:
         return []
@@ -319,7 +337,7 @@ def _usable(
                 f"ranges[{index}] must lie inside of computations 0 to {len(network) - 1}, "
                 f"not be ({first}, {last})"
             )
-        if cut[first] and blocked[first] == blocked[last + 1]:
+        if last < beyond[first] and blocked[first] == blocked[last + 1]:
             chosen.add((first, last))
     # No range at all is another thing than any range.
     return sorted(chosen) or [(len(network), len(network))]

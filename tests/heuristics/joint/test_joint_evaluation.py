@@ -35,7 +35,7 @@ def random_state(rng: random.Random, tables: Tables) -> State:
         while at <= last:
             begin = rng.randint(at, last)
             end = min(last, begin + rng.randint(0, 8))
-            if tables.cut[begin] and tables.blocked[begin] == tables.blocked[end + 1]:
+            if end < tables.beyond[begin] and tables.blocked[begin] == tables.blocked[end + 1]:
                 if depth == 0 or (begin, end) != (first, last):
                     state.first[state.number[0]], state.last[state.number[0]] = begin, end
                     state.number[0] += 1
