@@ -1,5 +1,7 @@
 """Makes the shared helpers beside this file importable from every test."""
 
+import gc
+
 import pytest
 
 
@@ -10,3 +12,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     beside it begin with those that need none of it, so that they need not compile it too.
     """
     items.sort(key=lambda item: ("test_readme" not in item.nodeid, "runtime/" not in item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """Keep modules and collected tests out of what the garbage collector goes through.
+
+    They are millions of objects that live as long as this process, and tests that ask whether
+    something is left behind collect a few times each.
+    """
+    gc.collect()
+    gc.freeze()

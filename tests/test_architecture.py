@@ -124,7 +124,8 @@ def test_verification_reaches_the_core_and_the_proofs_only() -> None:
 def test_planted_imports_are_found(planted: str, tmp_path: Path) -> None:
     file = tmp_path / "planted.py"
     file.write_text(planted)
-    assert foreign([*VERIFY, file])
+    # With what verification itself loads, which has been seen to be clean, it would be the same.
+    assert foreign([file])
 
 
 def test_what_verification_loads_is_the_core_and_the_proofs_only(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ dead = sorted(name for name, kernel in INNER.items() if id(kernel) not in reache
 
 missing = sorted(name for name, kernel in ENTERED.items() if not kernel.overloads)
 before = overloads()
-certificates = [certify(p, time_limit=1.5) for p in (base, duplex, network, fluid)]
+certificates = [certify(p, time_limit=0.7) for p in (base, duplex, network, fluid)]
 for method in ("atomic-heads", "matched-heads", "outward", "pivot", "pivot-outward", "dynprog"):
     certificates.append(solve(base, method, time_limit=0.5))
 certificates.append(solve(network, "matched-heads", time_limit=0.5))

@@ -24,7 +24,7 @@ from offcert.core.strategy import Strategy
 from offcert.verify.document import verify
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_certificates_hold_what_is_executed(seed: int) -> None:
     rng = seeded(seed)
     problem = recompute_problem(rng, random_network(rng, 4))
@@ -80,7 +80,7 @@ def test_illegal_executions_are_no_results() -> None:
     assert search.objective == network.compute_time
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_least_memory_within_a_deadline(seed: int) -> None:
     """Also where everything runs once: limits are halved there, too."""
     rng = seeded(seed)
@@ -93,7 +93,7 @@ def test_least_memory_within_a_deadline(seed: int) -> None:
         minimise=Minimise.MEMORY,
         deadline=deadline,
     )
-    certificate = certify(problem, time_limit=3)
+    certificate = certify(problem, time_limit=1)
     verification = verify(certificate.to_json())
     assert verification.valid, verification.faults
     result = certificate.result

@@ -17,9 +17,9 @@ from offcert.cli import main
 from offcert.core.files import write_problem
 from offcert.instances.cnn import cnn_chain
 
-# Four chains, 21 limits, six methods.
-CELLS = 504
-CAMPAIGN = ("library:cnn-8-*", "--memory", "0:100:5", "--no-certify", "--jobs", "2")
+# Four chains, 11 limits, six methods.
+CELLS = 264
+CAMPAIGN = ("library:cnn-8-*", "--memory", "0:100:10", "--no-certify", "--jobs", "2")
 METHODS = ("--methods", "bounds,sequential,greedy,dynprog,vdnn,tflms")
 
 
@@ -65,8 +65,8 @@ def test_a_campaign_killed_half_way_computes_what_is_missing(tmp_path: Path) -> 
     assert {key: after[key] for key in before} == before
     assert [path] == list(tmp_path.iterdir())
     frame = read(path)
-    assert frame.groupby("method").size().tolist() == [84] * 6
-    assert sorted(frame["memory_percent"].unique()) == [float(p) for p in range(0, 101, 5)]
+    assert frame.groupby("method").size().tolist() == [44] * 6
+    assert sorted(frame["memory_percent"].unique()) == [float(p) for p in range(0, 101, 10)]
 
 
 def test_an_interrupt_writes_the_table(tmp_path: Path) -> None:

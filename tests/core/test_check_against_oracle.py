@@ -13,7 +13,7 @@ from offcert.core import presence
 check = checker.check
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_same_faults_in_the_same_words(seed: int) -> None:
     seen: Counter[str] = Counter()
     for problem, schedule in cases(1500, seed):

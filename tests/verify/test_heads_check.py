@@ -207,7 +207,7 @@ def test_bounds_that_need_no_search() -> None:
     assert not within_reach(problem, len(problem.trace), 0, 0)
 
 
-@pytest.mark.parametrize(("stages", "seed"), [(24, 0), (24, 1), (36, 0), (50, 0)])
+@pytest.mark.parametrize(("stages", "seed"), [(24, 0), (24, 1), (30, 0)])
 def test_chains_like_networks(stages: int, seed: int) -> None:
     problem = cnn_chain(stages, seed)
     problem = problem.with_memory(problem.memory_at(Fraction(0)))

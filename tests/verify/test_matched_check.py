@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -125,7 +126,7 @@ def some_advice(rng: random.Random, sizes: list[int]) -> Advice:
     }
 
 
-@pytest.mark.parametrize("block", range(3))
+@pytest.mark.parametrize("block", range(1))
 def test_no_advice_makes_a_false_bound_true(block: int) -> None:
     rng = random.Random(block)
     refused = confirmed = longer = early = uneven = 0
@@ -268,7 +269,7 @@ def test_the_search_says_what_trying_everything_says(
         monkeypatch.setattr(matched_check._Cut, "_least_excess", lambda cut, need: 10**4)
     rng = random.Random(5)
     answers = {None: 0, "levels": 0} | ({"free_below": 0} if judge else {})
-    for problem, optimum, pivot, ends in cuts(range(4000, 4050), 4):
+    for problem, optimum, pivot, ends in cuts(range(4000, 4025), 4):
         for _ in range(2):
             advice = some_advice(rng, movable(problem, pivot))
             lowest = max(problem.trace.compute_time, sum(ends[0])) + 1
@@ -278,7 +279,7 @@ def test_the_search_says_what_trying_everything_says(
                 expected = by_hand(problem, pivot, ends, claim, advice, judge)
                 assert (fault and expected in fault) if expected else fault is None, fault
                 answers[expected] += 1
-    assert min(answers.values()) > 10, answers
+    assert min(answers.values()) > 5, answers
 
 
 def some_schedules(problem: Problem, rng: random.Random) -> Iterator[Schedule]:
@@ -351,6 +352,7 @@ def test_no_schedule_is_overlooked(judge: bool, monkeypatch: pytest.MonkeyPatch)
     assert seen["exact"] > 10
 
 
+@cache
 def matched_problem() -> tuple[Problem, tuple[Any, ...], Advice]:
     """Return a problem whose best head and tail do not move the same, and how to prove the best."""
     problem = mixed_problem(1365, 5)
@@ -544,7 +546,7 @@ def test_with_spare_tensors_more_can_be_proved_but_they_must_be_taken_into_accou
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     more = false = 0
-    for problem, optimum, pivot, ends in cuts(range(700, 800), 4):
+    for problem, optimum, pivot, ends in cuts(range(700, 760), 4):
         sizes = movable(problem, pivot)
         if len(sizes) == 1:
             continue

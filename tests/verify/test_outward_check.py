@@ -67,14 +67,14 @@ def fault(problem: Problem, proof: OutwardProof, claim: int, **changes: Any) -> 
 @pytest.mark.parametrize(("first", "stages", "over"), [(0, 4, 1), (3000, 5, 1), (3060, 5, 3)])
 def test_no_claim_above_the_optimum_is_established(first: int, stages: int, over: int) -> None:
     refused = established = 0
-    for problem, optimum, proof in overreaching(range(first, first + 70), stages, over):
+    for problem, optimum, proof in overreaching(range(first, first + 35), stages, over):
         said = fault(problem, proof, optimum + over)
         assert said is not None, problem.name
         assert said.startswith(("as far as the search can tell", "details.splits["))
         refused += 1
         # What divides for more than can be proved, often does for what can.
         established += fault(problem, proof, optimum) is None
-    assert refused > 15
+    assert refused > 7
     assert established > refused // 4
 
 

@@ -42,7 +42,7 @@ def confirms(problem: Problem, outcome: PivotOutcome) -> bool:
     )
 
 
-@pytest.mark.parametrize("problem", nested_problems(80, 0, 4), ids=lambda problem: problem.name)
+@pytest.mark.parametrize("problem", nested_problems(40, 0, 4), ids=lambda problem: problem.name)
 def test_what_the_program_proves_is_confirmed_at_every_pivot(problem):
     optimum = brute_force(problem)
     for pivot in range(len(problem.trace)):
@@ -50,7 +50,7 @@ def test_what_the_program_proves_is_confirmed_at_every_pivot(problem):
             assert confirms(problem, bound(problem, upper, pivot))
 
 
-@pytest.mark.parametrize("problem", nested_problems(80, 500, 4), ids=lambda problem: problem.name)
+@pytest.mark.parametrize("problem", nested_problems(40, 500, 4), ids=lambda problem: problem.name)
 def test_no_advice_makes_a_false_bound_true(problem):
     optimum = brute_force(problem)
     everything = range(len(problem.trace.gaps))

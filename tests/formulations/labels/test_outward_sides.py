@@ -22,7 +22,7 @@ ROOM = 20_000
 
 def test_departures_first_loses_nothing() -> None:
     asked = left = 0
-    for problem, _, operation, _, _ in cases(range(600), 4):
+    for problem, _, operation, _, _ in cases(range(250), 4):
         with suppress(MethodError):
             pivot = cut(problem, operation, 1)
             verified = cut_at(problem, operation, 1)
@@ -51,5 +51,5 @@ def test_departures_first_loses_nothing() -> None:
                         assert way.length <= least
                     asked += 1
                     left += leaves > 0
-    assert asked > 500
-    assert left > 50
+    assert asked > 200
+    assert left > 20

@@ -44,7 +44,7 @@ def assert_exact(problem: Problem, optimum: int, upper: int, pivots: list[int] |
         assert outcome.schedule is None
 
 
-@pytest.mark.parametrize("problem", nested_problems(150, 0, 4), ids=lambda problem: problem.name)
+@pytest.mark.parametrize("problem", nested_problems(70, 0, 4), ids=lambda problem: problem.name)
 def test_every_pivot_and_every_upper_bound_give_the_optimum(problem):
     optimum = brute_force(problem)
     assert optimum is not None
@@ -53,7 +53,7 @@ def test_every_pivot_and_every_upper_bound_give_the_optimum(problem):
             assert_exact(problem, optimum, upper, [pivot])
 
 
-@pytest.mark.parametrize("problem", nested_problems(60, 7000, 6), ids=lambda problem: problem.name)
+@pytest.mark.parametrize("problem", nested_problems(30, 7000, 6), ids=lambda problem: problem.name)
 def test_default_pivots_give_the_optimum_of_larger_problems(problem):
     optimum = brute_force(problem)
     assert optimum is not None

@@ -26,9 +26,9 @@ from tests.random_instances import counterexample, mixed_problem, random_problem
 
 
 def test_agrees_with_brute_force() -> None:
-    """CBC on every fifth problem, as it is a process of its own; HiGHS on the others."""
+    """CBC on every twentieth problem, as it is a process of its own; HiGHS on the others."""
     for seed, (problem, best) in enumerate([*pair_problems(), *simplex_problems()]):
-        outcome = solve(problem, solver="scipy" if seed % 5 else "PULP_CBC_CMD")
+        outcome = solve(problem, solver="scipy" if seed % 20 else "PULP_CBC_CMD")
         if "HiGHS failed" in outcome.details.get("error", ""):
             # A defect of some versions, which must cost the answer and nothing else.
             assert outcome.lower_bound <= best

@@ -24,7 +24,7 @@ from tests.random_instances import cnn_chain, counterexample, mixed_problem, ran
 
 def test_exact_on_a_simplex_link_and_a_bound_on_a_duplex_one() -> None:
     loose = 0
-    for problem, best in short_problems(0, 420):
+    for problem, best in short_problems(0, 200):
         outcome = solve(problem, exact=True)
         assert outcome.lower_bound <= best, problem.name
         assert "error" not in outcome.details

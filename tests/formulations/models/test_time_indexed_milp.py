@@ -25,9 +25,9 @@ from tests.random_instances import counterexample
 
 
 def test_agrees_with_brute_force_on_a_grid_of_one_tick() -> None:
-    """CBC on every eighth problem, as it is a process of its own; HiGHS on the others."""
+    """CBC on every thirtieth problem, as it is a process of its own; HiGHS on the others."""
     for seed, (problem, best) in enumerate([*pair_problems(), *simplex_problems()]):
-        outcome = solve(problem, grid=1, solver="scipy" if seed % 8 else "PULP_CBC_CMD")
+        outcome = solve(problem, grid=1, solver="scipy" if seed % 30 else "PULP_CBC_CMD")
         assert outcome.objective == outcome.lower_bound == best, problem.name
         assert outcome.status is SolveStatus.OPTIMAL
         assert outcome.schedule is not None

@@ -71,7 +71,7 @@ def problems(seed: int, offload: bool = True) -> Problem:
     return replace(problem, offload=offload)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(12))
 def test_all_that_is_offered_is_legal(seed: int) -> None:
     problem = problems(seed, offload=seed % 4 < 2)
     require_good(problem, plans(problem, seed=seed))
@@ -170,7 +170,7 @@ def least_of_programs(problem: Problem, count: int) -> int | None:
     return best
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_best_program_of_tiny_networks(seed: int) -> None:
     rng = seeded(seed)
     if seed % 2:
@@ -186,7 +186,7 @@ def test_the_best_program_of_tiny_networks(seed: int) -> None:
 def test_against_all_executions_of_tiny_networks() -> None:
     """What no program can do is rarely needed; whatever is found is never below the optimum."""
     equal = feasible = 0
-    for seed in range(30):
+    for seed in range(16):
         rng = seeded(seed)
         network = checkpoint_chain(rng, 3) if seed % 2 else random_network(rng, 3)
         problem = replace(recompute_problem(rng, network), offload=seed % 3 != 0)
@@ -200,7 +200,7 @@ def test_against_all_executions_of_tiny_networks() -> None:
             assert least is not None
             assert makespan >= least
         equal += least is not None and makespan <= least
-    assert feasible >= 24
+    assert feasible >= 12
     # All of them, when this was written.
     assert equal >= feasible - 2
 
@@ -256,7 +256,7 @@ def test_it_goes_on_from_what_is_known() -> None:
 
 
 @pytest.mark.parametrize("part", [Fraction(1, 5), Fraction(2, 5)])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(1))
 def test_never_longer_than_the_combined_program(seed: int, part: Fraction) -> None:
     rng = seeded(seed)
     base = cnn_chain(10, seed)

@@ -11,11 +11,9 @@ from offcert.runtime.workload import Workload
 
 NETWORKS = {
     "resnet18": (2, 3, 64, 64),
-    "resnet34": (1, 3, 64, 64),
     "resnet50": (2, 3, 64, 64),
     "densenet121": (2, 3, 64, 64),
     "inception_v3": (2, 3, 96, 96),
-    "vgg11": (1, 3, 64, 64),
     "alexnet": (2, 3, 64, 64),
     "gpt-tiny": (2, 16),
 }
