@@ -1,0 +1,1 @@
+"""Several devices on one host that share a link and train data-parallel."""

@@ -1,0 +1,1 @@
+"""Several devices on one link: lower bounds, and an exact model."""

@@ -1,0 +1,170 @@
+"""Lower bounds for several devices: what one resource has to do, from its head to its tail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from math import ceil
+
+from offcert.core.devices.problem import DevicesProblem, JobKind, Place
+from offcert.core.plan import Kind
+from offcert.core.result import Bound, Evidence
+from offcert.formulations.devices.forced import lacking, multipliers, priced_ticks
+from offcert.formulations.devices.times import Times, Work
+from offcert.proofs.devices_bounds import DEVICE, RESOURCE, Resource, ResourceProof
+
+_BOTH = frozenset(Kind)
+# Operations after which what must come back is looked at.
+_MOST_OPERATIONS = 16
+
+_Group = tuple[int, int, int]
+
+
+def directions(resource: Resource) -> frozenset[Kind]:
+    """Return the directions of the link that a resource is."""
+    return {
+        Resource.LINK: _BOTH,
+        Resource.OUT: frozenset({Kind.OFFLOAD}),
+        Resource.BACK: frozenset({Kind.PREFETCH}),
+        Resource.ADDER: frozenset[Kind](),
+    }[resource]
+
+
+def devices_bounds(
+    problem: DevicesProblem, alone: int = 0, *, time_limit: float = 10.0
+) -> list[Bound]:
+    """Return proved lower bounds on the makespan.
+
+    Parameters
+    ----------
+    problem : DevicesProblem
+        Which.
+    alone : int
+        Ticks below which no schedule of a single device goes, proved elsewhere.
+    time_limit : float
+        Seconds for each linear program.
+
+    Returns
+    -------
+    list of Bound
+        ``devices-alone``, and the best ``devices-resource`` of each resource.
+    """
+    finder = _Finder(problem, alone, time_limit)
+    found = [Bound(DEVICE, finder.times.alone, Evidence.PROVED)]
+    for resource in finder.resources:
+        best: tuple[int, ResourceProof] | None = None
+        for value, proof in finder.proofs(resource):
+            if best is None or value > best[0]:
+                best = value, proof
+        if best is not None:
+            found.append(Bound(RESOURCE, best[0], Evidence.PROVED, best[1].write()))
+    return found
+
+
+class _Finder:
+    def __init__(self, problem: DevicesProblem, alone: int, time_limit: float) -> None:
+        self.problem = problem
+        self.times = Times(problem, alone)
+        self.host = problem.accumulation.place is Place.HOST
+        self.works = self.times.works()
+        link = (Resource.OUT, Resource.BACK) if problem.step.platform.duplex else (Resource.LINK,)
+        self.resources = (*link, Resource.ADDER) if self.works else link
+        self.prices = {
+            resource: multipliers(problem.step, directions(resource), time_limit)
+            for resource in link
+        }
+
+    def proofs(self, resource: Resource) -> Iterator[tuple[int, ResourceProof]]:
+        """Yield the best subset of jobs with each way to count activations."""
+        works = [work for work in self.works if self._uses(work, resource)]
+        units = self.problem.accumulation.cores if resource is Resource.ADDER else 1
+        yield from self._subsets(resource, works, units, None, {}, None)
+        prices = self.prices.get(resource, {})
+        kinds = directions(resource)
+        if prices:
+            ticks = priced_ticks(self.problem.step, kinds, prices) * self.problem.devices
+            if ticks > 0:
+                group = (*self.times.activations(kinds), ceil(ticks))
+                yield from self._subsets(resource, works, units, group, prices, None)
+        if Kind.PREFETCH in kinds:
+            for operation in self._operations():
+                head, tail, ticks_each = self.times.after(operation)
+                group = head, tail, ticks_each * self.problem.devices
+                yield from self._subsets(resource, works, units, group, {}, operation)
+
+    def _operations(self) -> Sequence[int]:
+        """Return operations at which most is missing, each with all behind it taken together."""
+        missing = lacking(self.problem.step)
+        most, found = 0, []
+        for operation in sorted(missing, reverse=True):
+            if missing[operation] > most:
+                most = missing[operation]
+                found.append(operation)
+        stride = -(-len(found) // _MOST_OPERATIONS) or 1
+        return found[::-stride]
+
+    def _uses(self, work: Work, resource: Resource) -> bool:
+        direction = work.kind.direction
+        if direction is None:
+            return resource is Resource.ADDER
+        return direction in directions(resource)
+
+    def _subsets(
+        self,
+        resource: Resource,
+        works: list[Work],
+        units: int,
+        group: _Group | None,
+        prices: Mapping[int, Fraction],
+        after: int | None,
+    ) -> Iterator[tuple[int, ResourceProof]]:
+        barrier = self.times.alone
+        if not self.host and group is not None:
+            # All of it comes before the jobs.
+            barrier = max(barrier, sum(group))
+            group = None
+        best: tuple[int, int, int] | None = None
+        offset = 0 if self.host else barrier
+        for value, head, tail in _best_thresholds(works, group, units):
+            if best is None or offset + value > best[0]:
+                best = offset + value, head, tail
+        if best is None:
+            if not self.host:
+                yield barrier, ResourceProof(resource, {}, prices, after)
+            return
+        jobs: dict[JobKind, tuple[int, ...]] = {}
+        for work in works:
+            if work.head >= best[1] and work.tail >= best[2]:
+                jobs[work.kind] = (*jobs.get(work.kind, ()), work.gradient)
+        yield best[0], ResourceProof(resource, jobs, prices, after)
+
+
+def _best_thresholds(
+    works: list[Work], group: _Group | None, units: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield, for least heads, the best value, that head, and the least tail it goes with.
+
+    Among all subsets, one that holds everything with a head and a tail of at least so much is best.
+    """
+    # Activations are a piece of work that is always taken.
+    base_head, base_tail, base = group or (None, None, 0)
+    ordered = sorted(works, key=lambda work: -work.tail)
+    if group is not None:
+        assert base_head is not None
+        assert base_tail is not None
+        most = 1 + max((max(work.head, work.tail) for work in works), default=0)
+        yield base_head + base + base_tail, most, most
+    for least in sorted({work.head for work in works}):
+        head = least if base_head is None else min(least, base_head)
+        total = base
+        best: tuple[int, int, int] | None = None
+        for work in ordered:
+            if work.head < least:
+                continue
+            total += work.ticks
+            tail = work.tail if base_tail is None else min(work.tail, base_tail)
+            value = head - (-total // units) + tail
+            if best is None or value > best[0]:
+                best = value, least, work.tail
+        if best is not None:
+            yield best

@@ -1,0 +1,1 @@
+"""Certificates for several devices: their schedules checked, their bounds established again."""

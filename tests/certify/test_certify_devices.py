@@ -1,0 +1,195 @@
+"""Certificates for several devices: never below the optimum, never above it, and verified."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from devices_cases import random_devices, three_layers, tiny_devices
+from devices_oracle import devices_optimum
+
+from offcert.certify.devices import certify_devices
+from offcert.core.documents import canonical_digest
+from offcert.core.errors import InputError
+from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.formulations.devices.bounds import devices_bounds
+from offcert.formulations.devices.cpsat import solve_devices
+from offcert.proofs.devices_bounds import RESOURCE, ResourceProof
+from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_certificate
+from offcert.verify.devices.bounds import resource_fault
+from offcert.verify.devices.document import verify_devices, verify_devices_file
+
+
+def document_of(certificate: DevicesCertificate) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(json.dumps(certificate.to_json()))
+    return document
+
+
+def forged(document: dict[str, Any], change) -> list[str]:
+    """Return what verification says of a document that was changed and given a new digest."""
+    changed = json.loads(json.dumps(document))
+    change(changed)
+    del changed["digest"]
+    changed["digest"] = canonical_digest(changed)
+    return verify_devices(changed).faults
+
+
+def test_tiny_problems_against_brute_force() -> None:
+    optimal = 0
+    for seed in range(20):
+        problem = tiny_devices(seed)
+        certificate = certify_devices(problem, time_limit=1)
+        assert certificate.objective is not None
+        optimum = devices_optimum(problem, certificate.objective)
+        assert optimum is not None
+        assert certificate.lower_bound <= optimum <= certificate.objective
+        optimal += certificate.status is SolveStatus.OPTIMAL
+        assert verify_devices(document_of(certificate)).valid
+    assert optimal == 20
+
+
+def test_the_model_agrees_with_brute_force_without_bounds() -> None:
+    for seed in range(30, 55):
+        problem = tiny_devices(seed)
+        if 0 in problem.step.trace.durations:
+            # What takes no time takes no memory in the model.
+            continue
+        answer = solve_devices(problem, 60, time_limit=5)
+        assert answer.bound is not None
+        assert answer.schedule is not None
+        optimum = devices_optimum(problem, answer.schedule.makespan)
+        assert answer.schedule.makespan == optimum == answer.bound.value
+
+
+def test_bounds_are_what_the_verifier_finds_and_no_more() -> None:
+    kinds = set()
+    for seed in range(40):
+        problem = random_devices(seed)
+        shape = len(problem.gradients), len(problem.step.trace)
+        for bound in devices_bounds(problem):
+            if bound.method != RESOURCE:
+                continue
+            proof = ResourceProof.read(bound.details, *shape)
+            kinds.add((proof.resource, bool(proof.multipliers), proof.after is not None))
+            assert resource_fault(problem, 0, bound.value, proof) is None
+            assert resource_fault(problem, 0, bound.value + 1, proof) is not None
+    # Every resource, with and without activations.
+    assert len(kinds) >= 7
+
+
+def test_three_layers_are_optimal_by_the_link() -> None:
+    certificate = certify_devices(three_layers(), time_limit=1)
+    assert certificate.objective == certificate.lower_bound == 34
+    best = max(certificate.bounds, key=lambda bound: bound.value)
+    assert best.evidence is Evidence.PROVED
+    assert best.details["resource"] == "link"
+
+
+def test_random_proofs_never_exceed_what_is_possible() -> None:
+    """Whatever multipliers and sets a proof names, what it establishes is a lower bound."""
+    rng = random.Random(0)
+    for seed in range(8):
+        problem = random_devices(seed, largest=4)
+        objective = certify_devices(problem, time_limit=0.3).objective
+        assert objective is not None
+        for bound in devices_bounds(problem):
+            if bound.method != RESOURCE:
+                continue
+            found = ResourceProof.read(
+                bound.details, len(problem.gradients), len(problem.step.trace)
+            )
+            for _ in range(10):
+                proof = replace(
+                    found,
+                    jobs={
+                        kind: tuple(each for each in which if rng.random() < 0.6)
+                        for kind, which in found.jobs.items()
+                    },
+                    multipliers={
+                        operation: Fraction(rng.randint(0, 20), 5)
+                        for operation in range(len(problem.step.trace))
+                    }
+                    if found.after is None and found.resource != "adder"
+                    else {},
+                )
+                assert resource_fault(problem, 0, objective + 1, proof) is not None
+
+
+def test_forged_certificates_are_refused(tmp_path) -> None:
+    problem = random_devices(8, largest=3)
+    certificate = certify_devices(problem, time_limit=1)
+    document = document_of(certificate)
+    assert verify_devices(document).valid
+
+    def larger(changed: dict[str, Any]) -> None:
+        for bound in changed["bounds"]:
+            bound["value"] += 1
+        changed["lower_bound"] += 1
+
+    assert forged(document, larger)
+    for place, value in (
+        ("objective", document["objective"] - 1),
+        ("status", "OPTIMAL" if document["status"] != "OPTIMAL" else "FEASIBLE"),
+        ("gap", "1/2"),
+        ("problem_sha256", "0" * 64),
+    ):
+        assert forged(document, lambda changed, p=place, v=value: changed.update({p: v}))
+    assert forged(document, lambda changed: changed["schedule"]["jobs"].pop())
+    assert forged(document, lambda changed: changed["schedule"]["steps"].pop())
+
+    def earlier(changed: dict[str, Any]) -> None:
+        for each in changed["schedule"]["jobs"]:
+            each["start"] -= 1
+            each["end"] -= 1
+
+    assert forged(document, earlier)
+    # Without a new digest nothing may change at all.
+    assert verify_devices(document | {"found_by": "somebody"}).faults
+    # An attested bound is not proved by saying so, and what is alone has to be.
+    alone = {"method": "prop3", "value": 10**6, "evidence": "proved", "details": {}}
+    assert forged(document, lambda changed: changed.update(alone=alone))
+    assert forged(document, lambda changed: changed.update(alone=alone | {"evidence": "attested"}))
+    path = tmp_path / "certificate.json"
+    certificate.write(path)
+    assert verify_devices_file(path).valid
+    assert read_devices_certificate(path).objective == certificate.objective
+    with pytest.raises(InputError, match="version 7"):
+        verify_devices(document | {"version": 7})
+
+
+def test_details_that_make_no_sense_are_refused() -> None:
+    problem = three_layers()
+    certificate = certify_devices(problem, time_limit=1)
+    for details in (
+        {"resource": "road", "jobs": {}, "multipliers": [], "after": None},
+        {"resource": "out", "jobs": {}, "multipliers": [], "after": None},
+        {"resource": "link", "jobs": {"add": [0]}, "multipliers": [], "after": None},
+        {"resource": "link", "jobs": {"send": [0, 0]}, "multipliers": [], "after": None},
+        {"resource": "link", "jobs": {"send": [3]}, "multipliers": [], "after": None},
+        {"resource": "link", "jobs": {}, "multipliers": [[9, "1"]], "after": None},
+        {"resource": "adder", "jobs": {}, "multipliers": [[1, "1"]], "after": None},
+        {"resource": "link", "jobs": {}, "multipliers": [], "after": 77},
+    ):
+        bound = Bound(RESOURCE, 1, Evidence.PROVED, details)
+        changed = replace(certificate, bounds=(*certificate.bounds, bound))
+        assert not verify_devices(document_of(changed)).valid, details
+
+
+def test_a_device_that_is_too_small_is_said_to_be() -> None:
+    problem = three_layers()
+    tight = replace(problem, step=problem.step.with_memory(0))
+    certificate = certify_devices(tight)
+    assert certificate.status is SolveStatus.INFEASIBLE
+    assert verify_devices(document_of(certificate)).valid
+
+
+def test_a_rule_is_followed_alone() -> None:
+    problem = random_devices(8, largest=3)
+    ruled = certify_devices(problem, time_limit=1, rule="fifo")
+    assert ruled.found_by == "fifo"
+    with pytest.raises(InputError, match="rule must be one of"):
+        certify_devices(problem, rule="lifo")
