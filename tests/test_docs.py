@@ -28,7 +28,9 @@ from offcert.cli.program import parser as commands
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.files import problem_from_json
+from offcert.core.placement_files import _COLUMNS
 from offcert.instances.library import Library
+from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
 from offcert.proofs.registry import CLAIMS, PROOFS
 from offcert.proofs.settings import Notes, Settings
 from tests.test_architecture import ALLOWED
@@ -294,6 +296,27 @@ def test_fields_of_a_certificate_with_an_execution_are_explained() -> None:
         assert keys(document["problem"], ("source",)) <= fields("problem")
 
 
+def test_every_field_of_documents_about_addresses_is_explained() -> None:
+    names = ("core/placement_files.py", "proofs/placement/certificate.py")
+    asked = set(READING.findall("".join((ROOT / "offcert" / name).read_text() for name in names)))
+    assert {"residences", "capacity", "alignment", "addresses", "address"} <= asked
+    # Gaps are refused, by their column.
+    asked -= {"gaps"}
+    assert asked - {"address"} <= fields("placement")
+    assert asked - {"addresses"} <= fields("certificate") | fields("problem")
+    (block,) = json_blocks("placement")
+    document = json.loads(block)
+    verification = offcert.verify(document)
+    assert verification.valid, verification.faults
+    assert document["problem"]["capacity"] == 8
+    assert keys(document, ("versions", "settings", "details")) <= fields("placement") | fields(
+        "certificate"
+    )
+    columns = {column for column in _COLUMNS if column != "gaps"}
+    page = (FORMATS / "placement.md").read_text()
+    assert all(f"`{column}`" in page for column in columns)
+
+
 def test_another_version_is_refused_as_the_page_says() -> None:
     page = " ".join((FORMATS / "index.md").read_text().split())
     (sentence,) = re.findall(r"by its number: `(.*?)`", page)
@@ -398,6 +421,16 @@ def test_the_site_says_what_the_registry_knows(site: Path) -> None:
             assert f">{rule.name}</span>" in page
     for name in (*Settings.__dataclass_fields__, *Notes.__dataclass_fields__):
         assert f">{name}</span>" in page
+
+
+def test_the_site_says_what_the_registry_of_bounds_on_pools_knows(site: Path) -> None:
+    page = (site / "formats" / "placement.html").read_text()
+    for kind in (*PLACEMENT_PROOFS.values(), *PLACEMENT_CLAIMS.values()):
+        assert kind.method in page
+        assert f'href="../theory/{kind.page}.html"' in page
+    for proof in {kind.proof for kind in PLACEMENT_PROOFS.values()}:
+        for rule in proof.rules():
+            assert f">{rule.name}</span>" in page
 
 
 def test_the_site_has_every_name_of_the_front_door(site: Path) -> None:

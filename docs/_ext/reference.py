@@ -129,6 +129,32 @@ def kinds_of_bounds() -> str:
     return "\n".join([*rows, *map(_fields_of_proof, list(proofs))]) + "\n"
 
 
+def kinds_of_bounds_on_pools() -> str:
+    """Return what the registry of bounds on pools says, as Markdown."""
+    from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
+
+    rows = [
+        "### Kinds of bounds on pools\n",
+        "| `method` | what the bound says | evidence | `details` |",
+        "| --- | --- | --- | --- |",
+    ]
+    for proved in PLACEMENT_PROOFS.values():
+        rows.append(
+            f"| [`{proved.method}`](../theory/{proved.page}.md) | {proved.summary} | proved "
+            f"| {_proof(proved.proof)} |"
+        )
+    for claimed in PLACEMENT_CLAIMS.values():
+        rows.append(
+            f"| [`{claimed.method}`](../theory/{claimed.page}.md) | {claimed.summary} "
+            f"| claimed by {' or '.join(claimed.families)} | statistics |"
+        )
+    proofs = {kind.proof: None for kind in PLACEMENT_PROOFS.values() if list(kind.proof.rules())}
+    for proof in list(proofs):
+        for nested in [proof, *_nested(proof)]:
+            proofs.setdefault(nested)
+    return "\n".join([*rows, "", *map(_fields_of_proof, list(proofs))]) + "\n"
+
+
 def _some(values: Any) -> str:
     """Return the members of an enumeration that are in a set; "any" if all are."""
     every = type(next(iter(values)))
@@ -228,6 +254,7 @@ def fill(app: Any, document: str, source: list[str]) -> None:
 _TABLES = {
     "<!-- commands -->": commands,
     "<!-- kinds of bounds -->": kinds_of_bounds,
+    "<!-- kinds of bounds on pools -->": kinds_of_bounds_on_pools,
     "<!-- settings -->": settings,
 }
 
