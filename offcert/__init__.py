@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from offcert.proofs.placement.certificate import PlacementCertificate, read_placement
     from offcert.runtime.profile import profile
     from offcert.runtime.step import TrainingStep
+    from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
     from offcert.training.offload import offload
     from offcert.verify.entry import verify
 
@@ -89,6 +90,8 @@ __all__ = [
     "read_placement_problem",
     "read_problem",
     "solve",
+    "sub_batch_steps",
+    "sub_batches",
     "verify",
     "write_problem",
 ]
@@ -141,6 +144,8 @@ _NEED_TORCH = {
     "TrainingStep": "offcert.runtime.step",
     "offload": "offcert.training.offload",
     "profile": "offcert.runtime.profile",
+    "sub_batch_steps": "offcert.runtime.sub_batches",
+    "sub_batches": "offcert.runtime.sub_batches",
 }
 _ROOMS = ("certify", "verify")
 
