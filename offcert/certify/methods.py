@@ -15,6 +15,7 @@ from offcert.certify.joint_methods import JOINT_METHODS, bound_at_once
 from offcert.certify.joint_rungs import chooses_execution
 from offcert.certify.joint_search import JointSearch
 from offcert.certify.method import Method
+from offcert.certify.modnn_methods import MODNN_METHODS
 from offcert.certify.search import Search, SearchProgress, keeper
 from offcert.certify.searched_steps import (
     climb_heads,
@@ -113,19 +114,6 @@ def _tflms(problem: Problem) -> Plan:
     return tflms(problem)
 
 
-def _modnn(problem: Problem) -> Plan:
-    from offcert.heuristics.modnn.scheduler import modnn
-
-    return modnn(problem)
-
-
-def _vdnn_tasks(search: Search, effort: Effort) -> None:
-    from offcert.heuristics.modnn.vdnn_tasks import best_vdnn
-
-    search.begin("vdnn-tasks")
-    search.offer(best_vdnn(search.problem).schedule)
-
-
 def _descend_autoswap(search: Search, effort: Effort) -> None:
     from offcert.heuristics.autoswap import autoswap
 
@@ -194,12 +182,7 @@ METHODS = {
         network=_SINGLE_GAPS,
     ),
     "tflms": _plan_method(_tflms, "TFLMS, the best of its two parameters"),
-    "modnn": _plan_method(_modnn, "Algorithm 1 of the moDNN paper, §5.2", "any trace"),
-    "vdnn-tasks": Method(
-        run=_vdnn_tasks,
-        summary="the original vDNN, with its waiting, as the moDNN paper compares with it",
-        network="task graphs: operations are called FP, BP1 and BP2 of a layer",
-    ),
+    **MODNN_METHODS,
     "local-search": Method(
         run=_from_scratch(descend_local_search),
         summary="annealing over sets and orders",

@@ -122,6 +122,25 @@ class Menu:
             picked[operation] = Operation(name, each.duration, each.workspace)
         return self._with(trace, picked)
 
+    def restricted(self, allowed: Mapping[int, Iterable[int]]) -> Menu:
+        """Return the menu with only some alternatives of some operations, by their positions.
+
+        Raises
+        ------
+        InputError
+            If an operation or a position is not on the menu.
+        """
+        rows = dict(self.offers)
+        for operation, positions in allowed.items():
+            row = rows.get(operation, ())
+            kept = tuple(sorted(positions))
+            if not kept or not 0 <= kept[0] <= kept[-1] < len(row):
+                raise InputError(
+                    f"operation {operation} has {len(row)} alternatives, which {list(kept)} are not"
+                )
+            rows[operation] = tuple(row[position] for position in kept)
+        return Menu(rows)
+
     def fitting(self, trace: Trace, memory: int) -> Menu:
         """Return what is left of the menu in a memory, whatever leaves the device.
 

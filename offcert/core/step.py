@@ -123,6 +123,10 @@ class StepProblem:
         object.__setattr__(self, "splits", tuple(self.splits))
         if not self.splits or not all(isinstance(each, Split) for each in self.splits):
             raise InputError("splits must be at least one Split")
+        if self.transfers not in tuple(Transfers):
+            known = ", ".join(f'"{each}"' for each in Transfers)
+            raise InputError(f"transfers must be one of {known}, not {short_repr(self.transfers)}")
+        object.__setattr__(self, "transfers", Transfers(self.transfers))
         batches = sorted({split.batch for split in self.splits})
         if len(batches) > 1:
             raise InputError(

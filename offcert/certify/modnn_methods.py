@@ -1,0 +1,32 @@
+"""The methods of the moDNN paper's comparison, for ``offcert solve``."""
+
+from __future__ import annotations
+
+from offcert.certify.effort import Effort
+from offcert.certify.method import Method
+from offcert.certify.search import Search
+from offcert.core.simulate import simulate
+
+
+def _modnn(search: Search, effort: Effort) -> None:
+    from offcert.heuristics.modnn.scheduler import modnn
+
+    search.begin("modnn")
+    search.offer(simulate(search.problem, modnn(search.problem)))
+
+
+def _vdnn_tasks(search: Search, effort: Effort) -> None:
+    from offcert.heuristics.modnn.vdnn_tasks import best_vdnn
+
+    search.begin("vdnn-tasks")
+    search.offer(best_vdnn(search.problem).schedule)
+
+
+MODNN_METHODS = {
+    "modnn": Method(run=_modnn, summary="Algorithm 1 of the moDNN paper, §5.2"),
+    "vdnn-tasks": Method(
+        run=_vdnn_tasks,
+        summary="the original vDNN, with its waiting, as the moDNN paper compares with it",
+        network="task graphs: operations are called FP, BP1 and BP2 of a layer",
+    ),
+}

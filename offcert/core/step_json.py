@@ -1,0 +1,166 @@
+"""Files of training steps with choices: the format ``offcert-step``, version 1.
+
+``splits`` lists the ways to divide the batch; each has ``rounds``, with the ``images`` of a
+sub-batch, how often it is repeated (``count``), its ``trace`` and its ``menu``: for each operation
+that can be executed in several ways, its index and its ``alternatives``. Everything else is as in a
+problem file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from offcert.core.documents import (
+    Fields,
+    canonical_digest,
+    parse_rational,
+    read_json,
+    require_format,
+    write_json,
+)
+from offcert.core.errors import InputError
+from offcert.core.menu import Alternative, Menu
+from offcert.core.network_json import trace_from_json, trace_to_json
+from offcert.core.platform import Platform
+from offcert.core.problem import Units
+from offcert.core.step import Round, Split, StepProblem
+
+STEP_FORMAT = "offcert-step"
+STEP_VERSION = 1
+
+
+def step_to_json(step: StepProblem) -> dict[str, Any]:
+    """Return a step as a JSON value."""
+    platform = step.platform
+    document: dict[str, Any] = {
+        "format": STEP_FORMAT,
+        "version": STEP_VERSION,
+        "name": step.name,
+        "splits": [{"rounds": [_round_to_json(each) for each in s.rounds]} for s in step.splits],
+        "memory": platform.memory,
+        "bandwidth": str(platform.bandwidth),
+        "link": str(platform.link),
+        "transfers": str(step.transfers),
+        "units": {"time": step.units.time, "size": step.units.size},
+    }
+    if platform.prefetch_bandwidth is not None:
+        document["prefetch_bandwidth"] = str(platform.prefetch_bandwidth)
+    if step.source is not None:
+        document["source"] = dict(step.source)
+    return document
+
+
+def _round_to_json(each: Round) -> dict[str, Any]:
+    return {
+        "images": each.images,
+        "count": each.count,
+        "trace": trace_to_json(each.trace),
+        "menu": menu_to_json(each.menu),
+    }
+
+
+def menu_to_json(menu: Menu) -> list[dict[str, Any]]:
+    """Return a menu as a JSON value."""
+    return [
+        {
+            "operation": operation,
+            "alternatives": [
+                {"name": way.name, "duration": way.duration, "workspace": way.workspace}
+                for way in row
+            ],
+        }
+        for operation, row in menu.offers
+    ]
+
+
+def menu_from_json(fields: Fields, name: str) -> Menu:
+    """Return the menu in a field.
+
+    Raises
+    ------
+    InputError
+        One sentence that names what is missing, wrong, unknown or given twice.
+    """
+    offers: dict[int, list[Alternative]] = {}
+    for item in fields.each(name):
+        operation = item.integer("operation", 0)
+        if operation in offers:
+            raise InputError(f"{item.path('operation')} must not be {operation} again")
+        offers[operation] = [_alternative_from_json(each) for each in item.each("alternatives")]
+        item.finish()
+    return Menu(offers)
+
+
+def _alternative_from_json(item: Fields) -> Alternative:
+    way = Alternative(
+        item.get("name", str), item.integer("duration", 0), item.integer("workspace", 0)
+    )
+    item.finish()
+    return way
+
+
+def step_from_json(document: Any, place: str = "") -> StepProblem:
+    """Return the step that a JSON value describes.
+
+    Raises
+    ------
+    InputError
+        One sentence that names the first field that is missing, wrong or unknown.
+    """
+    fields = Fields(document, place)
+    require_format(fields, STEP_FORMAT, STEP_VERSION)
+    units = Fields(fields.get("units", dict), fields.path("units"))
+    back = fields.optional("prefetch_bandwidth", str)
+    step = StepProblem(
+        fields.get("name", str),
+        tuple(_split_from_json(item) for item in fields.each("splits")),
+        Platform(
+            fields.integer("memory", 0),
+            parse_rational(fields.get("bandwidth", str), fields.path("bandwidth")),
+            fields.get("link", str),
+            None if back is None else parse_rational(back, fields.path("prefetch_bandwidth")),
+        ),
+        fields.get("transfers", str),
+        Units(units.get("time", str), units.get("size", str)),
+        fields.optional("source", dict),
+    )
+    units.finish()
+    fields.finish()
+    return step
+
+
+def _split_from_json(fields: Fields) -> Split:
+    rounds = []
+    for item in fields.each("rounds"):
+        trace = trace_from_json(item.get("trace", dict), item.path("trace"))
+        menu = menu_from_json(item, "menu")
+        rounds.append(Round(item.integer("images", 1), item.integer("count", 1), trace, menu))
+        item.finish()
+    fields.finish()
+    return Split(rounds)
+
+
+def step_digest(step: StepProblem) -> str:
+    """Return the SHA-256, in hexadecimal, of a step's canonical JSON."""
+    return canonical_digest(step_to_json(step))
+
+
+def read_step(path: str | Path) -> StepProblem:
+    """Return the step in a file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or describes no step.
+    """
+    document = read_json(path)
+    try:
+        return step_from_json(document)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def write_step(path: str | Path, step: StepProblem) -> None:
+    """Write a step to a file, through a temporary one."""
+    write_json(path, step_to_json(step))

@@ -1,0 +1,335 @@
+"""`StepCertificate`: the split and the alternatives chosen for a step, and bounds on all others.
+
+The rounds of the split that was chosen have certificates of their own, for the traces that their
+choices make. For every round of every split there is a tree of cases. A case has proved bounds for
+the relaxation of all choices that belong to it, and may divide the alternatives of an operation, so
+that every choice belongs to one of its parts. A round takes at least what the
+least of its cases takes, a split what its rounds take as often as they are repeated, and a step
+what the least of its splits takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from offcert.core.documents import Fields, canonical_digest, read_json, require_format, write_json
+from offcert.core.errors import InputError
+from offcert.core.menu import Menu
+from offcert.core.result import Bound, SolveStatus
+from offcert.core.step import Round, StepProblem
+from offcert.core.step_json import step_digest, step_from_json, step_to_json
+from offcert.core.units import format_time
+from offcert.proofs.bounds_json import bound_from_json, bounds_to_json
+from offcert.proofs.certificate import Certificate, certificate_from_json
+
+STEP_CERTIFICATE_FORMAT = "offcert-step-certificate"
+STEP_CERTIFICATE_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """Bounds on the ticks of a round, for all choices of a case.
+
+    The relaxation's computing time is a bound that need not be said, and that it does not fit into
+    the memory neither.
+    """
+
+    bounds: tuple[Bound, ...] = ()
+
+
+@dataclass(frozen=True)
+class Division:
+    """Cases by the alternative of an operation.
+
+    Attributes
+    ----------
+    operation : int
+        On the menu.
+    parts : tuple of (tuple of int, Case)
+        Alternatives by their positions, and the case of those.
+    bounds : tuple of Bound
+        Which hold for all parts, as those of a `Leaf` do for its choices.
+    """
+
+    operation: int
+    parts: tuple[tuple[tuple[int, ...], Leaf | Division], ...]
+    bounds: tuple[Bound, ...] = ()
+
+
+Case = Leaf | Division
+
+
+@dataclass(frozen=True)
+class RoundAnswer:
+    """What is done in a round: an alternative of each operation on its menu, and the schedule."""
+
+    choice: tuple[int, ...]
+    certificate: Certificate
+
+
+@dataclass(frozen=True)
+class StepCertificate:
+    """What is claimed about a step, and the evidence for it.
+
+    Attributes
+    ----------
+    problem : StepProblem
+        Embedded whole.
+    split : int or None
+        The split that was chosen; None if no schedule is known.
+    rounds : tuple of RoundAnswer
+        One for each round of that split.
+    bounds : tuple of tuple of Case
+        For each split, a tree of cases for each of its rounds.
+    versions : mapping
+        Of this program and of what it computed with.
+    """
+
+    problem: StepProblem
+    split: int | None
+    rounds: tuple[RoundAnswer, ...]
+    bounds: tuple[tuple[Case, ...], ...]
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def objective(self) -> int | None:
+        """Ticks of the step; None if no schedule is known."""
+        if self.split is None:
+            return None
+        parts = zip(self.problem.splits[self.split].rounds, self.rounds, strict=True)
+        total = 0
+        for each, answer in parts:
+            makespan = answer.certificate.result.objective
+            if makespan is None:
+                return None
+            total += each.count * makespan
+        return total
+
+    def split_bound(self, split: int) -> int | None:
+        """Return the least ticks of a split that are proved; None if it does not fit."""
+        return self._split_bounds[split]
+
+    @cached_property
+    def _split_bounds(self) -> tuple[int | None, ...]:
+        found = []
+        memory = self.problem.platform.memory
+        for split, cases in zip(self.problem.splits, self.bounds, strict=True):
+            parts = [
+                (each.count, case_bound(each, memory, case))
+                for each, case in zip(split.rounds, cases, strict=True)
+            ]
+            known = [count * bound for count, bound in parts if bound is not None]
+            found.append(sum(known) if len(known) == len(parts) else None)
+        return tuple(found)
+
+    @property
+    def lower_bound(self) -> int | None:
+        """Ticks that no split and no choice can do without; None if nothing fits."""
+        known = map(self.split_bound, range(len(self.problem.splits)))
+        return min((bound for bound in known if bound is not None), default=None)
+
+    @property
+    def status(self) -> SolveStatus:
+        """What is known."""
+        if self.lower_bound is None:
+            return SolveStatus.INFEASIBLE
+        if self.objective is None:
+            return SolveStatus.UNKNOWN
+        same = self.objective == self.lower_bound
+        return SolveStatus.OPTIMAL if same else SolveStatus.FEASIBLE
+
+    @property
+    def gap(self) -> float:
+        """``(objective - lower bound) / objective``; infinite without a schedule."""
+        exact = self._exact_gap()
+        return math.inf if exact is None else float(exact)
+
+    def _exact_gap(self) -> Fraction | None:
+        if self.objective is None or self.lower_bound is None:
+            return None
+        return Fraction(self.objective - self.lower_bound, max(self.objective, 1))
+
+    def summary(self) -> str:
+        """Return status, choice, makespan, bound and gap in a line for people."""
+        units = self.problem.units
+        if self.lower_bound is None:
+            return f"{self.status}: no sub-batch fits"
+        bound = format_time(self.lower_bound, units)
+        if self.objective is None or self.split is None:
+            return f"{self.status}: no schedule, lower bound {bound}"
+        size = self.problem.sizes[self.split]
+        value = f"{format_time(self.objective, units)} in sub-batches of {size}"
+        if self.status is SolveStatus.OPTIMAL:
+            return f"{self.status}: {value}"
+        return f"{self.status}: {value}, lower bound {bound}, gap {100 * self.gap:.3g} %"
+
+    def __repr__(self) -> str:
+        return f"<StepCertificate {self.problem.name}: {self.summary()}>"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the certificate as a JSON value (``offcert-step-certificate``, version 1)."""
+        gap = self._exact_gap()
+        document: dict[str, Any] = {
+            "format": STEP_CERTIFICATE_FORMAT,
+            "version": STEP_CERTIFICATE_VERSION,
+            "problem": step_to_json(self.problem),
+            "problem_sha256": step_digest(self.problem),
+            "status": str(self.status),
+            "split": self.split,
+            "objective": self.objective,
+            "lower_bound": self.lower_bound,
+            "gap": None if gap is None else f"{gap.numerator}/{gap.denominator}",
+            "split_bounds": [self.split_bound(i) for i in range(len(self.problem.splits))],
+            "rounds": [
+                {"choice": list(each.choice), "certificate": each.certificate.to_json()}
+                for each in self.rounds
+            ],
+            "bounds": [[case_to_json(case) for case in row] for row in self.bounds],
+            "versions": dict(self.versions),
+        }
+        document["digest"] = canonical_digest(document)
+        return document
+
+    def write(self, path: str | Path) -> None:
+        """Write the certificate to a file, through a temporary one."""
+        write_json(path, self.to_json())
+
+
+def case_bound(
+    each: Round, memory: int, case: Case, allowed: Mapping[int, tuple[int, ...]] | None = None
+) -> int | None:
+    """Return the least ticks of a round for all choices of a case; None if none of them fits.
+
+    Parameters
+    ----------
+    each : Round
+        The round.
+    memory : int
+        Bytes on the device.
+    case : Case
+        A tree of cases, or a part of one.
+    allowed : mapping of int to tuple of int, optional
+        What the cases around it say: the alternatives of operations by their positions.
+    """
+    here = dict(allowed or {})
+    if isinstance(case, Division):
+        found = (
+            case_bound(each, memory, inner, here | {case.operation: positions})
+            for positions, inner in case.parts
+        )
+        parts = [bound for bound in found if bound is not None]
+        return max([min(parts), *(bound.value for bound in case.bounds)]) if parts else None
+    relaxed = each.menu.restricted(here).relaxed(each.trace, memory)
+    if relaxed.least_memory > memory:
+        return None
+    return max([relaxed.compute_time, *(bound.value for bound in case.bounds)])
+
+
+def case_to_json(case: Case) -> dict[str, Any]:
+    """Return a tree of cases as a JSON value."""
+    document: dict[str, Any] = {"bounds": bounds_to_json(case.bounds)}
+    if isinstance(case, Leaf):
+        return document
+    parts = [
+        {"alternatives": list(positions), "case": case_to_json(inner)}
+        for positions, inner in case.parts
+    ]
+    return document | {"operation": case.operation, "parts": parts}
+
+
+def case_from_json(fields: Fields, menu: Menu) -> Case:
+    """Return the tree of cases that a JSON value describes.
+
+    Raises
+    ------
+    InputError
+        One sentence that names what is missing, wrong or unknown.
+    """
+    bounds = tuple(bound_from_json(item) for item in fields.each("bounds"))
+    if not fields.has("operation"):
+        fields.finish()
+        return Leaf(bounds)
+    operation = fields.integer("operation", 0)
+    parts = []
+    for item in fields.each("parts"):
+        positions = item.integers("alternatives", 0)
+        menu.restricted({operation: positions})
+        inner = Fields(item.get("case", dict), item.path("case"))
+        parts.append((positions, case_from_json(inner, menu)))
+        item.finish()
+    fields.finish()
+    return Division(operation, tuple(parts), bounds)
+
+
+def read_step_certificate(path: str | Path) -> StepCertificate:
+    """Return the certificate in a file, without verifying what it claims.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is no certificate of a step.
+    """
+    document = read_json(path)
+    try:
+        return step_certificate_from_json(document)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def step_certificate_from_json(document: Any) -> StepCertificate:
+    """Return the certificate that a JSON value describes, without verifying what it claims.
+
+    Raises
+    ------
+    InputError
+        One sentence that names the first field that is missing, wrong or unknown.
+    """
+    fields = Fields(document)
+    require_format(fields, STEP_CERTIFICATE_FORMAT, STEP_CERTIFICATE_VERSION)
+    problem = step_from_json(fields.get("problem", dict), "problem")
+    split = None
+    if fields.get("split", (int, type(None))) is not None:
+        split = fields.integer("split", 0)
+        if split >= len(problem.splits):
+            raise InputError(f"split must be below {len(problem.splits)}, not {split}")
+    rounds = []
+    for item in fields.each("rounds"):
+        choice = item.integers("choice", 0)
+        rounds.append(RoundAnswer(choice, certificate_from_json(item.get("certificate", dict))))
+        item.finish()
+    expected = 0 if split is None else len(problem.splits[split].rounds)
+    if len(rounds) != expected:
+        raise InputError(f"rounds must have {expected} entries, not {len(rounds)}")
+    bounds = _bounds_from_json(fields, problem)
+    versions = fields.get("versions", dict)
+    # What these say is derived; verification compares it with what it ought to be.
+    derived = ("problem_sha256", "status", "objective", "lower_bound", "gap", "split_bounds")
+    for name in (*derived, "digest"):
+        fields.get(name, (str, int, list, type(None)))
+    fields.finish()
+    return StepCertificate(problem, split, tuple(rounds), bounds, versions)
+
+
+def _bounds_from_json(fields: Fields, problem: StepProblem) -> tuple[tuple[Case, ...], ...]:
+    rows = fields.get("bounds", list)
+    if len(rows) != len(problem.splits):
+        raise InputError(f"bounds must have {len(problem.splits)} entries, not {len(rows)}")
+    found = []
+    for index, (row, split) in enumerate(zip(rows, problem.splits, strict=True)):
+        place = f"bounds[{index}]"
+        if not isinstance(row, list) or len(row) != len(split.rounds):
+            raise InputError(f"{place} must be a list of {len(split.rounds)} cases")
+        pairs = enumerate(zip(row, split.rounds, strict=True))
+        found.append(
+            tuple(
+                case_from_json(Fields(case, f"{place}[{number}]"), each.menu)
+                for number, (case, each) in pairs
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Verification of training steps with choices."""
