@@ -2,7 +2,8 @@
 
 A document, as a JSON value, is an object. ``over`` is the common denominator of all multipliers.
 Every other field is the name of a family of facts, with a list of multipliers, by increasing place:
-each is a list of integers, first the fact's place (see `PLACES`), last the numerator, above 0.
+each is a list of integers, first the fact's place (see `PLACES`), last the numerator, above 0. A
+family that is not named has none.
 Multipliers are in ticks, those of ``memory`` for as many bytes as the limit has, those of ``link``,
 ``out`` and ``in`` a number from 0 to 1: how much of a window's length the link stands for.
 
@@ -24,6 +25,7 @@ from offcert.proofs.fluid_document import LARGEST, pack, unpack
 PLACES: dict[str, tuple[str, ...]] = {
     "available": ("span", "value"),
     "inputs": ("span", "computation", "value"),
+    "origin": ("span", "value"),
     "kept": ("span", "value"),
     "left": ("span", "value"),
     "returned": ("span", "value"),
@@ -59,7 +61,8 @@ def write(weights: JointWeights) -> str:
     document: dict[str, Any] = {"over": weights.over}
     for family in PLACES:
         rows = weights.rows.get(family, {})
-        document[family] = [[*place, rows[place]] for place in sorted(rows)]
+        if rows:
+            document[family] = [[*place, rows[place]] for place in sorted(rows)]
     return pack(document)
 
 
@@ -76,7 +79,7 @@ def read(text: str, longest: float = LARGEST) -> JointWeights:
     fields = Fields(unpack(text, "proof", longest), "proof")
     over = fields.integer("over", 1)
     rows = {
-        family: _rows(fields.get(family, list), fields.path(family), len(parts))
+        family: _rows(fields.optional(family, list) or [], fields.path(family), len(parts))
         for family, parts in PLACES.items()
     }
     fields.finish()

@@ -199,6 +199,25 @@ class JointProgram:
 
     def _add_copies(self) -> None:
         """Say what may have been copied to the host, and that only that comes back."""
+        self._add_left()
+        for span, (begin, end) in enumerate(self.grid.spans):
+            for value, column in self.back[span].items():
+                terms: Terms = [(self.left[end][value], 1.0), (column, -1.0)]
+                self.rows.add(("returned", span, (value,)), terms)
+                if value in self.present[begin]:
+                    self._add_origin(span, value, begin)
+
+    def _add_origin(self, span: int, value: int, begin: int) -> None:
+        """What is not on the device, and has not left for the host, must be made again."""
+        terms: Terms = [(self.present[begin][value], 1.0), (self.there[span][value], -1.0)]
+        maker = self.contents.maker[value]
+        if maker in self.again[span]:
+            terms.append((self.again[span][maker], 1.0))
+        if value in self.left[begin]:
+            terms.append((self.left[begin][value], 1.0))
+        self.rows.add(("origin", span, (value,)), terms)
+
+    def _add_left(self) -> None:
         known, at = self.contents, self.grid.at
         for boundary in range(1, self.grid.windows + 1):
             for value, maker in enumerate(known.maker):
@@ -220,9 +239,6 @@ class JointProgram:
                 if value in self.left[begin]:
                     terms.append((self.left[begin][value], 1.0))
                 self.rows.add(("left", span, (value,)), terms)
-            for value, column in self.back[span].items():
-                terms = [(self.left[end][value], 1.0), (column, -1.0)]
-                self.rows.add(("returned", span, (value,)), terms)
 
     def _require_room(self, boundary: int, most: int) -> None:
         known, running = self.contents, self.grid.running(boundary)

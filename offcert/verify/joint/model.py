@@ -12,6 +12,9 @@ again makes all bytes, so there ``again`` is 0 or 1. For every span S:
 
 available
     what is there was present at its beginning, has come back, or its computation ran again;
+origin
+    what is there was present at its beginning, had left before, or its computation ran again: what
+    leaves only later was on the device in S before that, and so must have come there otherwise;
 inputs
     what runs again finds there what it reads;
 kept
@@ -148,6 +151,7 @@ class _Weighing:
         self._weigh_time()
         facts: dict[str, Callable[[Place, int], None]] = {
             "available": self._available,
+            "origin": self._origin,
             "inputs": self._inputs,
             "kept": self._kept,
             "left": self._left,
@@ -230,6 +234,19 @@ class _Weighing:
         self._add(self.model.present(self.cuts.spans[span][0], value), -weight)
         if self.states.can_leave[value]:
             self._add(("back", span, value), -weight)
+        maker = self.states.made_by[value]
+        if self.model.again(maker, span):
+            self._add(("again", span, maker), -weight)
+
+    def _origin(self, place: Place, weight: int) -> None:
+        span, value = place
+        self._require_known(value, span)
+        begin = self.cuts.spans[span][0]
+        weight *= self.model.common
+        self._add(self.model.there(span, value), weight)
+        self._add(self.model.present(begin, value), -weight)
+        if begin and self.states.can_leave[value]:
+            self._add_left(begin, value, -weight)
         maker = self.states.made_by[value]
         if self.model.again(maker, span):
             self._add(("again", span, maker), -weight)

@@ -75,6 +75,22 @@ def test_what_may_do_both_is_a_mixture() -> None:
     assert least_time(problem) == 24
 
 
+def test_what_is_absent_has_left_before() -> None:
+    """Half of x may be there while S runs: it is the other half that must have left by then."""
+    network = Network(
+        [
+            Computation("A", 1, writes=(0,), repeatable=False),
+            Computation("S", 1, 2, repeatable=False),
+            Computation("D", 9, reads=(0,), repeatable=False),
+        ],
+        [Value("x", 4)],
+    )
+    problem = problem_of(network, 4, transfers="fractional")
+    assert value(problem, 2, whole=False) == 12
+    # It leaves when A has ended, and comes back before D starts.
+    assert value(problem, *range(5), whole=False) == 1 + 2 + 1 + 2 + 9
+
+
 def test_a_window_that_is_one_run_is_no_longer_than_it() -> None:
     """With a moment at the end of B, y has only the time between B and S to leave."""
     network = Network(
