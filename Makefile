@@ -7,7 +7,10 @@ STAMP := .venv/.installed
 MODEL := resnet50
 INPUT := 8x3x224x224
 
-.PHONY: setup demo test check docs clean
+# Hundreds of processes of the tests would compile all sources, each for itself.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: setup demo test check lint types tests docs clean
 
 setup: $(STAMP)
 
@@ -49,13 +52,23 @@ out/training.json: out/certificate.json
 out/report.md: out/certificate.json out/verification.json out/plan.png out/training.json
 	@$(BIN)/python -m offcert.report.summary out > $@.part && mv $@.part $@
 
-check: $(STAMP)
-	@echo "== ruff and mypy"
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+check: lint types
 
-test: check
+lint: $(STAMP)
+	@echo "== ruff"
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: $(STAMP)
+	@echo "== mypy"
+	@$(BIN)/mypy
+
+tests: $(STAMP)
 	@echo "== tests"
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Types beside tests: neither keeps two processors busy all the time.
+test: lint
+	@$(MAKE) --no-print-directory -j 2 types tests
 
 docs: $(STAMP)
 	@echo "== documentation, from docs/ and the docstrings"

@@ -230,7 +230,7 @@ def wait_for(step: str, folder: Path, process: subprocess.Popen[str]) -> None:
             break
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.05)
-    time.sleep(0.5)
+    time.sleep(0.2)
     assert process.poll() is None, "it ended too early to be interrupted"
 
 

@@ -53,7 +53,7 @@ def test_a_time_limit_ends_it_and_no_plans_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "p.json"
-    arguments = ["--against", "dynprog", "--time-limit", "2", "-o", str(path)]
+    arguments = ["--against", "dynprog", "--time-limit", "1", "-o", str(path)]
     summary = json.loads(said(capsys, *arguments, "--json")[0])
     assert summary["seconds"] < 10
     assert summary["steps"] > 20

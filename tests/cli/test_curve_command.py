@@ -221,7 +221,7 @@ def test_compare_takes_means_and_refuses_what_means_nothing(
     table = str(tmp_path / "table.json")
     command = ["compare", chain_file, "--methods", "certify", "--memory", "30B", "--jobs", "1"]
     allow = ["--allow", "offload,both", "--recompute", "chain"]
-    assert main([*command, *allow, "--time-limit", "2", "-o", table]) == 0
+    assert main([*command, *allow, "--time-limit", "1", "-o", table]) == 0
     rows = json.loads(Path(table).read_text())["rows"]
     assert sorted((row["recompute"] or "", row["offload"] or "") for row in rows) == [
         ("", ""),

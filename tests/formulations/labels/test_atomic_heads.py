@@ -53,7 +53,7 @@ def searched(
     return search
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", range(2))
 def test_no_head_and_tail_exceed_the_optimum(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(block)
     tried = duplex = several = attained = partial = 0

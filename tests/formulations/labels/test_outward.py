@@ -71,7 +71,7 @@ def fault(problem: Problem, tree: Tree, claim: int) -> str | None:
     return outward_fault(problem, proof.pivot, claim, *advice)
 
 
-@pytest.mark.parametrize(("first", "stages"), [(0, 3), (200, 4), (1000, 4), (3000, 5), (3100, 5)])
+@pytest.mark.parametrize(("first", "stages"), [(0, 3), (1000, 4), (3000, 5)])
 def test_no_bound_exceeds_the_optimum_and_all_are_confirmed(
     monkeypatch: pytest.MonkeyPatch, first: int, stages: int
 ) -> None:

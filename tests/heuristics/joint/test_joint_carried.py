@@ -123,7 +123,7 @@ def test_what_is_changed_in_place_after_a_segment_cannot_be_kept_in_it() -> None
         assert estimate(tables, state).runs == ()
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", ["resnet18", "gpt-tiny"])
 def test_plans_are_what_training_can_follow(name: str) -> None:
     problem = captured(name, Fraction(9, 10))
     network = problem.computed

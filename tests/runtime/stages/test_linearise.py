@@ -15,7 +15,6 @@ def stages(model, shape, loss="mean"):
     ("name", "shape", "count"),
     [
         ("resnet50", (1, 3, 64, 64), 22),
-        ("resnet152", (1, 3, 64, 64), 56),
         ("inception_v3", (2, 3, 96, 96), 27),
         ("densenet201", (1, 3, 64, 64), 20),
         # Embeddings, dropout, two residual branches in each of two blocks, normalisation, head.
