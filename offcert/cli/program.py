@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from offcert import __version__
 from offcert.cli import (
     certify,
+    choose,
     compare,
     compile,
     completion,
@@ -34,9 +35,11 @@ COMMANDS = (
     profile,
     certify,
     solve,
+    choose,
     methods,
     verify,
     place,
+    devices,
     train,
     plot,
     compare,

@@ -12,8 +12,7 @@ from offcert.cli.output import show
 from offcert.cli.parser import EXIT_INVALID, EXIT_NOT_VERIFIED, Commands, add_command
 
 if TYPE_CHECKING:
-    from offcert.verify.document import Verification
-    from offcert.verify.placement.document import PlacementVerification
+    from offcert.verify.entry import Verified
 
 _EXAMPLES = (
     "offcert verify certificate.json",
@@ -95,21 +94,26 @@ def _verify(options: argparse.Namespace) -> int:
     return 0 if verification.valid else EXIT_INVALID
 
 
-def _said(verification: Verification | PlacementVerification) -> tuple[dict[str, Any], str]:
+def _said(verification: Verified) -> tuple[dict[str, Any], str]:
     """Return an outcome for programs and for people."""
     from offcert.report.placement_text import (
         describe_valid_placement,
         placement_verification_summary,
     )
+    from offcert.report.step_text import describe_valid_step, step_verification_summary
     from offcert.report.text import (
         describe_not_valid,
         describe_verification,
         verification_summary,
     )
     from offcert.verify.document import Verification
+    from offcert.verify.steps.check import StepVerification
 
     if isinstance(verification, Verification):
         return verification_summary(verification), describe_verification(verification)
+    if isinstance(verification, StepVerification):
+        text = describe_not_valid(verification) or describe_valid_step(verification)
+        return step_verification_summary(verification), text
     text = describe_not_valid(verification) or describe_valid_placement(verification)
     return placement_verification_summary(verification), text
 

@@ -11,11 +11,20 @@ from typing import Any, overload
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.proofs.certificate import Certificate
+from offcert.proofs.devices_certificate import DEVICES_CERTIFICATE_FORMAT, DevicesCertificate
 from offcert.proofs.placement.certificate import PLACEMENT_FORMAT, PlacementCertificate
+from offcert.proofs.step_certificate import STEP_CERTIFICATE_FORMAT, StepCertificate
 from offcert.verify import document as documents
+from offcert.verify.devices.document import DevicesVerification, verify_devices
 from offcert.verify.document import Verification, read_within
 from offcert.verify.limits import UNLIMITED, Allowance, Limits
 from offcert.verify.placement.document import PlacementVerification, verify_placement
+from offcert.verify.steps.check import StepVerification, verify_step
+
+Verified = Verification | PlacementVerification | StepVerification
+
+
+AnyVerification = Verification | PlacementVerification | DevicesVerification
 
 
 @overload
@@ -29,27 +38,38 @@ def verify(
 
 
 @overload
+def verify(certificate: StepCertificate, limits: Limits = UNLIMITED) -> StepVerification: ...
+
+
+@overload
 def verify(
     certificate: str | PathLike[str] | Mapping[str, Any], limits: Limits = UNLIMITED
-) -> Verification | PlacementVerification: ...
+) -> Verified: ...
 
 
 def verify(
-    certificate: (str | PathLike[str] | Certificate | PlacementCertificate | Mapping[str, Any]),
+    certificate: (
+        str
+        | PathLike[str]
+        | Certificate
+        | PlacementCertificate
+        | StepCertificate
+        | Mapping[str, Any]
+    ),
     limits: Limits = UNLIMITED,
-) -> Verification | PlacementVerification:
+) -> Verified:
     """Compute everything that a certificate claims again, as far as that is possible.
 
     Parameters
     ----------
-    certificate : str, path, Certificate, PlacementCertificate or mapping
-        A file, a certificate of a schedule or of addresses, or the JSON value of one.
+    certificate : str, path, Certificate, PlacementCertificate, StepCertificate or mapping
+        A file, a certificate of a schedule, of addresses or of a step, or the JSON value of one.
     limits : Limits
         Seconds and memory that it may take; by default any.
 
     Returns
     -------
-    Verification or PlacementVerification
+    Verification, PlacementVerification or StepVerification
         Its `valid`, `faults`, and the evidence for each bound.
 
     Raises
@@ -61,7 +81,7 @@ def verify(
     """
     if not isinstance(limits, Limits):
         raise InputError(f"limits must be Limits, not {short_repr(limits)}")
-    if isinstance(certificate, Certificate | PlacementCertificate):
+    if isinstance(certificate, Certificate | PlacementCertificate | StepCertificate):
         # As a file would hold it: lists, no tuples.
         return _verified(json.loads(json.dumps(certificate.to_json())), limits.begin())
     if isinstance(certificate, Mapping):
@@ -74,15 +94,13 @@ def verify(
     )
 
 
-def verify_any_file(
-    path: str | Path, limits: Limits = UNLIMITED
-) -> Verification | PlacementVerification:
-    """Verify the certificate in a file, of a schedule or of addresses.
+def verify_any_file(path: str | Path, limits: Limits = UNLIMITED) -> Verified:
+    """Verify the certificate in a file, of a schedule, of addresses or of a step.
 
     Raises
     ------
     InputError
-        If the file cannot be read or is neither.
+        If the file cannot be read or is none of these.
     BeyondLimitsError
         If the file is larger than the limits allow, so that it was not even read.
     """
@@ -94,7 +112,11 @@ def verify_any_file(
         raise InputError(f"{path}: {error}") from None
 
 
-def _verified(document: Any, allowance: Allowance) -> Verification | PlacementVerification:
+def _verified(document: Any, allowance: Allowance) -> Verified:
     if isinstance(document, dict) and document.get("format") == PLACEMENT_FORMAT:
         return verify_placement(document, allowance=allowance)
+    if isinstance(document, dict) and document.get("format") == DEVICES_CERTIFICATE_FORMAT:
+        return verify_devices(document, allowance=allowance)
+    if isinstance(document, dict) and document.get("format") == STEP_CERTIFICATE_FORMAT:
+        return verify_step(document, allowance=allowance)
     return documents.verify(document, allowance=allowance)

@@ -8,10 +8,9 @@ here from the definition of the choices, with none of the code that made them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from offcert.core.documents import canonical_digest
 from offcert.core.menu import Alternative
 from offcert.core.messages import cut
 from offcert.core.problem import Minimise, Problem, Recompute
@@ -24,44 +23,25 @@ from offcert.proofs.step_certificate import (
     StepCertificate,
     step_certificate_from_json,
 )
-from offcert.verify.document import Outcome
 from offcert.verify.document import verify as verify_round
+from offcert.verify.findings import LONGEST, Findings, rewriting_faults
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.recheck import recheck
 
-_LONGEST, _SHOWN = 300, 80
 _PARTS = ("duration", "workspace")
 
 
-@dataclass
-class StepVerification:
+@dataclass(kw_only=True)
+class StepVerification(Findings):
     """The outcome of verifying a certificate of a step.
 
     Attributes
     ----------
     certificate : StepCertificate
         What was verified.
-    faults : list of str
-        Every reason why it is not valid, each with its place; empty if it is valid.
-    unverified : list of str
-        What could not be established within the limits, each with its place.
     """
 
     certificate: StepCertificate
-    faults: list[str] = field(default_factory=list)
-    unverified: list[str] = field(default_factory=list)
-
-    @property
-    def outcome(self) -> Outcome:
-        """``INVALID`` if anything is wrong, else whether everything could be established."""
-        if self.faults:
-            return Outcome.INVALID
-        return Outcome.BEYOND_LIMITS if self.unverified else Outcome.VALID
-
-    @property
-    def valid(self) -> bool:
-        """Whether nothing was found wrong, and nothing left unverified."""
-        return self.outcome is Outcome.VALID
 
     def __repr__(self) -> str:
         return f"<StepVerification {self.outcome}; {self.certificate.summary()}>"
@@ -88,7 +68,7 @@ def verify_step(
     """
     allowance = limits.begin() if allowance is None else allowance
     certificate = step_certificate_from_json(document)
-    verification = StepVerification(certificate)
+    verification = StepVerification(certificate=certificate)
     _compare(verification, document)
     intact = not verification.faults
     for split, row in enumerate(certificate.bounds):
@@ -106,23 +86,15 @@ def verify_step(
             found.append("it has no schedule")
         verification.faults += [f"{place}: {fault}" for fault in found]
         _check_round(verification, place, document["rounds"][number]["certificate"], allowance)
-    verification.faults = [cut(fault, _LONGEST) for fault in verification.faults]
+    verification.faults = [cut(fault, LONGEST) for fault in verification.faults]
     return verification
 
 
 def _compare(verification: StepVerification, document: dict[str, Any]) -> None:
     """Whether everything that is derived says what it should, and nothing was changed later."""
-    content = {name: value for name, value in document.items() if name != "digest"}
-    if document["digest"] != canonical_digest(content):
-        verification.faults.append("digest: the document was changed after it was written")
-    rewritten = verification.certificate.to_json()
-    for name in content:
-        if content[name] != rewritten[name]:
-            found, expected = (cut(repr(each[name]), _SHOWN) for each in (content, rewritten))
-            verification.faults.append(
-                f"{name}: the document says {found}, but it should be {expected}"
-            )
-    objective, bound = verification.certificate.objective, verification.certificate.lower_bound
+    certificate = verification.certificate
+    verification.faults += rewriting_faults(document, certificate.to_json())
+    objective, bound = certificate.objective, certificate.lower_bound
     if objective is not None and (bound is None or bound > objective):
         verification.faults.append(
             f"lower_bound: {bound} is no bound on the objective, {objective}"

@@ -1,0 +1,157 @@
+"""The command `choose`: how to split a batch, and which algorithms to use, with a proof."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from offcert.cli.arguments import count, gap, integer, seconds, seed
+from offcert.cli.ending import ending_anyhow
+from offcert.cli.output import native_output_to_stderr, show
+from offcert.cli.parser import Commands, add_command
+from offcert.cli.progress import progress
+from offcert.cli.searching import DEFAULTS, write_or_rescue
+
+if TYPE_CHECKING:
+    from offcert.core.step import StepProblem
+    from offcert.proofs.step_certificate import StepCertificate
+
+_EXAMPLES = (
+    "offcert choose vgg16 --memory 6GiB -o step-certificate.json",
+    "offcert choose resnet34 --batch 32 --sub-batches 32,16,8 --step step.json",
+    "offcert choose step.json --memory 3GiB --time-limit 30",
+)
+# What makes a step of a network, and says nothing about a file.
+_OF_NETWORKS = ("batch", "sub_batches", "apart", "weights_leave")
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    summary = "choose sub-batches and convolution algorithms, and prove how good the choice is"
+    parser = add_command(commands, "choose", summary, _run, examples=_EXAMPLES)
+    parser.set_defaults(prepare=_prepare)
+    parser.add_argument(
+        "step",
+        metavar="STEP",
+        help="file of a step with its choices, or a network of the moDNN paper: vgg16, vgg19, "
+        "vgg101, resnet34, resnet152, fcn",
+    )
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="on the device, such as 6GiB (default: the file's, or 12GB)",
+    )
+    parser.add_argument(
+        "--batch", type=integer, metavar="N", help="images (default: as many as in the paper)"
+    )
+    parser.add_argument(
+        "--sub-batches",
+        type=_integers,
+        metavar="A,B,…",
+        help="sizes to choose from (default: multiples of 64 and powers of two)",
+    )
+    parser.add_argument(
+        "--apart",
+        action="store_true",
+        help="activations and normalisations are layers of their own",
+    )
+    parser.add_argument(
+        "--weights-leave", action="store_true", help="weights are tensors that may leave"
+    )
+    parser.add_argument(
+        "--step",
+        dest="step_file",
+        metavar="FILE",
+        help="write the step with its choices to a file, and search no further",
+    )
+    _add_search(parser)
+
+
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    for name, kind, metavar, text in (
+        ("time_limit", seconds, "S", "seconds to search"),
+        ("workers", count, "N", "threads"),
+        ("target_gap", gap, "G", "stop when value and bound are this close, for example 0.1%%"),
+        ("seed", seed, "N", "of the random choices"),
+    ):
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=kind,
+            default=DEFAULTS[name],
+            metavar=metavar,
+            help=f"{text} (default: {DEFAULTS[name]:g})",
+        )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="CERTIFICATE",
+        help="file for the certificate (default: none is written)",
+    )
+
+
+def _integers(text: str) -> list[int]:
+    return [integer(part) for part in text.split(",")]
+
+
+def _prepare(options: argparse.Namespace) -> None:
+    """Find out before any work whether what is found can be written."""
+    from offcert.core.documents import require_writable
+
+    for path in (options.output, options.step_file):
+        if path is not None:
+            require_writable(path)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from offcert.certify.interrupts import terminating_interrupts
+    from offcert.certify.stepping import certify_step
+    from offcert.core.step_json import write_step
+    from offcert.report.step_text import describe_step, describe_step_problem, step_summary
+
+    step = _read(options)
+    if options.step_file is not None:
+        write_step(options.step_file, step)
+        summary = {"name": step.name, "batch": step.batch, "sub_batches": list(step.sizes)}
+        show(options, summary, describe_step_problem(step))
+        return 0
+
+    def conclude(certificate: StepCertificate) -> int:
+        try:
+            if options.output is not None:
+                write_or_rescue(certificate.write, options.output)
+        finally:
+            show(options, step_summary(certificate), describe_step(certificate))
+        return 0
+
+    settings: dict[str, Any] = {name: getattr(options, name) for name in DEFAULTS}
+    with (
+        ending_anyhow(conclude),
+        native_output_to_stderr(),
+        terminating_interrupts(),
+        progress(options, str) as tell,
+    ):
+        certificate = certify_step(step, **settings, progress=tell)
+    return conclude(certificate)
+
+
+def _read(options: argparse.Namespace) -> StepProblem:
+    """Return the step of a file or of a network, with the memory that the options say."""
+    from offcert.core.errors import InputError
+    from offcert.core.step_json import read_step
+    from offcert.core.units import parse_size
+    from offcert.instances.modnn.networks import NETWORKS
+    from offcert.instances.modnn.problems import modnn_step
+
+    given = {name: getattr(options, name) for name in _OF_NETWORKS}
+    if options.step in NETWORKS:
+        sizes = given.pop("sub_batches")
+        step = modnn_step(options.step, given.pop("batch"), sizes, **given)
+    else:
+        for name, value in given.items():
+            if value:
+                option = f"--{name.replace('_', '-')}"
+                raise InputError(f"{option} is for networks, and {options.step} is a file")
+        step = read_step(options.step)
+    if options.memory is not None:
+        step = step.with_memory(parse_size(options.memory, "memory"))
+    return step
