@@ -97,5 +97,7 @@ def describe_step_problem(step: StepProblem) -> str:
     for split in step.splits:
         first = split.rounds[0]
         least = format_size(first.chosen(first.menu.leanest()).least_memory, units)
-        lines.append(f"  sub-batch {split.size:>5}  {len(first.menu)} operations with alternatives, from {least}")
+        lines.append(
+            f"  sub-batch {split.size:>5}  {len(first.menu)} operations with alternatives, from {least}"
+        )
     return "\n".join(lines)
