@@ -60,8 +60,10 @@ def _alternatives(certificate: StepCertificate) -> Counter[str]:
     if certificate.split is not None:
         rounds = certificate.problem.splits[certificate.split].rounds
         for each, answer in zip(rounds, certificate.rounds, strict=True):
-            for (_, row), number in zip(each.menu.offers, answer.choice, strict=True):
-                counts[row[number].name] += 1
+            # A forged choice may be none from this menu.
+            for (_, row), number in zip(each.menu.offers, answer.choice, strict=False):
+                if number < len(row):
+                    counts[row[number].name] += 1
     return Counter(dict(sorted(counts.items())))
 
 
@@ -97,7 +99,6 @@ def describe_step_problem(step: StepProblem) -> str:
     for split in step.splits:
         first = split.rounds[0]
         least = format_size(first.chosen(first.menu.leanest()).least_memory, units)
-        lines.append(
-            f"  sub-batch {split.size:>5}  {len(first.menu)} operations with alternatives, from {least}"
-        )
+        offered = f"{len(first.menu)} operations with alternatives"
+        lines.append(f"  sub-batch {split.size:>5}  {offered}, from {least}")
     return "\n".join(lines)
