@@ -14,6 +14,7 @@ from offcert.cli import (
     compare,
     compile,
     completion,
+    devices,
     generate,
     library,
     methods,

@@ -96,6 +96,10 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _said(verification: Verified) -> tuple[dict[str, Any], str]:
     """Return an outcome for programs and for people."""
+    from offcert.report.devices_text import (
+        describe_valid_devices,
+        devices_verification_summary,
+    )
     from offcert.report.placement_text import (
         describe_valid_placement,
         placement_verification_summary,
@@ -106,6 +110,7 @@ def _said(verification: Verified) -> tuple[dict[str, Any], str]:
         describe_verification,
         verification_summary,
     )
+    from offcert.verify.devices.document import DevicesVerification
     from offcert.verify.document import Verification
     from offcert.verify.steps.check import StepVerification
 
@@ -114,6 +119,9 @@ def _said(verification: Verified) -> tuple[dict[str, Any], str]:
     if isinstance(verification, StepVerification):
         text = describe_not_valid(verification) or describe_valid_step(verification)
         return step_verification_summary(verification), text
+    if isinstance(verification, DevicesVerification):
+        text = describe_not_valid(verification) or describe_valid_devices(verification)
+        return devices_verification_summary(verification), text
     text = describe_not_valid(verification) or describe_valid_placement(verification)
     return placement_verification_summary(verification), text
 

@@ -21,10 +21,7 @@ from offcert.verify.limits import UNLIMITED, Allowance, Limits
 from offcert.verify.placement.document import PlacementVerification, verify_placement
 from offcert.verify.steps.check import StepVerification, verify_step
 
-Verified = Verification | PlacementVerification | StepVerification
-
-
-AnyVerification = Verification | PlacementVerification | DevicesVerification
+Verified = Verification | PlacementVerification | StepVerification | DevicesVerification
 
 
 @overload
@@ -42,6 +39,10 @@ def verify(certificate: StepCertificate, limits: Limits = UNLIMITED) -> StepVeri
 
 
 @overload
+def verify(certificate: DevicesCertificate, limits: Limits = UNLIMITED) -> DevicesVerification: ...
+
+
+@overload
 def verify(
     certificate: str | PathLike[str] | Mapping[str, Any], limits: Limits = UNLIMITED
 ) -> Verified: ...
@@ -54,6 +55,7 @@ def verify(
         | Certificate
         | PlacementCertificate
         | StepCertificate
+        | DevicesCertificate
         | Mapping[str, Any]
     ),
     limits: Limits = UNLIMITED,
@@ -62,14 +64,15 @@ def verify(
 
     Parameters
     ----------
-    certificate : str, path, Certificate, PlacementCertificate, StepCertificate or mapping
-        A file, a certificate of a schedule, of addresses or of a step, or the JSON value of one.
+    certificate : str, path, mapping, or certificate
+        A file, a certificate of a schedule, of addresses, of a step or of a step on several
+        devices, or the JSON value of one.
     limits : Limits
         Seconds and memory that it may take; by default any.
 
     Returns
     -------
-    Verification, PlacementVerification or StepVerification
+    Verification, PlacementVerification, StepVerification or DevicesVerification
         Its `valid`, `faults`, and the evidence for each bound.
 
     Raises
@@ -81,7 +84,9 @@ def verify(
     """
     if not isinstance(limits, Limits):
         raise InputError(f"limits must be Limits, not {short_repr(limits)}")
-    if isinstance(certificate, Certificate | PlacementCertificate | StepCertificate):
+    if isinstance(
+        certificate, Certificate | PlacementCertificate | StepCertificate | DevicesCertificate
+    ):
         # As a file would hold it: lists, no tuples.
         return _verified(json.loads(json.dumps(certificate.to_json())), limits.begin())
     if isinstance(certificate, Mapping):
@@ -95,12 +100,12 @@ def verify(
 
 
 def verify_any_file(path: str | Path, limits: Limits = UNLIMITED) -> Verified:
-    """Verify the certificate in a file, of a schedule, of addresses or of a step.
+    """Verify the certificate in a file, whatever it is about.
 
     Raises
     ------
     InputError
-        If the file cannot be read or is none of these.
+        If the file cannot be read or is no certificate.
     BeyondLimitsError
         If the file is larger than the limits allow, so that it was not even read.
     """

@@ -12,6 +12,7 @@ import pytest
 from devices_cases import random_devices, three_layers, tiny_devices
 from devices_oracle import devices_optimum
 
+import offcert
 from offcert.certify.devices import certify_devices
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
@@ -21,7 +22,7 @@ from offcert.formulations.devices.cpsat import solve_devices
 from offcert.proofs.devices_bounds import RESOURCE, ResourceProof
 from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_certificate
 from offcert.verify.devices.bounds import resource_fault
-from offcert.verify.devices.document import verify_devices, verify_devices_file
+from offcert.verify.devices.document import verify_devices
 
 
 def document_of(certificate: DevicesCertificate) -> dict[str, Any]:
@@ -155,7 +156,8 @@ def test_forged_certificates_are_refused(tmp_path) -> None:
     assert forged(document, lambda changed: changed.update(alone=alone | {"evidence": "attested"}))
     path = tmp_path / "certificate.json"
     certificate.write(path)
-    assert verify_devices_file(path).valid
+    assert offcert.verify(path).valid
+    assert offcert.verify(certificate).evidence is not None
     assert read_devices_certificate(path).objective == certificate.objective
     with pytest.raises(InputError, match="version 7"):
         verify_devices(document | {"version": 7})

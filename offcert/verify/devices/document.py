@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from offcert.core.devices.check import check_devices
-from offcert.core.documents import canonical_digest, read_json
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.result import Bound, Evidence
@@ -16,77 +13,61 @@ from offcert.proofs.claims import solver_of
 from offcert.proofs.devices_bounds import DEVICE, MODEL, RESOURCE, ResourceProof
 from offcert.proofs.devices_certificate import DevicesCertificate, devices_certificate_from_json
 from offcert.verify.devices.bounds import resource_fault
+from offcert.verify.findings import LONGEST, CheckedBound, Findings, rewriting_faults
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.recheck import recheck
 
-# Characters of a fault, and of a value in one.
-_LONGEST, _SHOWN = 300, 80
-
 
 @dataclass
-class DevicesVerification:
+class DevicesVerification(Findings):
     """The outcome of verifying a certificate for several devices.
 
     Attributes
     ----------
     certificate : DevicesCertificate
         What was verified.
-    faults : list of str
-        Every reason why it is not valid; empty if it is.
-    bounds : list of (Bound, str)
-        Each bound, and what verification says of it.
-    unverified : list of str
-        What could not be established within the limits.
     """
 
-    certificate: DevicesCertificate
-    faults: list[str] = field(default_factory=list)
-    bounds: list[tuple[Bound, str]] = field(default_factory=list)
-    unverified: list[str] = field(default_factory=list)
+    certificate: DevicesCertificate = field(kw_only=True)
 
-    @property
-    def valid(self) -> bool:
-        """Whether nothing was found wrong, and nothing left unverified."""
-        return not self.faults and not self.unverified
+    def __repr__(self) -> str:
+        summary = self.certificate.summary()
+        return f"<DevicesVerification {self.outcome}, {len(self.faults)} faults; {summary}>"
 
     @property
     def evidence(self) -> Evidence | None:
-        """The strongest evidence among the bounds that attain the lower bound."""
+        """The strongest evidence among the bounds that attain the lower bound; None if invalid."""
         best = self.certificate.lower_bound
-        levels = [bound.evidence for bound, _ in self.bounds if bound.value == best]
-        return min(levels, key=list(Evidence).index, default=None)
+        levels = [bound.evidence for bound in self.bounds if bound.value == best]
+        return min(levels, key=list(Evidence).index, default=None) if self.valid else None
 
 
-def verify_devices_file(path: str | Path, limits: Limits = UNLIMITED) -> DevicesVerification:
-    """Verify the certificate in a file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is no certificate for several devices.
-    """
-    document = read_json(path)
-    try:
-        return verify_devices(document, limits)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-
-
-def verify_devices(document: Any, limits: Limits = UNLIMITED) -> DevicesVerification:
+def verify_devices(
+    document: Any, limits: Limits = UNLIMITED, *, allowance: Allowance | None = None
+) -> DevicesVerification:
     """Verify a certificate given as a JSON value.
 
     The schedule is checked event by event, the bounds are computed again, and so is everything
     that the document derives.
+
+    Parameters
+    ----------
+    document : object
+        The JSON value, of the format ``offcert-devices-certificate``.
+    limits : Limits
+        What that may take.
+    allowance : Allowance, optional
+        What is left of limits that are running already.
 
     Raises
     ------
     InputError
         If the value is no certificate at all.
     """
-    allowance = limits.begin()
+    allowance = limits.begin() if allowance is None else allowance
     certificate = devices_certificate_from_json(document)
-    verification = DevicesVerification(certificate)
-    _compare_with_rewritten(verification, document)
+    verification = DevicesVerification(certificate=certificate)
+    verification.faults += rewriting_faults(document, certificate.to_json())
     step = certificate.problem.step
     short = step.trace.least_memory > step.platform.memory
     if certificate.schedule is not None:
@@ -97,33 +78,8 @@ def verify_devices(document: Any, limits: Limits = UNLIMITED) -> DevicesVerifica
     alone = _alone(verification, allowance)
     for index, bound in enumerate(certificate.bounds):
         _check_bound(verification, index, bound, alone)
-    verification.faults = [cut(fault, _LONGEST) for fault in verification.faults]
+    verification.faults = [cut(fault, LONGEST) for fault in verification.faults]
     return verification
-
-
-def _compare_with_rewritten(verification: DevicesVerification, document: dict[str, Any]) -> None:
-    rewritten = verification.certificate.to_json()
-    content = {name: value for name, value in document.items() if name != "digest"}
-    del rewritten["digest"]
-    verification.faults += [
-        f"{place}: the document says {cut(repr(found), _SHOWN)}, but it should be "
-        f"{cut(repr(expected), _SHOWN)}"
-        for place, found, expected in _differences(content, rewritten, "")
-    ]
-    if document["digest"] != canonical_digest(content):
-        verification.faults.append("digest: the document was changed after it was written")
-
-
-def _differences(found: Any, expected: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(found, dict) and isinstance(expected, dict) and found.keys() == expected.keys():
-        for name in found:
-            below = f"{place}.{name}" if place else name
-            yield from _differences(found[name], expected[name], below)
-    elif isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
-        for index, pair in enumerate(zip(found, expected, strict=True)):
-            yield from _differences(*pair, f"{place}[{index}]")
-    elif type(found) is not type(expected) or found != expected:
-        yield place, found, expected
 
 
 def _alone(verification: DevicesVerification, allowance: Allowance) -> int:
@@ -165,7 +121,9 @@ def _check_bound(verification: DevicesVerification, index: int, bound: Bound, al
     else:
         finding = f"no {bound.evidence} bound is known by this name"
         verification.faults.append(f"{place}: {finding}")
-    verification.bounds.append((bound, cut(finding, _LONGEST)))
+    verification.bounds.append(
+        CheckedBound(bound.method, bound.value, bound.evidence, cut(finding, LONGEST))
+    )
 
 
 def _fault(verification: DevicesVerification, bound: Bound, alone: int) -> str | None:

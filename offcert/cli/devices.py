@@ -1,0 +1,141 @@
+"""The command `devices`: one step on several devices that share a link."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from offcert.cli.arguments import count, seconds, seed
+from offcert.cli.output import native_output_to_stderr, show
+from offcert.cli.parser import Commands, add_command
+from offcert.cli.searching import DEFAULTS, write_or_rescue
+
+if TYPE_CHECKING:
+    from offcert.core.devices.problem import DevicesProblem
+
+_EXAMPLES = (
+    "offcert devices modnn-vgg16 --devices 4 --memory 6GB --sub-batch 32 -o certificate.json",
+    "offcert devices problem.json --rule fifo --json",
+)
+# What a network of the moDNN paper is called here.
+_NETWORK = "modnn-"
+_SECONDS = 30.0
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    summary = "schedule a data-parallel step on several devices, and prove how good that is"
+    parser = add_command(commands, "devices", summary, _run, examples=_EXAMPLES)
+    parser.add_argument(
+        "problem",
+        metavar="PROBLEM",
+        help="problem file for several devices, or modnn-NETWORK, a network of the moDNN paper",
+    )
+    parser.add_argument(
+        "--devices", type=count, metavar="N", help="how many (default: the file's, or 4)"
+    )
+    parser.add_argument(
+        "--memory",
+        metavar="LIMIT",
+        help="of each device: a size such as 6GiB, or 40%% of the way from the least that is "
+        "feasible to the peak (default: the file's)",
+    )
+    parser.add_argument(
+        "--sub-batch",
+        type=count,
+        metavar="N",
+        help="images that a device processes at a time, for modnn-NETWORK (default: all it has)",
+    )
+    parser.add_argument(
+        "--place",
+        choices=("host", "device"),
+        help="who adds gradients up: the host during the step, or the first device after it "
+        "(default: the file's)",
+    )
+    parser.add_argument(
+        "--rate",
+        metavar="RATE",
+        help="at which one core of the host, or the device, adds gradients: 4GB/s, or size units "
+        "per tick (default: the file's)",
+    )
+    parser.add_argument(
+        "--cores", type=count, metavar="N", help="of the host that add (default: the file's)"
+    )
+    parser.add_argument(
+        "--rule",
+        choices=("fifo", "activations-first", "gradients-first", "longest-tail"),
+        help="follow one rule of who uses the link next; fifo is the moDNN paper's (default: all, "
+        "and a search over orders)",
+    )
+    parser.add_argument(
+        "--time-limit", type=seconds, default=_SECONDS, metavar="S", help="seconds to search"
+    )
+    parser.add_argument(
+        "--seed", type=seed, default=DEFAULTS["seed"], metavar="N", help="of the random choices"
+    )
+    parser.add_argument(
+        "--problem-output",
+        metavar="PROBLEM",
+        help="file for the problem as the options make it (default: none is written)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="CERTIFICATE",
+        help="file for the certificate (default: none is written)",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    from offcert.certify.devices import certify_devices
+    from offcert.core.devices.files import write_devices_problem
+    from offcert.report.devices_text import describe_devices, devices_summary
+
+    problem = _changed(_read(options), options)
+    if options.problem_output is not None:
+        write_devices_problem(options.problem_output, problem)
+    with native_output_to_stderr():
+        certificate = certify_devices(
+            problem, time_limit=options.time_limit, seed=options.seed, rule=options.rule
+        )
+    try:
+        if options.output is not None:
+            write_or_rescue(certificate.write, options.output)
+    finally:
+        show(options, devices_summary(certificate), describe_devices(certificate))
+    return 0
+
+
+def _read(options: argparse.Namespace) -> DevicesProblem:
+    """Return the problem of the file, or of a network of the paper."""
+    from offcert.core.devices.files import read_devices_problem
+    from offcert.core.errors import InputError
+
+    if not options.problem.startswith(_NETWORK) or options.problem.endswith(".json"):
+        if options.sub_batch is not None:
+            raise InputError("--sub-batch is for modnn-NETWORK: a file says what its devices do")
+        problem = read_devices_problem(options.problem)
+        return problem if options.devices is None else problem.with_devices(options.devices)
+    from offcert.instances.modnn_devices import modnn_devices
+
+    return modnn_devices(
+        options.problem.removeprefix(_NETWORK), options.devices or 4, sub_batch=options.sub_batch
+    )
+
+
+def _changed(problem: DevicesProblem, options: argparse.Namespace) -> DevicesProblem:
+    """Return the problem as the options change it."""
+    from dataclasses import replace
+
+    from offcert.core.devices.problem import Accumulation, Place
+    from offcert.core.units import parse_bandwidth
+
+    if options.memory is not None:
+        problem = replace(problem, step=problem.step.with_memory(options.memory))
+    adding = problem.accumulation
+    place = adding.place if options.place is None else Place(options.place)
+    rate = adding.rate
+    if options.rate is not None:
+        rate = parse_bandwidth(options.rate, problem.step.units, "--rate")
+    cores = options.cores or (adding.cores if place is Place.HOST else 1)
+    return problem.with_accumulation(Accumulation(place, rate, cores))

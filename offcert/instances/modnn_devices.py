@@ -1,0 +1,107 @@
+"""The moDNN paper's six networks on several K40s that share a PCI Express link (§6, §7.5)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from offcert.core.devices.problem import Accumulation, DevicesProblem, Gradient, Place
+from offcert.core.devices.rounds import joined
+from offcert.core.errors import InputError
+from offcert.core.platform import Link, Platform
+from offcert.core.problem import Problem
+from offcert.core.step import Split
+from offcert.core.trace import Trace, require_integer
+from offcert.instances.modnn.algorithms import FLOAT
+from offcert.instances.modnn.hardware import K40, K40_MEMORY
+from offcert.instances.modnn.layers import Layers
+from offcert.instances.modnn.networks import NETWORKS, modnn_network
+from offcert.instances.modnn.problems import RATE, UNITS, chosen
+from offcert.instances.modnn.tasks import step_split
+
+# An addition reads two numbers and writes one. The paper states no rates: one core of its Xeon
+# E5-2630 v4 is taken to move 12 GB/s, and all 20 cores to add 2.5 times as fast (the paper: "up to
+# 2-3 times").
+CORE = Accumulation(Place.HOST, Fraction(4))
+"""One core of the host: bytes of gradients per nanosecond."""
+
+CORES = Accumulation(Place.HOST, Fraction(10))
+"""All cores of the host together, at one gradient after the other."""
+
+NAIVE = Accumulation(Place.DEVICE, Fraction(K40.memory_bandwidth, 3 * 10**9))
+"""The first device, after the step."""
+
+
+def modnn_devices(
+    network: str,
+    devices: int,
+    *,
+    memory: int = K40_MEMORY,
+    batch: int | None = None,
+    sub_batch: int | None = None,
+    image: int = 224,
+    algorithms: str = "fastest",
+    accumulation: Accumulation = CORE,
+    link: Link = Link.SIMPLEX,
+) -> DevicesProblem:
+    """Return a training step of one of the six networks on several devices.
+
+    Parameters
+    ----------
+    network : str
+        One of the six.
+    devices : int
+        Each gets an equal part of the batch.
+    memory : int
+        Bytes on each device.
+    batch : int, optional
+        Images in the whole batch; by default as many as in the paper.
+    sub_batch : int, optional
+        Images that a device processes at a time; by default its part of the batch.
+    image : int
+        Pixels on a side.
+    algorithms : str
+        ``"fastest"`` or ``"leanest"``.
+    accumulation : Accumulation
+        Who adds gradients up.
+    link : Link
+        Shared by all devices.
+
+    Raises
+    ------
+    InputError
+        If the batch cannot be divided equally, or a value is out of its range.
+    """
+    layers = modnn_network(network, image)
+    whole = NETWORKS[network].batch if batch is None else require_integer(batch, "batch", 1)
+    share, rest = divmod(whole, require_integer(devices, "devices", 1))
+    if rest or not share:
+        raise InputError(f"{whole} images cannot be divided equally among {devices} devices")
+    size = share if sub_batch is None else min(sub_batch, share)
+    trace = _unrolled(step_split(layers, share, size), algorithms)
+    name = f"modnn-{network}, {share} images on each of {devices} devices, {size} at a time"
+    step = Problem(name, trace, Platform(memory, RATE, link), units=UNITS)
+    return DevicesProblem(name, step, devices, gradients_of(layers, trace), accumulation)
+
+
+def _unrolled(split: Split, algorithms: str) -> Trace:
+    rounds = [chosen(each, algorithms) for each in split.rounds for _ in range(each.count)]
+    return rounds[0] if len(rounds) == 1 else joined(rounds)
+
+
+def gradients_of(layers: Layers, trace: Trace) -> list[Gradient]:
+    """Return the gradients of a network whose step is a trace of tasks, in the order they come.
+
+    The gradient of a layer is complete after its task ``BP2``; its weights are last used by
+    ``BP1`` of the layers that it reads.
+    """
+    # Of several rounds, the last one; the algorithm of a task stands behind its name.
+    names = (each.name.rpartition(": ")[2].partition(" [")[0] for each in trace.operations)
+    place = {name: index for index, name in enumerate(names)}
+    found = []
+    for index, layer in enumerate(layers.layers):
+        size = FLOAT * layers.parameters(index)
+        if size:
+            ready = place[f"BP2 {layer.name}"]
+            readers = [place.get(f"BP1 {layers.layers[read].name}", -1) for read in layer.inputs]
+            found.append(Gradient(layer.name, size, ready, max(ready, *readers)))
+    return sorted(found, key=lambda gradient: gradient.ready)

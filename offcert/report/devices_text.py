@@ -1,0 +1,85 @@
+"""What the commands say of several devices: values for programs, a few lines for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offcert.core.units import format_time
+from offcert.proofs.devices_certificate import DevicesCertificate
+from offcert.verify.devices.document import DevicesVerification
+
+
+def devices_summary(certificate: DevicesCertificate) -> dict[str, Any]:
+    """Return a certificate's claims as JSON values; times in ticks."""
+    problem = certificate.problem
+    return {
+        "name": problem.name,
+        "devices": problem.devices,
+        "gradients": len(problem.gradients),
+        "place": str(problem.accumulation.place),
+        "status": str(certificate.status),
+        "objective": certificate.objective,
+        "lower_bound": certificate.lower_bound,
+        "gap": None if certificate.objective is None else certificate.gap,
+        "found_by": certificate.found_by,
+        "bounds": [
+            {"method": b.method, "value": b.value, "evidence": str(b.evidence)}
+            for b in certificate.bounds
+        ],
+    }
+
+
+def describe_devices(certificate: DevicesCertificate) -> str:
+    """Return a certificate's claims for people."""
+    problem, units = certificate.problem, certificate.problem.step.units
+    computing = problem.step.trace.compute_time
+    lines = [
+        f"{problem.name}: {certificate.status}",
+        f"  devices      {problem.devices}, gradients added up by the {problem.accumulation.place}",
+        f"  computing    {format_time(computing, units)} on each",
+    ]
+    if certificate.objective is not None:
+        lines.append(f"  makespan     {format_time(certificate.objective, units)}")
+    lines.append(f"  lower bound  {format_time(certificate.lower_bound, units)}")
+    if certificate.objective is not None:
+        lines.append(f"  gap          {100 * certificate.gap:.4f} %")
+        lines.append(f"  found by     {certificate.found_by}")
+    for bound in certificate.bounds:
+        what = bound.details.get("resource")
+        name = bound.method if what is None else f"{bound.method}, {what}"
+        lines.append(f"  bound {format_time(bound.value, units):>14}  {name} ({bound.evidence})")
+    return "\n".join(lines)
+
+
+def devices_verification_summary(verification: DevicesVerification) -> dict[str, Any]:
+    """Return what verification says as JSON values."""
+    certificate = verification.certificate
+    return {
+        "valid": verification.valid,
+        "outcome": str(verification.outcome),
+        "faults": verification.faults,
+        "unverified": verification.unverified,
+        "status": str(certificate.status),
+        "objective": certificate.objective,
+        "lower_bound": certificate.lower_bound,
+        "evidence": None if verification.evidence is None else str(verification.evidence),
+        "bounds": [
+            {
+                "method": each.method,
+                "value": each.value,
+                "evidence": str(each.evidence),
+                "finding": each.finding,
+            }
+            for each in verification.bounds
+        ],
+    }
+
+
+def describe_valid_devices(verification: DevicesVerification) -> str:
+    """Return for people what verification says of a certificate that is valid."""
+    units = verification.certificate.problem.step.units
+    lines = [f"valid: {verification.certificate.summary()} ({verification.evidence})"]
+    for each in verification.bounds:
+        value = format_time(each.value, units)
+        lines.append(f"  bound {value:>14}  {each.method} ({each.evidence}): {each.finding}")
+    return "\n".join(lines)
