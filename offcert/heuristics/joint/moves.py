@@ -10,21 +10,22 @@ import numpy as np
 from offcert.core.compiled import inlined
 from offcert.heuristics.joint.segments import (
     add_segment,
-    allowed,
     join_segments,
-    put_segment,
     remove_segment,
     shift_boundary,
     split_segment,
 )
 from offcert.heuristics.joint.state import GAPS, Floats, State, Work
+from offcert.heuristics.joint.stretches import copy_stretch, rebuild
 from offcert.heuristics.joint.tables import OFFLOAD, Integers, Tables
 
 # Shares of the changes: of what is kept, of what may leave, and of segments.
-_KEEP, _KEEP_CLASS, _KEEP_LIKE, _KEEP_WORTH = 0.36, 0.05, 0.05, 0.03
-_STAY = 0.16
-_SHIFT, _ADD, _ADD_LIKE, _REMOVE, _SPLIT = 0.13, 0.05, 0.03, 0.04, 0.05
+_KEEP, _KEEP_CLASS, _KEEP_LIKE, _KEEP_WORTH = 0.34, 0.05, 0.05, 0.03
+_STAY = 0.15
+_SHIFT, _ADD, _ADD_LIKE, _REBUILD, _REMOVE, _SPLIT = 0.12, 0.05, 0.04, 0.03, 0.04, 0.05
 _TRIES = 8
+# So many values read are many.
+_MANY = 3
 # The longest stretch of which a pattern is taken over.
 _STRETCH = 32
 
@@ -40,12 +41,19 @@ class Alike(NamedTuple):
         Its class; -1 for what cannot run again.
     worth : float64 array, one entry a computation
         Ticks that keeping it saves, for each byte that it and those that run with it write.
+    shape : int64 array, one entry a computation
+        Its class where only the numbers of what it reads and writes count.
+    shape_first, shape_members : int64 arrays
+        Members of these classes.
     """
 
     first: Integers
     members: Integers
     number: Integers
     worth: Floats
+    shape: Integers
+    shape_first: Integers
+    shape_members: Integers
 
 
 def alike(tables: Tables) -> Alike:
@@ -69,7 +77,24 @@ def alike(tables: Tables) -> Alike:
         number[row] = place
     first = np.cumsum([0, *map(len, rows)]).astype(np.int64)
     members = np.array([each for row in rows for each in row], dtype=np.int64)
-    return Alike(first, members, number, worth)
+    return Alike(first, members, number, worth, *_shapes(tables))
+
+
+def _shapes(tables: Tables) -> tuple[Integers, Integers, Integers]:
+    """Return the classes of computations by how many values they read, write and change."""
+    classes: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for index in range(len(tables.duration)):
+        group = tables.group[tables.group_first[index] : tables.group_first[index + 1]]
+        reads = int(tables.read_first[index + 1] - tables.read_first[index])
+        writes = int(tables.write_first[index + 1] - tables.write_first[index])
+        place = group.tolist().index(index)
+        key = (int(tables.repeatable[index]), min(reads, _MANY), writes, len(group), place)
+        classes[key].append(index)
+    shape = np.zeros(len(tables.duration), dtype=np.int64)
+    for number, row in enumerate(classes.values()):
+        shape[row] = number
+    first = np.cumsum([0, *map(len, classes.values())]).astype(np.int64)
+    return shape, first, np.concatenate(list(classes.values())).astype(np.int64)
 
 
 @inlined
@@ -109,6 +134,9 @@ def _change_segments(tables: Tables, alike: Alike, state: State, draw: float) ->
     if draw < _ADD_LIKE:
         return _segment_like(tables, alike, state)
     draw -= _ADD_LIKE
+    if draw < _REBUILD:
+        return rebuild(tables, state)
+    draw -= _REBUILD
     if draw < _REMOVE:
         return remove_segment(state)
     draw -= _REMOVE
@@ -146,18 +174,14 @@ def _keep_like(tables: Tables, alike: Alike, state: State) -> bool:
 
 @inlined
 def _segment_like(tables: Tables, alike: Alike, state: State) -> bool:
-    """Add a segment where something is like what another one holds, and keep in it the same."""
+    """Do with something what is done with something of the same shape elsewhere."""
     if state.number[0] == 0:
         return False
     segment = np.random.randint(state.number[0])
-    first, last = state.first[segment], state.last[segment]
-    begin = _other(alike, first)
-    if begin == first or not allowed(tables, begin, begin + last - first):
-        return False
-    for step in range(last - first + 1):
-        if not tables.frozen[begin + step]:
-            _set_kept(tables, state, begin + step, state.kept[first + step])
-    return put_segment(tables, state, begin, begin + last - first, True)
+    kind = alike.shape[state.first[segment]]
+    begin, end = alike.shape_first[kind], alike.shape_first[kind + 1]
+    other = alike.shape_members[np.random.randint(begin, end)]
+    return copy_stretch(tables, alike.shape, state, segment, other)
 
 
 @inlined

@@ -5,29 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from offcert.core.compiled import inlined
+from offcert.heuristics.joint.drawing import allowed, other_first, other_last, random_range
 from offcert.heuristics.joint.state import State
 from offcert.heuristics.joint.tables import Tables
 
 _TRIES = 6
-
-
-@inlined
-def allowed(tables: Tables, first: int, last: int) -> bool:
-    """Return whether a range may be a segment."""
-    if not 0 <= first <= last < tables.duration.size:
-        return False
-    if last >= tables.beyond[first]:
-        return False
-    if tables.blocked[first] != tables.blocked[last + 1]:
-        return False
-    if tables.range_first.size == 0:
-        return True
-    place = np.searchsorted(tables.range_first, first)
-    while place < tables.range_first.size and tables.range_first[place] == first:
-        if tables.range_last[place] == last:
-            return True
-        place += 1
-    return False
 
 
 @inlined
@@ -77,34 +59,9 @@ def remove(state: State, place: int) -> None:
 
 
 @inlined
-def _step(longest: int) -> int:
-    """Return a random number from 1 to `longest`, small ones more often."""
-    return int(np.exp(np.random.random() * np.log(longest + 0.999)))
-
-
-@inlined
-def _random_range(tables: Tables) -> tuple[int, int]:
-    """Draw what may be a segment; the last is less than the first if none was found."""
-    if tables.range_first.size:
-        place = np.random.randint(tables.range_first.size)
-        first, last = tables.range_first[place], tables.range_last[place]
-        return (first, last) if allowed(tables, first, last) else (0, -1)
-    for _ in range(_TRIES):
-        first = np.random.randint(tables.duration.size)
-        last = first + _step(tables.duration.size) - 1
-        while first > 0 and not tables.cut[first]:
-            first -= 1
-        while last + 1 < tables.duration.size and not tables.cut[last + 1]:
-            last += 1
-        if allowed(tables, first, last):
-            return first, last
-    return 0, -1
-
-
-@inlined
 def add_segment(tables: Tables, state: State) -> bool:
     """Add a random segment, in place of those that it crosses and at times of those inside."""
-    first, last = _random_range(tables)
+    first, last = random_range(tables)
     if last < first:
         return False
     return put_segment(tables, state, first, last, np.random.random() < 0.5)
@@ -143,41 +100,25 @@ def _neighbour(state: State, first: int, last: int) -> int:
 
 @inlined
 def shift_boundary(tables: Tables, state: State) -> bool:
-    """Move the end of a segment, at times together with the one that begins there."""
+    """Move the begin or the end of a segment, at times with the one that begins where it ends."""
     count = state.number[0]
     if count == 0:
         return False
     index = np.random.randint(count)
     first, last = state.first[index], state.last[index]
-    change = _step(24)
     if np.random.random() < 0.5:
-        change = -change
-    if np.random.random() < 0.5:
-        return _begin_elsewhere(tables, state, index, first + change)
-    end = last + 1 + change
-    direction = 1 if change > 0 else -1
-    while 0 < end < tables.duration.size and not tables.cut[end]:
-        end += direction
-    follower = _neighbour(state, last + 1, -1)
-    if follower >= 0 and np.random.random() < 0.7:
-        # The outermost of those that begin there is its neighbour.
-        return _move_common(tables, state, index, follower, end)
-    if not allowed(tables, first, end - 1):
+        first = other_first(tables, first, last)
+    else:
+        end = other_last(tables, first, last)
+        follower = _neighbour(state, last + 1, -1)
+        if end >= 0 and follower >= 0 and np.random.random() < 0.7:
+            # The outermost of those that begin there is its neighbour.
+            return _move_common(tables, state, index, follower, end + 1)
+        last = end
+    if first < 0 or last < 0:
         return False
     remove(state, index)
-    return insert(tables, state, first, end - 1)
-
-
-@inlined
-def _begin_elsewhere(tables: Tables, state: State, index: int, first: int) -> bool:
-    last = state.last[index]
-    direction = 1 if first > state.first[index] else -1
-    while 0 < first < tables.duration.size and not tables.cut[first]:
-        first += direction
-    if not allowed(tables, first, last):
-        return False
-    remove(state, index)
-    return insert(tables, state, first, last)
+    return put_segment(tables, state, first, last, False)
 
 
 @inlined

@@ -74,6 +74,8 @@ class Tables(NamedTuple):
         How many computations before it cannot run again at all.
     range_first, range_last : int64 arrays
         The ranges that segments may have, by their first computations; empty if any may be one.
+    end_last, end_first : int64 arrays
+        The same by their last computations.
     size, evictable, offload, prefetch : int64 arrays, one entry a value
         Bytes, whether it may leave over the turn, and the ticks of a transfer in either direction.
     source : int64 array, one entry a value
@@ -109,6 +111,8 @@ class Tables(NamedTuple):
     blocked: Integers
     range_first: Integers
     range_last: Integers
+    end_last: Integers
+    end_first: Integers
     size: Integers
     evictable: Integers
     offload: Integers
@@ -179,6 +183,7 @@ def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
         blocked.astype(np.int64),
         _array(first for first, _ in chosen),
         _array(last for _, last in chosen),
+        *_ends(chosen),
         _array(value.size for value in network.values),
         _array(_may_leave(network)),
         _array(moves[Kind.OFFLOAD]),
@@ -311,7 +316,8 @@ def _beyond(groups: Sequence[Sequence[int]]) -> Integers:
         if index == group[0]:
             for before, member in pairwise(group):
                 # Whoever begins after the first member has to end before the next one.
-                beyond[before + 1 : member + 1] = np.minimum(beyond[before + 1 : member + 1], member)
+                between = beyond[before + 1 : member + 1]
+                np.minimum(between, member, out=between)
     return beyond
 
 
@@ -341,6 +347,12 @@ def _usable(
             chosen.add((first, last))
     # No range at all is another thing than any range.
     return sorted(chosen) or [(len(network), len(network))]
+
+
+def _ends(ranges: Ranges) -> tuple[Integers, Integers]:
+    """Return last and first computations of ranges, by the last."""
+    turned = sorted((last, first) for first, last in ranges)
+    return _array(last for last, _ in turned), _array(first for _, first in turned)
 
 
 def _array(values: Iterable[int]) -> Integers:
