@@ -73,7 +73,7 @@ def limit_met_by(bound: Bound, limit: int, deadline: int) -> int | None:
     if "proof" not in bound.details or "moments" not in bound.details:
         return None
     weights = read(str(bound.details["proof"]))
-    price = sum(weights.rows["memory"].values())
+    price = sum(weights.rows.get("memory", {}).values())
     if not price or not limit:
         return None
     return limit + int((bound.value - deadline) * weights.over * limit / Fraction(price))

@@ -1,8 +1,10 @@
 """The search for joint plans that take least memory within a deadline.
 
-States and their values are those of the search for least time; what sinks is the limit. As soon as
-a state meets the deadline, the least limit at which it still does is looked for, and annealing goes
-on a little below that. If a cooling brings nothing, the next one tries a smaller step.
+States and their values are those of the search for least time; what sinks is the limit. Annealing
+goes on far below the best state, where it may never meet the deadline: what is found on the way
+meets it at some higher limit, and the least of these is looked for after every round. Once that is
+the limit aimed at, the next lies below; if a cooling does not get there, the next one takes a
+smaller step. Small steps from the first would end in the nearest valley.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _DEAR = 100.0
 # Limits between the least and the peak, at which starts are looked for, and how many at each.
 _LIMITS, _EACH = 10, 3
 # Steps of the limit, as shares of it: the first and the smallest, and what becomes of one.
-_FIRST, _SMALLEST = 0.05, 2e-4
+_FIRST, _SMALLEST = 0.4, 2e-4
 _LARGER, _SMALLER = 1.5, 0.5
 # If no more than this part of the limit is left down to the least need, that is the next one.
 _NEAR = 0.01
@@ -146,8 +148,8 @@ class SinkingSearch:
                     break
                 hot = _HOT[self._done % len(_HOT)] * self._compute
                 length = steps or self._length(hot, min(left, _COOLING * seconds))
-                sunk = self._cool(pool, hot, length, enough, end)
-                step = min(_FIRST, self._step * _LARGER) if sunk else self._step * _SMALLER
+                met = self._cool(pool, hot, length, enough, end)
+                step = min(_FIRST, self._step * _LARGER) if met else self._step * _SMALLER
                 self._step = max(step, _SMALLEST)
                 self._done += 1
                 self._tell(on_improvement)
@@ -197,11 +199,11 @@ class SinkingSearch:
     def _cool(
         self, pool: ThreadPoolExecutor, hot: float, steps: int, enough: int, end: float
     ) -> bool:
-        """Cool all annealers once, below the best; return whether the limit has sunk."""
+        """Cool all annealers once, below the best; return whether their limit was met."""
         assert self._best is not None
         factor = (_COLD * self._compute / hot) ** (1 / _ROUNDS)
-        sunk = False
-        self._sink([self._best] * len(self._annealers))
+        limit = self._sink([self._best] * len(self._annealers))
+        met = False
         for round_ in range(_ROUNDS):
             high = hot * factor**round_
             running = [
@@ -209,34 +211,40 @@ class SinkingSearch:
             ]
             for each in running:
                 each.result()
-            if self._took():
-                sunk = True
+            self._take_all()
+            if self.least <= limit:
+                met = True
                 if self.least <= enough:
                     break
-                self._sink([each.current for each in self._annealers])
-            elif round_ % _PATIENCE == _PATIENCE - 1:
-                for annealer in self._annealers:
-                    if not annealer.fits:
-                        annealer.penalise(_DEARER * annealer.weight)
+                limit = self._sink([each.current for each in self._annealers])
+            else:
+                self._limit_to(limit)
+                if round_ % _PATIENCE == _PATIENCE - 1:
+                    for annealer in self._annealers:
+                        if not annealer.fits:
+                            annealer.penalise(_DEARER * annealer.weight)
             if time.monotonic() >= end:
                 break
-        return sunk
+        return met
 
-    def _took(self) -> bool:
-        """Take what the annealers have found; return whether there was anything."""
-        met = [each for each in self._annealers if each.makespan <= self._deadline]
-        taken = [self._take(each.best) for each in met]
-        return any(taken)
+    def _take_all(self) -> None:
+        """Take what the annealers have found: in time, or where they are, within more memory."""
+        for annealer in self._annealers:
+            if annealer.makespan <= self._deadline:
+                self._take(annealer.best)
+            self._take(annealer.current)
 
-    def _sink(self, states: Sequence[State]) -> None:
-        """Let all go on a step below the best, from some states."""
+    def _sink(self, states: Sequence[State]) -> int:
+        """Let all go on a step below the best, from some states; return the limit."""
         limit = min(self.least - 1, int(self.least * (1 - self._step)))
         near = self.least - self._bound <= _NEAR * self.least
-        self._limit_to(self._bound if near else max(self._bound, limit))
+        limit = self._bound if near else max(self._bound, limit)
+        self._limit_to(limit)
         for annealer, state in zip(self._annealers, states, strict=True):
             annealer.makespan = np.inf
             annealer.weight = self._weight
             annealer.restart(state)
+        return limit
 
     def _tell(self, on_improvement: Offer) -> None:
         """Make a plan of the best state and pass it on, if it is new."""
