@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from offcert.certify.ladder import certify
     from offcert.certify.methods import solve
     from offcert.certify.placing import place
+    from offcert.certify.stepping import certify_step
     from offcert.core.chain import Chain
     from offcert.core.checkpoint_chain import CheckpointChain
     from offcert.core.errors import InputError, OffcertError
@@ -32,11 +33,14 @@ if TYPE_CHECKING:
     from offcert.core.program import Program, Segment
     from offcert.core.result import Bound, Evidence, Result, SolveStatus
     from offcert.core.schedule import Schedule
+    from offcert.core.step import StepProblem
+    from offcert.core.step_json import read_step
     from offcert.core.strategy import Run, Strategy
     from offcert.core.trace import Operation, Tensor, Trace
     from offcert.instances.library import Library
     from offcert.proofs.certificate import Certificate, read_certificate
     from offcert.proofs.placement.certificate import PlacementCertificate, read_placement
+    from offcert.proofs.step_certificate import StepCertificate, read_step_certificate
     from offcert.runtime.profile import profile
     from offcert.runtime.step import TrainingStep
     from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
@@ -74,6 +78,8 @@ __all__ = [
     "Schedule",
     "Segment",
     "SolveStatus",
+    "StepCertificate",
+    "StepProblem",
     "Strategy",
     "Tensor",
     "Trace",
@@ -82,6 +88,7 @@ __all__ = [
     "Units",
     "Value",
     "certify",
+    "certify_step",
     "offload",
     "place",
     "profile",
@@ -89,6 +96,8 @@ __all__ = [
     "read_placement",
     "read_placement_problem",
     "read_problem",
+    "read_step",
+    "read_step_certificate",
     "solve",
     "sub_batch_steps",
     "sub_batches",
@@ -126,17 +135,22 @@ _HOMES = {
     "Schedule": "offcert.core.schedule",
     "Segment": "offcert.core.program",
     "SolveStatus": "offcert.core.result",
+    "StepCertificate": "offcert.proofs.step_certificate",
+    "StepProblem": "offcert.core.step",
     "Strategy": "offcert.core.strategy",
     "Tensor": "offcert.core.trace",
     "Trace": "offcert.core.trace",
     "Transfers": "offcert.core.problem",
     "Units": "offcert.core.problem",
     "Value": "offcert.core.network",
+    "certify_step": "offcert.certify.stepping",
     "place": "offcert.certify.placing",
     "read_certificate": "offcert.proofs.certificate",
     "read_placement": "offcert.proofs.placement.certificate",
     "read_placement_problem": "offcert.core.placement_files",
     "read_problem": "offcert.core.files",
+    "read_step": "offcert.core.step_json",
+    "read_step_certificate": "offcert.proofs.step_certificate",
     "solve": "offcert.certify.methods",
     "write_problem": "offcert.core.files",
 }

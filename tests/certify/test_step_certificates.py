@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -254,3 +255,19 @@ def test_bad_arguments() -> None:
         certify_step("vgg16")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="time_limit must be a positive"):
         certify_step(random_step(0), time_limit=0)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "formats" / "step.md"
+
+
+def test_the_step_on_the_page_about_the_format() -> None:
+    (block,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    step = step_from_json(json.loads(block))
+    found = certify_step(step, time_limit=10)
+    assert (found.objective, found.lower_bound) == (45, 45)
+    # Every field that readers ask for is explained.
+    sources = ("core/step_json.py", "proofs/step_certificate.py")
+    text = "".join((PAGE.parents[2] / "offcert" / name).read_text() for name in sources)
+    asked = set(re.findall(r'\.(?:get|optional|integers?|each|has)\(\s*"(\w+)"', text))
+    assert {"splits", "alternatives", "choice", "parts"} <= asked
+    assert all(re.search(rf"\b{name}\b", PAGE.read_text()) for name in asked)
