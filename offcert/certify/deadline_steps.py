@@ -81,7 +81,8 @@ def descend_sinking(search: Search, effort: Effort) -> None:
 def climb_limits(search: Search, effort: Effort) -> None:
     """Prove at limit after limit that the deadline cannot be met there, without any plan.
 
-    The multipliers of one limit say where the next is worth looking at.
+    The first is hardly above what is proved: if nothing is proved there, nothing is at more. The
+    multipliers of one limit say where the next is worth looking at.
     """
     if not asks_within_deadline(search):
         return
@@ -91,8 +92,8 @@ def climb_limits(search: Search, effort: Effort) -> None:
     assert deadline is not None
     low, high = search.proved_bound - 1, search.objective or problem.trace.peak_memory
     rest = max(0.0, search.remaining - effort.seconds)
-    limit = low + (high - low) // 4
-    for _ in range(_MOST_BOUNDED):
+    limit = low + fine(problem)
+    for number in range(_MOST_BOUNDED):
         left = search.remaining - rest
         if search.done or left <= 0 or high - low <= fine(problem):
             return
@@ -101,6 +102,8 @@ def climb_limits(search: Search, effort: Effort) -> None:
         if bound is not None and bound.value > deadline:
             add_by_time(search, limit, bound)
             low = limit
+        elif not number:
+            return
         else:
             high = limit
         limit = (low + high) // 2 if root is None or not low < root < high else root
