@@ -27,6 +27,7 @@ HARDWARE = (
     "h100-sxm",
     "rtx-4090",
     "t4",
+    "k40",
 )
 OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
 LOSSES = ("cross-entropy", "mean")

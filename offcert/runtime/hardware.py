@@ -138,6 +138,16 @@ _ALL = (
         source="NVIDIA T4 data sheet (flops) and product brief (memory, up to 320 GB/s), 2018; "
         + _LINK.format("3.0", "taken from the V100 " + _MEASURED),
     ),
+    Hardware(
+        name="k40",
+        flops=4_290 * _GIGA,
+        memory_bandwidth=288 * _GIGA,
+        link_bandwidth=_PCIE_3,
+        memory=12 * _GIB,
+        overhead_ns=_OVERHEAD_NS,
+        source="NVIDIA Tesla K40 board specification, 2013 (base clock); "
+        + _LINK.format("3.0", "taken from the V100 " + _MEASURED),
+    ),
 )
 
 HARDWARE: dict[str, Hardware] = {model.name: model for model in _ALL}

@@ -1,0 +1,27 @@
+"""What the moDNN paper calls tasks, in captured networks; and the accelerator that both know."""
+
+from torch import nn
+
+from offcert.instances.modnn.hardware import K40
+from offcert.runtime.hardware import hardware
+from offcert.runtime.profile import profile
+
+
+def test_the_k40_is_the_same_everywhere() -> None:
+    ours = hardware("k40")
+    assert (ours.flops, ours.memory_bandwidth) == (K40.flops, K40.memory_bandwidth)
+    assert (ours.link_bandwidth, ours.overhead_ns) == (K40.link_bandwidth, K40.overhead)
+
+
+def test_gradients_have_ticks_of_their_own_where_autograd_computes_them_apart() -> None:
+    # The input needs no gradient, so the first layer has none to compute.
+    layers = (nn.Linear(6, 5), nn.Linear(5, 4))
+    dense = profile(nn.Sequential(*layers), (3, 6), clock="operators", hardware="k40")
+    names = [operation.name for operation in dense.trace.operations]
+    # One product for the gradient of a layer's input, one for that of its weights.
+    assert sum(name.startswith("B:") and name.endswith(":mm") for name in names) == 3
+    filters = (nn.Conv2d(2, 3, 3), nn.Conv2d(3, 4, 3), nn.Flatten())
+    dense = profile(nn.Sequential(*filters), (2, 2, 8, 8), clock="operators", hardware="k40")
+    names = [operation.name for operation in dense.trace.operations]
+    # One operator for both gradients of a convolution.
+    assert sum(name.endswith(":convolution_backward") for name in names) == 2
