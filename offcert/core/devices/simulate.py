@@ -19,7 +19,7 @@ from offcert.core.devices.stepping import Stepping
 from offcert.core.errors import PlanError
 from offcert.core.plan import Kind, Plan
 
-# Smaller comes first, among transfers that can start at the same time.
+# Smaller comes first, among transfers or additions that can start at the same time.
 Priority = Callable[[LinkUse, int], object]
 
 
@@ -65,8 +65,8 @@ def dispatch(problem: DevicesProblem, plans: Iterable[Plan], priority: Priority)
     plans : iterable of Plan
         Which activations leave, and in which order, a plan a device.
     priority : callable
-        Of a transfer and the time at which it became possible; the least comes first, among those
-        that can start first. The link is never left idle for something that comes later.
+        Of a transfer or an addition and the time at which it became possible; the least comes
+        first, among those that can start first. Nothing is left idle for what comes later.
 
     Raises
     ------
@@ -75,20 +75,31 @@ def dispatch(problem: DevicesProblem, plans: Iterable[Plan], priority: Priority)
     """
     run = _Run(problem, list(plans), None)
     while True:
-        best: tuple[int, object, LinkUse] | None = None
-        for use in run.waiting():
-            start = run.earliest(use)
-            if start is None:
-                continue
-            if best is None or start < best[0]:
-                best = start, priority(use, run.possible(use)), use
-            elif start == best[0]:
-                rank = priority(use, run.possible(use))
-                if rank < best[1]:  # type: ignore[operator]
-                    best = start, rank, use
-        if best is None:
+        transfer = _first(((use, run.earliest(use)) for use in run.waiting()), run, priority)
+        addition = _first(((job, run.free_for(job)) for job in run.arrived), run, priority)
+        # What is sent from now on arrives after the next transfer has begun.
+        if addition is not None and (transfer is None or addition[1] <= transfer[1]):
+            assert isinstance(addition[0], Job)
+            run.add(addition[0])
+        elif transfer is None:
             return run.finish()
-        run.take(best[2], best[0])
+        else:
+            run.take(*transfer)
+
+
+def _first(
+    choices: Iterable[tuple[LinkUse, int | None]], run: _Run, priority: Priority
+) -> tuple[LinkUse, int] | None:
+    """Return what can start first, of several the first by priority, and when; None if nothing."""
+    best: tuple[int, LinkUse] | None = None
+    rank: object = None
+    for use, start in choices:
+        if start is None or (best is not None and start > best[0]):
+            continue
+        own = priority(use, run.possible(use))
+        if best is None or start < best[0] or own < rank:  # type: ignore[operator]
+            best, rank = (start, use), own
+    return None if best is None else (best[1], best[0])
 
 
 def _name(use: LinkUse) -> str:
@@ -128,23 +139,55 @@ class _Run:
         self._weights = [0] * len(problem.gradients)
         self._additions = additions
         self._next_addition = 0
-        self._open: set[Job] = {job for job in problem.jobs if job.kind is not JobKind.ADD}
+        self.arrived: list[Job] = []
+        self._own_arrived = self._place is Place.HOST or problem.devices == 1
+        # Transfers of gradients that may be chosen among: those whose time is known, by kind and
+        # gradient, with that time and the device; and those that wait for an operation to end.
+        self._open: dict[tuple[JobKind, int], list[tuple[int, int]]] = {}
+        self._awaiting = [job for job in problem.jobs if job.kind is JobKind.SEND]
         self._added = [0] * len(problem.gradients)
         for step in self.steps:
             step.advance()
-        self._add_up()
+        self._follow()
 
     # What can be done.
 
     def waiting(self) -> list[LinkUse]:
-        """Return every transfer that a rule may choose among, possible or not."""
+        """Return the transfers that a rule may choose among, possible or not.
+
+        Of jobs that differ in the device only, the one that became possible first stands for all.
+        """
         found: list[LinkUse] = [
             DeviceMove(device, move)
             for device, step in enumerate(self.steps)
             for move in step.waiting()
         ]
-        found += self._open
+        awaiting, self._awaiting = self._awaiting, []
+        for job in awaiting:
+            self._open_up(job)
+        found += [Job(*key, queue[0][1]) for key, queue in self._open.items()]
         return found
+
+    def _open_up(self, job: Job) -> None:
+        """Let a job be chosen once its time is known."""
+        time = self._possible(job)
+        if time is None:
+            self._awaiting.append(job)
+        else:
+            heappush(self._open.setdefault((job.kind, job.gradient), []), (time, job.device))
+
+    def _open_next(self, done: Job) -> None:
+        """Let jobs be chosen that another one of the same gradient has made possible."""
+        following = {JobKind.COLLECT: JobKind.RETURN, JobKind.ADD: JobKind.RETURN}
+        if self._place is Place.DEVICE:
+            following |= {JobKind.SEND: JobKind.FORWARD, JobKind.ADD: JobKind.COLLECT}
+        kind = following.get(done.kind)
+        if kind is JobKind.FORWARD:
+            self._open_up(Job(kind, done.gradient, done.device))
+        elif kind is not None:
+            for job in self.problem.jobs_of(done.gradient):
+                if job.kind is kind:
+                    self._open_up(job)
 
     def possible(self, use: LinkUse) -> int:
         """Return the time from which on a transfer is possible, whoever uses the link."""
@@ -165,6 +208,8 @@ class _Run:
             return self.steps[use.device].earliest(use.move, 0)
         gradient = self.problem.gradients[use.gradient]
         step = self.steps[use.device]
+        if use.kind is JobKind.ADD:
+            return self._arrival(use)
         if use.kind is JobKind.SEND:
             ready = step.end_of(gradient.ready)
             return ready if self._place is Place.HOST else self._barrier()
@@ -200,50 +245,67 @@ class _Run:
         else:
             end = start + self.problem.ticks(use)
             self.ends[use] = TimedJob(use, start, end)
-            self._open.discard(use)
+            if self._additions is None:
+                self._close(use)
         for kind in Kind if not self.problem.step.platform.duplex else (direction(use),):
             self._free[kind] = end
-        if isinstance(use, Job):
-            self._follow(use)
-        self._add_up()
+        arriving = JobKind.SEND if self._place is Place.HOST else JobKind.FORWARD
+        if isinstance(use, Job) and use.kind is arriving and self._additions is None:
+            self.arrived.append(Job(JobKind.ADD, use.gradient, use.device))
+        self._follow()
 
-    def _follow(self, job: Job) -> None:
-        """Without an order of additions, add what has arrived: first come, first served."""
-        if self._additions is not None:
-            return
-        if self._place is Place.HOST and job.kind is JobKind.SEND:
-            self._add(Job(JobKind.ADD, job.gradient, job.device))
-        elif job.kind is JobKind.FORWARD:
-            if not self._added[job.gradient]:
-                self._add(Job(JobKind.ADD, job.gradient, 0))
-            self._add(Job(JobKind.ADD, job.gradient, job.device))
+    def _close(self, job: Job) -> None:
+        """Take a job away that has been chosen, and let follow what it makes possible."""
+        key = job.kind, job.gradient
+        heappop(self._open[key])
+        if not self._open[key]:
+            del self._open[key]
+        self._open_next(job)
 
-    def _add_up(self) -> None:
-        """Add in the order of the plan as far as possible."""
+    def _follow(self) -> None:
+        """Add in the order of the plan as far as possible; without one, see what has arrived."""
         if self._additions is None:
+            if not self._own_arrived and self._barrier() is not None:
+                self._own_arrived = True
+                count = len(self.problem.gradients)
+                self.arrived += [Job(JobKind.ADD, gradient, 0) for gradient in range(count)]
             return
         while self._next_addition < len(self._additions):
-            if not self._add(self._additions[self._next_addition]):
+            job = self._additions[self._next_addition]
+            if self._arrival(job) is None:
                 return
+            self.add(job)
             self._next_addition += 1
 
-    def _add(self, job: Job) -> bool:
-        """Add a gradient as early as possible; return whether it is known when that is."""
+    def _arrival(self, job: Job) -> int | None:
+        """Return when a gradient can be added if nobody else is; None if that is not known."""
         if self._place is Place.HOST:
-            arrived = self._end_of(Job(JobKind.SEND, job.gradient, job.device))
-        elif job.device == 0:
-            arrived = self._barrier()
-        else:
-            arrived = self._end_of(Job(JobKind.FORWARD, job.gradient, job.device))
-        if arrived is None:
-            return False
-        start = max(arrived, self._weights[job.gradient], heappop(self._cores))
+            return self._end_of(Job(JobKind.SEND, job.gradient, job.device))
+        if job.device == 0:
+            return self._barrier()
+        return self._end_of(Job(JobKind.FORWARD, job.gradient, job.device))
+
+    def free_for(self, job: Job) -> int | None:
+        """Return when the next core and the weights are free for a gradient."""
+        arrived = self._arrival(job)
+        return (
+            None if arrived is None else max(arrived, self._weights[job.gradient], self._cores[0])
+        )
+
+    def add(self, job: Job) -> None:
+        """Add a gradient that has arrived, as early as possible."""
+        start = self.free_for(job)
+        assert start is not None
+        heappop(self._cores)
         end = start + self.problem.ticks(job)
         heappush(self._cores, end)
         self._weights[job.gradient] = end
         self._added[job.gradient] += 1
         self.ends[job] = TimedJob(job, start, end)
-        return True
+        if self._additions is None:
+            self.arrived.remove(job)
+            if self._added[job.gradient] == self.problem.devices:
+                self._open_next(job)
 
     def finish(self) -> DevicesSchedule:
         """Return the schedule, or say what is stuck."""

@@ -1,4 +1,4 @@
-"""Rules for who uses the link next."""
+"""Rules for who uses the link next, and what is added next."""
 
 from __future__ import annotations
 
