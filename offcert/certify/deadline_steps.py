@@ -37,7 +37,7 @@ from offcert.verify.execution.check import persistency_faults
 if TYPE_CHECKING:
     from offcert.heuristics.joint.plans import JointPlan
 
-# Of bounds limit by limit: how many are tried, and the share of the time that one of them may take.
+# Of bounds limit by limit: how many, and the share of the time that is left that one may take.
 _MOST_BOUNDED, _BOUNDING = 24, 0.4
 # Of searches limit by limit: how many, and the share of the time that is left that each may take.
 _MOST_TRIED, _TRYING = 16, 0.25
@@ -97,7 +97,9 @@ def climb_limits(search: Search, effort: Effort) -> None:
         left = search.remaining - rest
         if search.done or left <= 0 or high - low <= fine(problem):
             return
-        bound = _best_bound(timed(problem, limit), deadline, _BOUNDING * effort.seconds)
+        # All depends on the first.
+        seconds = left if not number else _BOUNDING * left
+        bound = _best_bound(timed(problem, limit), deadline, seconds)
         root = None if bound is None else limit_met_by(bound, limit, deadline)
         if bound is not None and bound.value > deadline:
             add_by_time(search, limit, bound)
