@@ -10,7 +10,7 @@ from offcert.instances.modnn.algorithms import Convolution, Pass, alternatives
 from offcert.instances.modnn.hardware import K40, Accelerator
 from offcert.instances.modnn.layers import Builder, Layers
 from offcert.instances.modnn.networks import NETWORKS, modnn_network
-from offcert.instances.modnn.problems import modnn_step, regular_sizes
+from offcert.instances.modnn.problems import ModnnSteps, modnn_step, regular_sizes
 from offcert.instances.modnn.tasks import step_round, step_split
 
 GB = 10**9
@@ -179,3 +179,20 @@ def test_unknown_networks() -> None:
         modnn_network("vgg11")
     with pytest.raises(InputError, match="the image is too small"):
         modnn_network("vgg16", 16)
+
+
+def test_generated_rounds_and_their_noise() -> None:
+    exact = ModnnSteps(network="fcn", sub_batch=2, image=64).problem(0)
+    found = step_round(modnn_network("fcn", 64), 2)
+    assert exact.trace == found.chosen(found.menu.fastest())
+    assert exact.platform.bandwidth == Fraction(122, 10)
+    noisy = ModnnSteps(network="fcn", sub_batch=2, image=64).problem(1)
+    assert noisy.trace.tensors == exact.trace.tensors
+    pairs = list(zip(noisy.trace.durations, exact.trace.durations, strict=True))
+    assert all(abs(ours - theirs) * 20 <= theirs for ours, theirs in pairs)
+    assert any(ours != theirs for ours, theirs in pairs)
+    lean = ModnnSteps(network="fcn", sub_batch=2, image=64, algorithms="leanest").problem(0)
+    assert lean.trace.compute_time > exact.trace.compute_time
+    assert not any(operation.workspace for operation in lean.trace.operations)
+    with pytest.raises(InputError, match="sub_batch must be at most the batch, not 200"):
+        ModnnSteps(network="fcn", sub_batch=200).problem(0)
