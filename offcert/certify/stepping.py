@@ -21,6 +21,7 @@ from offcert.proofs.step_certificate import RoundAnswer, StepCertificate
 
 # Part of the time that is kept for schedules of what has been chosen.
 _LAST = 0.25
+_SECONDS_BETWEEN_KEEPING = 1.0
 
 
 def certify_step(
@@ -31,6 +32,7 @@ def certify_step(
     target_gap: float = 0.0,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
+    keep: Callable[[StepCertificate], None] | None = None,
 ) -> StepCertificate:
     """Choose a split and alternatives, schedule the rounds, and bound what any choice could give.
 
@@ -48,6 +50,9 @@ def certify_step(
         Of every random choice.
     progress : callable, optional
         Told in a line of every improvement.
+    keep : callable, optional
+        Given a certificate of what is known, at improvements about every second: written to a file,
+        it outlives a crash of this process.
 
     Raises
     ------
@@ -64,6 +69,7 @@ def certify_step(
         require_gap(target_gap, "target_gap"),
         require_seed(seed, "seed"),
         progress,
+        keep,
     )
     with suppress(KeyboardInterrupt):
         search.run()
@@ -79,12 +85,15 @@ class _Search:
         target: float,
         seed: int,
         progress: Callable[[str], None] | None,
+        keep: Callable[[StepCertificate], None] | None,
     ) -> None:
         self.step = step
         self.workers = workers
         self.target = target
         self.seed = seed
         self.progress = progress
+        self.keep = keep
+        self.kept = -inf
         self.end = time.monotonic() + seconds
         self.searched = self.end - _LAST * seconds
         self.told = ""
@@ -148,14 +157,17 @@ class _Search:
         return False
 
     def _tell(self) -> None:
-        if self.progress is None:
-            return
         best = self._best()
         bound = min(map(self._bound, range(len(self.rows))))
         text = f"sub-batch {self.step.sizes[best]}: {self._value(best):.6g}, bound {bound:.6g}"
-        if text != self.told:
-            self.told = text
+        if text == self.told:
+            return
+        self.told = text
+        if self.progress is not None:
             self.progress(text)
+        if self.keep is not None and time.monotonic() >= self.kept + _SECONDS_BETWEEN_KEEPING:
+            self.keep(self.certificate())
+            self.kept = time.monotonic()
 
     def certificate(self) -> StepCertificate:
         """Return what is known now; schedules of what was chosen get what is left of the time."""

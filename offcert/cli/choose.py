@@ -85,7 +85,8 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="CERTIFICATE",
-        help="file for the certificate (default: none is written)",
+        help="file for the certificate, kept up to date during the search (default: none is "
+        "written)",
     )
 
 
@@ -130,7 +131,9 @@ def _run(options: argparse.Namespace) -> int:
         terminating_interrupts(),
         progress(options, str) as tell,
     ):
-        certificate = certify_step(step, **settings, progress=tell)
+        # However this process ends, the file holds the best that was known.
+        keep = None if options.output is None else lambda known: known.write(options.output)
+        certificate = certify_step(step, **settings, progress=tell, keep=keep)
     return conclude(certificate)
 
 

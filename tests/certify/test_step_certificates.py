@@ -250,6 +250,19 @@ def test_a_step_that_fits_nowhere() -> None:
     assert verify_step(document_of(found)).valid
 
 
+def test_what_is_known_is_kept_and_told() -> None:
+    kept: list[StepCertificate] = []
+    told: list[str] = []
+    step = random_step(5)
+    found = certify_step(step, time_limit=5, progress=told.append, keep=kept.append)
+    assert kept
+    assert told[-1].startswith("sub-batch 2: ")
+    for each in kept:
+        assert verify_step(document_of(each)).valid
+        assert each.lower_bound is not None
+        assert each.lower_bound <= (found.lower_bound or 0)
+
+
 def test_bad_arguments() -> None:
     with pytest.raises(InputError, match="step must be a StepProblem"):
         certify_step("vgg16")  # type: ignore[arg-type]
