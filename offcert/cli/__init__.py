@@ -23,12 +23,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         try:
             from offcert.cli.interrupts import run_process
+
+            # One may also come just when this is called, before it has said what one means.
+            return run_process()
         except KeyboardInterrupt:
             import sys
 
             sys.stderr.write("offcert: interrupted\n")
             return 130
-        return run_process()
     from offcert.cli.program import run
 
     return run(arguments)
