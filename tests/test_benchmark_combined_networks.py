@@ -1,0 +1,37 @@
+"""The benchmark of the combined program on networks: never behind it, and what it prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.combined_networks import main, summary
+
+
+def test_a_small_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "rows.json"
+    call = ["resnet18", "--input", "4x3x64x64", "--memory", "1/8,1/2", "--time-limit", "2"]
+    main([*call, "--workers", "1", "-o", str(file)])
+    rows = json.loads(file.read_text())
+    assert [row["limit"] for row in rows] == ["1/8", "1/2"]
+    for row in rows:
+        assert row["compute_time"] <= row["lower_bound"] <= row["objective"] <= row["whole"]
+        assert row["compute_time"] <= row["pausing"]
+        assert row["memory"] < row["peak"]
+    printed = capsys.readouterr().out
+    assert f"{rows[0]['objective'] / rows[0]['compute_time']:.3f}" in printed
+    assert summary(rows) in printed
+
+
+def test_rows_without_a_plan_are_counted_apart() -> None:
+    rows = [
+        {"objective": 5, "whole": 6},
+        {"objective": 6, "whole": 6},
+        {"objective": 5, "whole": None},
+        {"objective": None, "whole": None},
+    ]
+    assert summary(rows) == (
+        "ours: shorter on 1 of 2, longer on 0; a plan where the program has none: 1"
+    )
