@@ -57,6 +57,14 @@ class Carrying(NamedTuple):
         Who makes it, or -1.
     lasting : int64 array, one entry a value
         1 if the program still holds it when what cannot run again has begun.
+    turn : int64 array, shape (1,)
+        The first computation that cannot run again. All before it run once before anything runs
+        again.
+    early : int64 array
+        The values that are there or made before it: from the last made to those that nobody makes.
+    early_last, early_left : int64 arrays, one entry a value
+        The last computation before it that reads or holds the value, or -1, and how often those
+        before it change it in place.
     take_first, take, taken : int64 arrays
         For each value the calls in lines that take it: the first computation of each, and that
         during which it returns.
@@ -78,6 +86,10 @@ class Carrying(NamedTuple):
     until: Integers
     writer: Integers
     lasting: Integers
+    turn: Integers
+    early: Integers
+    early_last: Integers
+    early_left: Integers
     take_first: Integers
     take: Integers
     taken: Integers
@@ -194,6 +206,7 @@ def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
         np.array(_until(network), dtype=np.int64),
         np.array(network.writer, dtype=np.int64),
         np.array([value in lasting for value in range(len(network.values))], dtype=np.int64),
+        *_early(network),
         *_rows([[begin for begin, _ in row] for row in taking]),
         np.array([end for row in taking for _, end in row], dtype=np.int64),
     )
@@ -255,6 +268,27 @@ def _until(network: Network) -> list[int]:
         else -1
         for index, value in enumerate(network.values)
     ]
+
+
+def _early(network: Network) -> tuple[Integers, Integers, Integers, Integers]:
+    """Return what is known of the forward pass: `turn`, `early`, `early_last`, `early_left`."""
+    values, computations = network.values, network.computations
+    turn = next((i for i, each in enumerate(computations) if not each.repeatable), len(network))
+    root = [index if value.base is None else value.base for index, value in enumerate(values)]
+    last, left = [-1] * len(values), [0] * len(values)
+    early: list[int] = []
+    for index, each in enumerate(computations[:turn]):
+        for value in (*each.reads, *each.holds):
+            last[root[value]] = index
+        for value in each.writes:
+            if root[value] == value:
+                early.append(value)
+            else:
+                left[root[value]] += 1
+    early.reverse()
+    early += [v for v, writer in enumerate(network.writer) if writer < 0 and root[v] == v]
+    rows = ([turn], early, last, left)
+    return tuple(np.array(row, dtype=np.int64) for row in rows)  # type: ignore[return-value]
 
 
 def _first(rows: Iterable[Sequence[int]]) -> Integers:

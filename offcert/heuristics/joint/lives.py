@@ -32,12 +32,14 @@ def live(tables: Tables, state: State, work: Work, runs: int) -> bool:
     """
     for value in range(tables.size.size):
         _forget(work, value)
+        work.gap_of[value] = -1
     for run in range(runs + 1):
         work.need[run] = 0
     work.facts[GAPS] = 0
     turn = work.facts[TURN]
     known = tables.carrying.known[0] == 1
-    for run in range(runs - 1, -1, -1):
+    begin = tables.carrying.turn[0] if known else 0
+    for run in range(runs - 1, begin - 1, -1):
         computation = work.runs[run]
         if not _write(tables, state, work, computation, run):
             return False
@@ -59,10 +61,39 @@ def live(tables: Tables, state: State, work: Work, runs: int) -> bool:
             _hold_all(tables, work, work.event_run[run], run, turn)
             if not tables.repeatable[computation]:
                 _hold_all(tables, work, work.event_end[computation], run, turn)
-    for value in range(tables.size.size):
-        if tables.source[value] and max(work.last[value], work.held[value, _LAST]) >= 0:
-            _close(tables, state, work, value, -1)
+    if known:
+        if not _forward(tables, state, work):
+            return False
+    else:
+        for value in range(tables.size.size):
+            if tables.source[value] and max(work.last[value], work.held[value, _LAST]) >= 0:
+                _close(tables, state, work, value, -1)
     _accumulate(tables, work, runs)
+    return True
+
+
+@inlined
+def _forward(tables: Tables, state: State, work: Work) -> bool:
+    """Do the same for a forward pass of which it is known who uses what when.
+
+    Programs that somebody else wrote discard nothing.
+    """
+    carrying = tables.carrying
+    for run in range(carrying.turn[0]):
+        workspace = tables.workspace[run]
+        work.need[run] += workspace
+        work.need[run + 1] -= workspace
+    for value in carrying.early:
+        if work.changed[value] >= 0 and work.changed[value] != carrying.early_left[value]:
+            return False
+        last, run = carrying.early_last[value], carrying.writer[value]
+        work.held[value, _LAST] = max(work.held[value, _LAST], last)
+        if last >= 0:
+            work.held[value, _BEFORE] = max(work.held[value, _BEFORE], last)
+        if run >= 0 and work.last[value] < 0:
+            work.last[value] = run
+        if run >= 0 or max(work.last[value], work.held[value, _LAST]) >= 0:
+            _close(tables, state, work, value, run)
     return True
 
 
@@ -168,6 +199,7 @@ def _close(tables: Tables, state: State, work: Work, value: int, run: int) -> No
         work.gap_before[gap] = before
         work.gap_after[gap] = after
         work.gap_start[gap] = run
+        work.gap_of[value] = gap
         work.facts[GAPS] = gap + 1
     _forget(work, value)
 

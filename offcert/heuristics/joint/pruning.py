@@ -13,24 +13,21 @@ _LEFT_OUT = -2
 @inlined
 def prune(tables: Tables, work: Work, runs: int) -> bool:
     """Leave out chosen gaps as long as everything fits, the largest first; return whether any."""
-    gaps = work.facts[GAPS]
-    for gap in range(gaps):
+    for gap in range(work.facts[GAPS]):
         work.following[gap] = -1
     _spare(tables, work, runs)
     found = False
-    while True:
-        largest, size = -1, 0
-        for gap in range(gaps):
-            own = tables.size[work.gap_value[gap]]
-            if work.chosen[gap] and own > size and own <= _spare_over(work, gap):
-                largest, size = gap, own
-        if largest < 0:
-            return found
+    # Less is free after every gap that is left out: what cannot be left out now never can.
+    for value in tables.by_size:
+        gap, size = work.gap_of[value], tables.size[value]
+        if gap < 0 or not work.chosen[gap] or size > _spare_over(work, gap):
+            continue
         found = True
-        work.chosen[largest] = 0
-        work.following[largest] = _LEFT_OUT
+        work.chosen[gap] = 0
+        work.following[gap] = _LEFT_OUT
         work.facts[MOVED] -= size
-        _spare(tables, work, runs)
+        _take(work, gap, size, runs)
+    return found
 
 
 @inlined
@@ -44,9 +41,9 @@ def restore(tables: Tables, work: Work) -> None:
 
 @inlined
 def _spare(tables: Tables, work: Work, runs: int) -> None:
-    """Write the least memory that stays free from each run to the turn, or from it to there.
+    """Write the memory that stays free, and the least from each run to the turn, or from it on.
 
-    It is written where the times of the front are found otherwise.
+    They are written where the times of rear and front are found otherwise.
     """
     gaps, turn, memory = work.facts[GAPS], work.facts[TURN], tables.settings[MEMORY]
     cover = place = 0
@@ -55,7 +52,7 @@ def _spare(tables: Tables, work: Work, runs: int) -> None:
             if work.chosen[work.out[place]]:
                 cover += tables.size[work.gap_value[work.out[place]]]
             place += 1
-        work.front[run] = memory + cover - work.need[run]
+        work.rear[run] = work.front[run] = memory + cover - work.need[run]
     for run in range(turn - 2, -1, -1):
         work.front[run] = min(work.front[run], work.front[run + 1])
     cover = place = 0
@@ -64,9 +61,31 @@ def _spare(tables: Tables, work: Work, runs: int) -> None:
             if work.chosen[work.back[place]]:
                 cover += tables.size[work.gap_value[work.back[place]]]
             place += 1
-        work.front[run] = memory + cover - work.need[run]
+        work.rear[run] = work.front[run] = memory + cover - work.need[run]
     for run in range(turn + 1, runs):
         work.front[run] = min(work.front[run], work.front[run - 1])
+
+
+@inlined
+def _take(work: Work, gap: int, size: int, runs: int) -> None:
+    """Write that so much less is free while a gap lasts."""
+    turn, before, after = work.facts[TURN], work.gap_before[gap], work.gap_after[gap]
+    for run in range(before + 1, turn):
+        work.rear[run] -= size
+        work.front[run] -= size
+    for run in range(min(before, turn - 2), -1, -1):
+        least = min(work.rear[run], work.front[run + 1])
+        if least == work.front[run]:
+            break
+        work.front[run] = least
+    for run in range(turn, after):
+        work.rear[run] -= size
+        work.front[run] -= size
+    for run in range(max(after, turn + 1), runs):
+        least = min(work.rear[run], work.front[run - 1])
+        if least == work.front[run]:
+            break
+        work.front[run] = least
 
 
 @inlined

@@ -77,6 +77,8 @@ class Work(NamedTuple):
     gap_value, gap_before, gap_after, gap_start, chosen : int64 arrays, one entry a gap
         The value, the runs between which it may be absent, the run that made it (-1 if it is there
         at the start), and whether it leaves.
+    gap_of : int64 array, one entry a value
+        Its gap, or -1.
     out, back : int64 arrays
         The gaps in the order in which they leave, and in the reverse of that of their return.
     bucket, following : int64 arrays
@@ -112,6 +114,7 @@ class Work(NamedTuple):
     gap_after: Integers
     gap_start: Integers
     chosen: Integers
+    gap_of: Integers
     out: Integers
     back: Integers
     bucket: Integers
@@ -169,6 +172,7 @@ def new_work(tables: Tables) -> Work:
         integers(values + 1),
         integers(values + 1),
         integers(values + 1),
+        integers(values),
         integers(values + 1),
         integers(values + 1),
         integers(runs + 2),

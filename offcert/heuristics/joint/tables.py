@@ -76,6 +76,8 @@ class Tables(NamedTuple):
         The ranges that segments may have, by their first computations; empty if any may be one.
     end_last, end_first : int64 arrays
         The same by their last computations.
+    by_size : int64 array
+        The values that take memory and may leave, the largest first.
     size, evictable, offload, prefetch : int64 arrays, one entry a value
         Bytes, whether it may leave over the turn, and the ticks of a transfer in either direction.
     source : int64 array, one entry a value
@@ -113,6 +115,7 @@ class Tables(NamedTuple):
     range_last: Integers
     end_last: Integers
     end_first: Integers
+    by_size: Integers
     size: Integers
     evictable: Integers
     offload: Integers
@@ -184,6 +187,7 @@ def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
         _array(first for first, _ in chosen),
         _array(last for _, last in chosen),
         *_ends(chosen),
+        _array(_by_size(network)),
         _array(value.size for value in network.values),
         _array(_may_leave(network)),
         _array(moves[Kind.OFFLOAD]),
@@ -329,6 +333,11 @@ def _may_leave(network: Network) -> list[bool]:
         if value.base is not None and not network.computations[network.writer[index]].repeatable
     }
     return [value.evictable and index not in late for index, value in enumerate(network.values)]
+
+
+def _by_size(network: Network) -> list[int]:
+    sizes = [value.size if value.evictable else 0 for value in network.values]
+    return sorted(filter(sizes.__getitem__, range(len(sizes))), key=lambda v: (-sizes[v], v))
 
 
 def _usable(
