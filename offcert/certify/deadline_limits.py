@@ -68,11 +68,14 @@ def limit_met_by(bound: Bound, limit: int, deadline: int) -> int | None:
     Returns
     -------
     int or None
-        Bytes, perhaps below 0; None if the bound does not depend on the limit.
+        Bytes, perhaps below 0; None if the bound does not depend on the limit, or is one by cases.
     """
     if "proof" not in bound.details or "moments" not in bound.details:
         return None
-    weights = read(str(bound.details["proof"]))
+    cases = read(str(bound.details["proof"]))
+    if len(cases.multipliers) != 1:
+        return None
+    (weights,) = cases.multipliers
     price = sum(weights.rows.get("memory", {}).values())
     if not price or not limit:
         return None

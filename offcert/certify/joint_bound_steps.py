@@ -15,11 +15,11 @@ def bound_computing(search: Search, effort: Effort) -> None:
 
 
 def climb_joint(search: Search, effort: Effort) -> None:
-    """Prove bounds on moving and computing again together, from coarse grids to fine ones."""
+    """Prove bounds on moving and computing again together: coarse grids, fine ones, then cases."""
     from offcert.formulations.joint.bound import joint_bounds
 
     search.begin("joint bounds")
-    for bound in joint_bounds(search.problem, effort.seconds):
+    for bound in joint_bounds(search.problem, effort.seconds, search.objective):
         search.add(bound)
         if search.done:
             return

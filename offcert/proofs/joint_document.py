@@ -7,6 +7,11 @@ family that is not named has none.
 Multipliers are in ticks, those of ``memory`` for as many bytes as the limit has, those of ``link``,
 ``out`` and ``in`` a number from 0 to 1: how much of a window's length the link stands for.
 
+A proof by cases has other fields: ``multipliers``, a list of such objects, and ``tree``, the nodes
+of the case distinction, each before those under it. ``[span, computation]`` is about a run again:
+in the subtree that follows the computation does not run again in that span, in the one after that
+it does. An integer names the multipliers of a leaf.
+
 It is packed as `offcert.proofs.fluid_document` says.
 """
 
@@ -56,18 +61,46 @@ class JointWeights:
     rows: Mapping[str, Mapping[Place, int]]
 
 
-def write(weights: JointWeights) -> str:
+# A run again by its span and computation, or a leaf's multipliers.
+Node = tuple[int, int] | int
+
+
+@dataclass(frozen=True)
+class JointCases:
+    """Multipliers for each case of a distinction; by default there is only one.
+
+    Attributes
+    ----------
+    multipliers : tuple of JointWeights
+        Those that leaves name.
+    nodes : tuple of (int, int) or int
+        Each before those under it.
+    """
+
+    multipliers: tuple[JointWeights, ...]
+    nodes: tuple[Node, ...] = (0,)
+
+
+def write(cases: JointCases) -> str:
     """Return multipliers as a line of text."""
+    documents = [_document(weights) for weights in cases.multipliers]
+    if cases.nodes == (0,):
+        return pack(documents[0])
+    tree = [list(node) if isinstance(node, tuple) else node for node in cases.nodes]
+    return pack({"multipliers": documents, "tree": tree})
+
+
+def _document(weights: JointWeights) -> dict[str, Any]:
     document: dict[str, Any] = {"over": weights.over}
     for family in PLACES:
         rows = weights.rows.get(family, {})
         if rows:
             document[family] = [[*place, rows[place]] for place in sorted(rows)]
-    return pack(document)
+    return document
 
 
-def read(text: str, longest: float = LARGEST) -> JointWeights:
-    """Return the multipliers in a line of text.
+def read(text: str, longest: float = LARGEST) -> JointCases:
+    """Return the multipliers in a line of text, and for which cases they are.
 
     Raises
     ------
@@ -77,6 +110,15 @@ def read(text: str, longest: float = LARGEST) -> JointWeights:
         If it holds more than `longest` characters.
     """
     fields = Fields(unpack(text, "proof", longest), "proof")
+    if not fields.has("tree"):
+        return JointCases((_weights(fields),))
+    nodes = [_node(node, f"proof.tree[{i}]") for i, node in enumerate(fields.get("tree", list))]
+    multipliers = tuple(_weights(each) for each in fields.each("multipliers"))
+    fields.finish()
+    return JointCases(multipliers, tuple(nodes))
+
+
+def _weights(fields: Fields) -> JointWeights:
     over = fields.integer("over", 1)
     rows = {
         family: _rows(fields.optional(family, list) or [], fields.path(family), len(parts))
@@ -84,6 +126,17 @@ def read(text: str, longest: float = LARGEST) -> JointWeights:
     }
     fields.finish()
     return JointWeights(over, rows)
+
+
+def _node(value: Any, place: str) -> Node:
+    if not isinstance(value, list):
+        return require_integer(value, place, 0)
+    if len(value) != 2:
+        raise InputError(
+            f"{place} must be a span and a computation, or a number, not {show(value)}"
+        )
+    span, computation = (require_integer(n, f"{place}[{i}]", 0) for i, n in enumerate(value))
+    return span, computation
 
 
 def _rows(items: list[Any], path: str, parts: int) -> dict[Place, int]:

@@ -13,7 +13,7 @@ from offcert.core.network import Computation, Network, Value
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound
-from offcert.formulations.joint.bound import cut
+from offcert.formulations.joint.bound import cases, cut
 from offcert.formulations.joint.contents import contents
 from offcert.formulations.joint.grid import grid_of
 from offcert.proofs.fluid_document import pack, unpack
@@ -31,8 +31,18 @@ def bound(problem: Problem, moments: tuple[int, ...], whole: bool) -> Bound | No
     return cut(problem, contents(network, problem.offload), grid, whole, 60)
 
 
+def by_cases(problem: Problem, target: int | None = None) -> Bound:
+    """Return the bound of all moments if runs again are decided."""
+    network = problem.computed
+    assert network is not None
+    grid = grid_of(network, range(2 * len(network) - 1))
+    found = cases(problem, contents(network, problem.offload), grid, True, 60, target)
+    assert found is not None
+    return found
+
+
 def test_no_bound_exceeds_brute_force_and_all_moments_say_most() -> None:
-    reached = improved = 0
+    reached = improved = closed = 0
     for number, (problem, best) in zip(range(60), solvable(100), strict=False):
         assert problem.computed is not None
         rng = random.Random(number)
@@ -46,9 +56,15 @@ def test_no_bound_exceeds_brute_force_and_all_moments_say_most() -> None:
             assert recheck(found, problem) is None
         assert problem.computed.compute_time <= part.value <= full.value <= best, problem
         reached += full.value == best
+        if full.value < best:
+            decided = by_cases(problem, best)
+            assert recheck(decided, problem) is None
+            assert full.value <= decided.value <= best, problem
+            closed += decided.value == best
         improved += full.value > problem.computed.compute_time
     assert reached >= 40
     assert improved >= 20
+    assert closed >= 2
 
 
 def test_a_bound_for_whole_values_is_refused_where_transfers_may_pause() -> None:
@@ -122,6 +138,59 @@ def test_a_multiplier_of_no_fact_is_refused_with_its_place(
     said = recheck(forged, problem)
     assert said is not None
     assert said.startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("tree", "fault"),
+    [
+        ([], "proof.tree ends before all cases are there"),
+        ([[1, 0], 0], "proof.tree ends before all cases are there"),
+        ([[1, 0], 0, 1, 1], "proof.tree[3] belongs to no node before it"),
+        ([[1, 0], 0, 2], "proof.tree[2] must be below 2, not 2"),
+        ([[1, 0], [1, 0], 0, 1, 1], "proof.tree[1] is decided above it"),
+        ([[1, 3], 0, 1], "proof.tree[0]: computation 3 does not run again in span 1"),
+        ([[1, 9], 0, 1], "proof.tree[0]: computation 9 does not run again in span 1"),
+        ([[99, 0], 0, 1], "proof.tree[0]: computation 0 does not run again in span 99"),
+        ([[1], 0, 1], "proof.tree[0] must be a span and a computation, or a number, not"),
+        ([[1, 0], 1, 0], "the document says"),
+        ([0], "the document says"),
+        ([1], "the document says"),
+    ],
+)
+def test_cases_that_are_not_all_are_refused_with_their_place(tree: list[Any], fault: str) -> None:
+    problem, found = half_moved()
+    assert recheck(found, problem) is None
+    document = unpack(found.details["proof"], "proof")
+    assert len(document["multipliers"]) == 2
+    document["tree"] = tree
+    said = recheck(replace(found, details=dict(found.details) | {"proof": pack(document)}), problem)
+    assert said is not None
+    assert said.startswith(fault)
+
+
+def half_moved() -> tuple[Problem, Bound]:
+    """Return the example of the theory page for cases, and its bound."""
+    network = Network(
+        [
+            Computation("A", 4, writes=(0,)),
+            Computation("B", 6, writes=(1,)),
+            Computation("S", 5, 16, repeatable=False),
+            Computation("D", 17, reads=(0, 1), repeatable=False),
+        ],
+        [Value("x", 8), Value("y", 8)],
+    )
+    problem = Problem("cases", network, Platform(16, 1), recompute="any")
+    found = cases(problem, contents(network, offload=True), grid_of(network, (4,)), True, 60)
+    assert found is not None
+    return problem, found
+
+
+def test_a_run_is_again_or_not_at_all() -> None:
+    problem, found = half_moved()
+    undecided = bound(problem, (4,), True)
+    assert undecided is not None
+    assert (undecided.value, found.value, least_time(problem)) == (35, 36, 42)
+    assert recheck(found, problem) is None
 
 
 @pytest.mark.parametrize(

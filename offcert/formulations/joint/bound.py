@@ -10,11 +10,12 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound
 from offcert.formulations.joint.contents import Contents, contents
 from offcert.formulations.joint.grid import Grid, grid_of
-from offcert.formulations.joint.multipliers import rounded
+from offcert.formulations.joint.multipliers import JointBound, rounded
 from offcert.formulations.joint.program import JointProgram, Solved
 from offcert.formulations.joint.room import demands, least_need, rooms
+from offcert.formulations.joint.tree import grow
 from offcert.proofs.claims import proved
-from offcert.proofs.joint_document import PLACES, JointWeights, write
+from offcert.proofs.joint_document import PLACES, JointCases, JointWeights, write
 from offcert.proofs.kinds import JointProof
 
 METHOD = "joint-lp"
@@ -22,6 +23,8 @@ METHOD = "joint-lp"
 _COUNTS = (0, 3, 6, 12, 24, 48)
 # Up to so many computations, a program with all of them as moments is worth its time.
 _FEW = 16
+# Up to so many computations, to decide runs again is worth its time.
+_SMALL = 40
 # A program is not begun if so many times the one before would not fit into the time.
 _GROWTH = 3.0
 
@@ -36,11 +39,11 @@ def computing_bound(problem: Problem) -> Bound:
     """
     assert problem.computed is not None
     nothing = JointWeights(1, {family: {} for family in PLACES})
-    proof = JointProof(moments=(), spans=(), whole=False, proof=write(nothing))
+    proof = JointProof(moments=(), spans=(), whole=False, proof=write(JointCases((nothing,))))
     return proved(METHOD, problem.computed.compute_time, proof)
 
 
-def joint_bounds(problem: Problem, seconds: float) -> Iterator[Bound]:
+def joint_bounds(problem: Problem, seconds: float, target: int | None = None) -> Iterator[Bound]:
     """Yield proved bounds, each better than those before.
 
     The first cut is where most has to be absent: what is not on the device then must come back or
@@ -61,6 +64,7 @@ def joint_bounds(problem: Problem, seconds: float) -> Iterator[Bound]:
     # Whole values cannot be told from parts where transfers may pause.
     whole = not problem.offload or problem.transfers is Transfers.ATOMIC
     most, took = network.compute_time, 0.0
+    finest = None
     for grid in _grids(network, known, problem.platform.memory):
         began = time.monotonic()
         # Each program takes several times as long as the one before.
@@ -69,10 +73,15 @@ def joint_bounds(problem: Problem, seconds: float) -> Iterator[Bound]:
         found = cut(problem, known, grid, whole, deadline - began)
         if found is None:
             return
-        took = time.monotonic() - began
+        took, finest = time.monotonic() - began, grid
         if found.value > most:
             most = found.value
             yield found
+    if finest is None or len(network) > _SMALL or (target is not None and most >= target):
+        return
+    decided = cases(problem, known, finest, whole, deadline - time.monotonic(), target)
+    if decided is not None and decided.value > most:
+        yield decided
 
 
 def _grids(network: Network, known: Contents, memory: int) -> Iterator[Grid]:
@@ -94,7 +103,13 @@ def _grids(network: Network, known: Contents, memory: int) -> Iterator[Grid]:
         yield grid_of(network, range(2 * len(network) - 1))
 
 
-def cut(problem: Problem, known: Contents, grid: Grid, whole: bool, seconds: float) -> Bound | None:
+def cut(
+    problem: Problem,
+    known: Contents,
+    grid: Grid,
+    whole: bool,
+    seconds: float,
+) -> Bound | None:
     """Return the bound that a grid gives, or None if the solver does not end in time.
 
     Parameters
@@ -110,17 +125,47 @@ def cut(problem: Problem, known: Contents, grid: Grid, whole: bool, seconds: flo
     seconds : float
         Time limit.
     """
+    found = _solved(problem, known, grid, whole, seconds)
+    return None if found is None else proof_of(found[0], rounded(*found), whole)
+
+
+def cases(
+    problem: Problem,
+    known: Contents,
+    grid: Grid,
+    whole: bool,
+    seconds: float,
+    target: int | None = None,
+) -> Bound | None:
+    """Return the bound of a grid if runs again are decided one by one.
+
+    Parameters are those of `cut`.
+
+    Parameters
+    ----------
+    target : int, optional
+        More ticks than this are of no use.
+    """
+    deadline = time.monotonic() + seconds
+    found = _solved(problem, known, grid, whole, seconds)
+    if found is None:
+        return None
+    return proof_of(found[0], grow(*found, deadline - time.monotonic(), target), whole)
+
+
+def _solved(
+    problem: Problem, known: Contents, grid: Grid, whole: bool, seconds: float
+) -> tuple[JointProgram, Solved] | None:
     room = rooms(known, grid, problem.platform.memory, whole)
     program = JointProgram(problem, known, grid, room)
     solved = program.solve(seconds)
-    return None if solved is None else proof_of(program, solved, whole)
+    return None if solved is None else (program, solved)
 
 
-def proof_of(program: JointProgram, solved: Solved, whole: bool) -> Bound:
-    """Return the proved bound that the multipliers of an optimum give."""
-    bound = rounded(program, solved)
+def proof_of(program: JointProgram, bound: JointBound, whole: bool) -> Bound:
+    """Return a bound with its proof."""
     grid = program.grid
     proof = JointProof(
-        moments=grid.moments, spans=grid.joined, whole=whole, proof=write(bound.weights)
+        moments=grid.moments, spans=grid.joined, whole=whole, proof=write(bound.cases)
     )
     return proved(METHOD, bound.value, proof)

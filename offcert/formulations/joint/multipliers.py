@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.plan import Kind
 from offcert.formulations.joint.program import ZERO, JointProgram, Key, Solved
-from offcert.proofs.joint_document import PLACES, JointWeights
+from offcert.proofs.joint_document import PLACES, JointCases, JointWeights
 
 Prices = NDArray[np.object_]
 
@@ -35,12 +36,12 @@ class JointBound:
     ----------
     value : int
         Ticks.
-    weights : JointWeights
+    cases : JointCases
         For the document of a proof.
     """
 
     value: int
-    weights: JointWeights
+    cases: JointCases
 
 
 def rounded(program: JointProgram, solved: Solved) -> JointBound:
@@ -48,19 +49,24 @@ def rounded(program: JointProgram, solved: Solved) -> JointBound:
 
     Of a few denominators the least one is taken with which the bound, in whole ticks, is the best.
     """
-    exact = _Exact(program)
-    tried = [(over, _whole(program, solved, over)) for over in _DENOMINATORS]
+    exact = Exact(program)
+    tried = [(over, whole_weights(program, solved, over)) for over in _DENOMINATORS]
     values = [exact.bound(whole, over) for over, whole in tried]
     value = max(values)
     over, whole = tried[values.index(value)]
+    return JointBound(value, JointCases((listed(whole, over),)))
+
+
+def listed(whole: dict[Key, int], over: int) -> JointWeights:
+    """Return multipliers by family and place."""
     rows: dict[str, dict[tuple[int, ...], int]] = {family: {} for family in PLACES}
     for (family, where, about), weight in whole.items():
         if family in PLACES:
             rows[family][(where, *about)] = weight
-    return JointBound(value, JointWeights(over, rows))
+    return JointWeights(over, rows)
 
 
-def _whole(program: JointProgram, solved: Solved, over: int) -> dict[Key, int]:
+def whole_weights(program: JointProgram, solved: Solved, over: int) -> dict[Key, int]:
     """Round; those of the link come to at most 1 where more can run than what runs first."""
     lengths: dict[int, int] = {}
     whole: dict[Key, int] = {}
@@ -77,7 +83,39 @@ def _whole(program: JointProgram, solved: Solved, over: int) -> dict[Key, int]:
     return whole
 
 
-class _Exact:
+@dataclass(frozen=True)
+class Weighed:
+    """What multipliers make of the makespan: a constant, and a price for every column.
+
+    Attributes
+    ----------
+    constant : int
+        In ticks times `over`, as the prices.
+    prices : list of int
+        By column.
+    over : int
+        The unit.
+    """
+
+    constant: int
+    prices: list[int]
+    over: int
+
+    @cached_property
+    def cheapest(self) -> int:
+        """The constant, and every column at its cheapest value."""
+        return self.constant + sum(price for price in self.prices if price < 0)
+
+    def bound(self, fixed: dict[int, int]) -> int:
+        """Return the bound in ticks if some columns are 0 or 1."""
+        total = self.cheapest
+        for column, value in fixed.items():
+            price = self.prices[column]
+            total += price * value - min(price, 0)
+        return math.ceil(Fraction(int(total), self.over))
+
+
+class Exact:
     """The program's rows in integers; those of each family in units of their own."""
 
     def __init__(self, program: JointProgram) -> None:
@@ -97,6 +135,10 @@ class _Exact:
 
     def bound(self, whole: dict[Key, int], over: int) -> int:
         """Return what multipliers over a denominator prove, in ticks."""
+        return self.weighed(whole, over).bound({})
+
+    def weighed(self, whole: dict[Key, int], over: int) -> Weighed:
+        """Return the prices of all columns that multipliers over a denominator give."""
         program = self.program
         weights = np.zeros(len(program.rows.keys), dtype=object)
         for key, weight in whole.items():
@@ -111,8 +153,7 @@ class _Exact:
             constant += self._weigh_window(window, whole, over, prices)
         for boundary in range(1, program.grid.windows):
             constant += self._weigh_memory(boundary, whole, prices)
-        total = constant + sum(price for price in prices.tolist() if price < 0)
-        return math.ceil(Fraction(int(total), over * self.common))
+        return Weighed(int(constant), prices.tolist(), over * self.common)
 
     def _weigh_window(self, window: int, whole: dict[Key, int], over: int, prices: Prices) -> int:
         program, known = self.program, self.program.contents

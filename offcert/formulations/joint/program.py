@@ -13,8 +13,9 @@ Rows are written as ``sum >= 0``. Each has a family and a key, by which proofs n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ from offcert.formulations.joint.room import Room
 LENGTHS = ("compute", "link", "out", "in")
 # Columns that are 1, and 0.
 ONE, ZERO = -1, -2
+# What it costs if a column is not what it is fixed at, in computing times.
+_PENALTY = 1.0
 # A row's name: its family, the span, boundary or window, and what it is about.
 Key = tuple[str, int, tuple[int, ...]]
 Terms = list[tuple[int, float]]
@@ -279,17 +282,29 @@ class JointProgram:
         else:
             self.rows.add(("link", window, ()), [*length, *leaving, *returning])
 
-    def solve(self, time_limit: float, method: str = "highs-ipm") -> Solved | None:
-        """Return an optimum, or None if HiGHS finds none in time."""
+    def solve(
+        self,
+        time_limit: float,
+        method: str = "highs-ipm",
+        fixed: Mapping[int, int] = MappingProxyType({}),
+    ) -> Solved | None:
+        """Return an optimum, or None if HiGHS finds none in time.
+
+        Columns that are fixed may differ from what they are fixed at, at a price: so there is
+        always an optimum, and multipliers.
+        """
         if time_limit <= 0:
             return None
         rows = self.rows
+        cost = np.array(self.cost)
+        for column, value in fixed.items():
+            cost[column] += _PENALTY * (1 - 2 * value)
         shape = (len(rows.low), len(self.cost))
         matrix: Any = csr_array((rows.values, (rows.rows, rows.columns)), shape=shape)
         answer = run_highs(
             "linprog",
             time_limit,
-            c=np.array(self.cost),
+            c=cost,
             A_ub=-matrix,
             b_ub=-np.array(rows.low),
             bounds=np.stack([np.zeros(len(self.upper)), self.upper], axis=1),
@@ -306,4 +321,5 @@ class JointProgram:
             if weight > 0
         }
         single = sum(map(self.grid.duration, filter(self.grid.single, range(self.grid.windows))))
-        return Solved(float(answer.fun) * self.unit + single, chosen, answer.x)
+        best = float(answer.fun) + _PENALTY * sum(fixed.values())
+        return Solved(best * self.unit + single, chosen, answer.x)

@@ -42,13 +42,13 @@ Weighing them
 The makespan is at least the sum of the windows' means less any weighted sum of slacks. In that
 expression every share has a price; each takes its cheapest value from 0 to 1, but that ``left``
 grows from boundary to boundary, and is 0 until the state has been made. The sum of these minima
-is a lower bound, for any weights.
+is a lower bound, for any weights. A run again that is decided has its value instead.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -89,15 +89,17 @@ class JointModel:
         self.common = math.lcm(self.limit, *(rate.numerator for rate in rates))
         self.per_byte = [int(self.common / rate) for rate in rates]
 
-    def bound(self, weights: JointWeights) -> int:
-        """Return what weights prove, in ticks.
+    def weigh(self, weights: JointWeights, place: str = "proof") -> Weighing:
+        """Return what weights make of the makespan.
 
         Raises
         ------
         InputError
             If a weight is for a fact that does not exist, or too large for one of the link.
         """
-        return _Weighing(self, weights).bound()
+        weighing = Weighing(self, weights, place)
+        weighing.weigh()
+        return weighing
 
     @cached_property
     def needed(self) -> list[frozenset[int]]:
@@ -138,16 +140,29 @@ class JointModel:
         return "there", span, value
 
 
-class _Weighing:
-    def __init__(self, model: JointModel, weights: JointWeights) -> None:
-        self.model, self.weights = model, weights
+class Weighing:
+    """The makespan less weighted slacks: a constant, and a price for every share.
+
+    Parameters
+    ----------
+    model : JointModel
+        The facts.
+    weights : JointWeights
+        Their weights.
+    place : str
+        Where the weights stand in the document.
+    """
+
+    def __init__(self, model: JointModel, weights: JointWeights, place: str) -> None:
+        self.model, self.weights, self.place = model, weights, place
         self.states, self.cuts = model.states, model.cuts
         self.constant = 0
         self.prices: dict[tuple[str, int, int], int] = {}
         # For each state, what it costs if it has left by each boundary.
         self.leaving: dict[int, list[int]] = {}
 
-    def bound(self) -> int:
+    def weigh(self) -> None:
+        """Add up all prices."""
         self._weigh_time()
         facts: dict[str, Callable[[Place, int], None]] = {
             "available": self._available,
@@ -168,8 +183,20 @@ class _Weighing:
                     why = (
                         str(error) if isinstance(error, _NoFactError) else "there is no such place"
                     )
-                    raise InputError(f"proof.{family}[{index}]: {why}") from None
-        total = self.constant + sum(min(price, 0) for price in self.prices.values())
+                    raise InputError(f"{self.place}.{family}[{index}]: {why}") from None
+
+    def bound(self, decided: Mapping[tuple[int, int], bool]) -> int:
+        """Return what the weights prove, in ticks, if some runs again are decided.
+
+        Parameters
+        ----------
+        decided : mapping of (int, int) to bool
+            By span and computation, whether it runs again there.
+        """
+        total = self.constant
+        for share, price in self.prices.items():
+            runs = decided.get(share[1:]) if share[0] == "again" else None
+            total += min(price, 0) if runs is None else price * runs
         for value, prices in self.leaving.items():
             total += self._cheapest_growth(value, prices)
         return math.ceil(Fraction(total, self.weights.over * self.model.common))
@@ -199,12 +226,13 @@ class _Weighing:
         for family in ("link", "out", "in"):
             for index, (window,) in enumerate(rows[family]):
                 if family not in directions or window >= cuts.windows:
-                    raise InputError(f"proof.{family}[{index}]: there is no such place")
+                    raise InputError(f"{self.place}.{family}[{index}]: there is no such place")
         for window in range(cuts.windows):
             link = [rows[family].get((window,), 0) for family in directions]
             runs = self.weights.over - sum(link)
             if runs < 0 and not cuts.single(window):
-                raise InputError(f"proof.{directions[-1]}: window {window} counts more than once")
+                where = f"{self.place}.{directions[-1]}"
+                raise InputError(f"{where}: window {window} counts more than once")
             inside = cuts.first_runs(window)
             duration = before[inside.stop] - before[inside.start]
             self.constant += runs * duration * self.model.common

@@ -7,6 +7,7 @@ from offcert.core.problem import Problem, Transfers
 from offcert.proofs.fluid_document import TooLongError
 from offcert.proofs.joint_document import read
 from offcert.proofs.kinds import JointProof
+from offcert.verify.joint.cases import least
 from offcert.verify.joint.grid import Cuts
 from offcert.verify.joint.model import JointModel
 from offcert.verify.joint.room import rooms
@@ -28,11 +29,11 @@ def joint_lp(problem: Problem, value: int, proof: JointProof, allowance: Allowan
         if (len(proof.moments) + len(proof.spans) + 1) * len(network) > _LARGEST:
             raise InputError("details.moments and details.spans are too many")
         cuts = Cuts(proof.moments, proof.spans, len(network))
-        weights = read(proof.proof, allowance.limits.document)
+        cases = read(proof.proof, allowance.limits.document)
         allowance.require_time()
         states = States(network, problem.offload)
         room = rooms(states, cuts, problem.platform.memory, proof.whole)
-        found = JointModel(problem, states, cuts, room).bound(weights)
+        found = least(JointModel(problem, states, cuts, room), cases, allowance)
     except TooLongError as error:
         raise BeyondLimitsError(str(error)) from None
     except InputError as error:

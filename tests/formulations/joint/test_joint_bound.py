@@ -14,7 +14,7 @@ from offcert.certify.joint_search import JointSearch
 from offcert.core.network import Computation, Network, Value
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
-from offcert.formulations.joint.bound import computing_bound, cut, joint_bounds
+from offcert.formulations.joint.bound import cases, computing_bound, cut, joint_bounds
 from offcert.formulations.joint.contents import contents
 from offcert.formulations.joint.grid import grid_of
 from offcert.formulations.joint.room import demands, least_need, rooms
@@ -69,10 +69,19 @@ def test_what_cannot_run_again_moves() -> None:
 
 
 def test_what_may_do_both_is_a_mixture() -> None:
-    """Shares of a value may come by both ways, so that less is said."""
+    """Shares of a value may come by both ways, so that less is said; in each case it is one way."""
     problem = problem_of(spiked(), 4)
     assert value(problem, *range(7)) == 22
-    assert least_time(problem) == 24
+    assert problem.computed is not None
+    known, grid = contents(problem.computed, offload=True), grid_of(problem.computed, range(7))
+    decided = cases(problem, known, grid, True, 60)
+    assert decided is not None
+    assert recheck(decided, problem) is None
+    assert decided.value == least_time(problem) == 24
+    less = cases(problem, known, grid, True, 60, target=23)
+    assert less is not None
+    assert less.value == 23
+    assert cases(problem, known, grid, True, 0) is None
 
 
 def test_what_is_absent_has_left_before() -> None:
