@@ -1,4 +1,4 @@
-"""What a notebook shows of a problem or a certificate: numbers, a picture, the bounds.
+"""What a notebook shows of a problem, a certificate or addresses: numbers, a picture, the bounds.
 
 One element, both XML and HTML, with nothing that is loaded from elsewhere.
 """
@@ -13,6 +13,7 @@ from offcert.core.problem import Minimise, Problem
 from offcert.core.result import Evidence
 from offcert.core.units import format_objective, format_size, format_time
 from offcert.proofs.certificate import Certificate
+from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.report.bars import BOUND, HELD
 from offcert.report.execution import choices_summary, reruns_of
 from offcert.report.gantt_svg import (
@@ -25,6 +26,9 @@ from offcert.report.gantt_svg import (
     steps,
     time_labels,
 )
+from offcert.report.placement_text import exact_size
+from offcert.report.space import spaces_of
+from offcert.report.space_svg import space_svg
 from offcert.report.svg import Element, element, ticks, write
 from offcert.report.text import offloaded_names, why_infeasible
 
@@ -32,14 +36,18 @@ _WIDTH = 900
 _TOP = 56
 # A notebook is scrolled: more rows than these are counted, not shown.
 _MOST_BOUNDS = 30
+# A picture is stored with the notebook: smaller residences than these are counted, not drawn.
+_MOST_SPACES = 1500
 _CELL = "text-align:left;padding:1px 14px 1px 0;vertical-align:top"
 
 
-def html(value: Problem | Certificate) -> str:
-    """Return a problem or certificate as HTML for a notebook, of a size that is bounded."""
+def html(value: Problem | Certificate | PlacementCertificate) -> str:
+    """Return what a notebook shows as HTML, of a size that is bounded."""
     root = element(None, "div", class_="offcert", style="max-width:100%;overflow-x:auto")
     if isinstance(value, Certificate):
         _add_certificate(root, value)
+    elif isinstance(value, PlacementCertificate):
+        _add_placement(root, value)
     else:
         _add_problem(root, value)
     return write(root)
@@ -142,6 +150,32 @@ def _add_certificate(root: Element, certificate: Certificate) -> None:
     if result.schedule is not None:
         root.append(gantt_svg(certificate, width=_WIDTH, whole=False))
     _add_bounds(root, certificate)
+
+
+def _add_placement(root: Element, placed: PlacementCertificate) -> None:
+    problem, result, units = placed.problem, placed.result, placed.problem.units
+    head = element(root, "div")
+    element(head, "b", cut(problem.name, 100))
+    element(head, "span", f" {result.summary(units)}")
+    facts = [
+        ("found by", cut(placed.method)),
+        ("residences", f"{len(problem.residences)}"),
+        ("load", exact_size(problem.load, units)),
+    ]
+    if problem.capacity is not None:
+        facts.append(("capacity", exact_size(problem.capacity, units)))
+    if problem.alignment > 1:
+        facts.append(("alignment", exact_size(problem.alignment, units)))
+    _add_facts(root, facts)
+    if result.placement is None:
+        return
+    # Time and bytes together: the largest are what is seen.
+    spaces = sorted(
+        spaces_of(placed), key=lambda each: (each.start - each.end) * (each.high - each.low)
+    )
+    root.append(space_svg(placed, spaces[:_MOST_SPACES], width=_WIDTH))
+    if len(spaces) > _MOST_SPACES:
+        element(root, "div", f"the largest {_MOST_SPACES} of {len(spaces)} are drawn")
 
 
 def _add_facts(root: Element, facts: Iterable[tuple[str, str]]) -> None:

@@ -33,7 +33,7 @@ class _Frame:
     begin: int
     end: int
     largest: int
-    width: int = _WIDTH
+    width: int
 
     def x(self, moment: float) -> float:
         part = (float(moment) - self.begin) / (self.end - self.begin)
@@ -47,7 +47,9 @@ class _Frame:
         return _TOP + _HEIGHT
 
 
-def space_svg(placed: PlacementCertificate, spaces: Sequence[Space]) -> Element:
+def space_svg(
+    placed: PlacementCertificate, spaces: Sequence[Space], *, width: int = _WIDTH
+) -> Element:
     """Draw addresses against time.
 
     Parameters
@@ -55,12 +57,14 @@ def space_svg(placed: PlacementCertificate, spaces: Sequence[Space]) -> Element:
     placed : PlacementCertificate
         With addresses.
     spaces : sequence of Space
-        Its rectangles.
+        Its rectangles, or some of them.
+    width : int
+        Pixels.
     """
     residences = placed.problem.residences
     begin = min(0, min((residence.start for residence in residences), default=0))
     end = max((residence.end for residence in residences), default=1)
-    frame = _Frame(begin, max(end, begin + 1), largest_of(placed) * 31 // 30 + 1)
+    frame = _Frame(begin, max(end, begin + 1), largest_of(placed) * 31 // 30 + 1, width)
     root = picture(frame, title_of(placed), SPACES)
     _draw_legend(root, spaces)
     _draw_sizes(root, frame, placed)

@@ -8,7 +8,8 @@ import pytest
 
 from offcert.certify.placing import place
 from offcert.core.errors import InputError
-from offcert.core.placement import PlacementProblem, Residence
+from offcert.core.placement import Placement, PlacementProblem, Residence
+from offcert.core.placement_result import PlacementResult
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
@@ -94,3 +95,20 @@ def test_what_is_no_picture_is_refused(tmp_path: Path) -> None:
     none = place(PlacementProblem("p", [Residence("a", 5, 0, 1)], 4))
     with pytest.raises(InputError, match="holds no addresses to draw"):
         save_space(none, tmp_path / "p.svg")
+
+
+def test_a_notebook_shows_addresses_of_any_number() -> None:
+    rows = [Residence(f"r{i}<", 1 + i % 7, i, i + 3) for i in range(4000)]
+    problem = PlacementProblem("many <b>", rows, 99, 2)
+    result = PlacementResult.of(problem, Placement(8 * (i % 3) for i in range(4000)))
+    found = PlacementCertificate(problem, result, "hand")
+    text = found._repr_html_()
+    root = ElementTree.fromstring(text)
+    said = "".join(root.itertext())
+    assert "the largest 1500 of 4000 are drawn" in said
+    assert "many <b>" in said
+    assert "capacity" in said
+    assert len(text) < 600_000
+    none = place(PlacementProblem("p", [Residence("a", 5, 0, 1)], 4))
+    assert "INFEASIBLE" in none._repr_html_()
+    assert "svg" not in none._repr_html_()

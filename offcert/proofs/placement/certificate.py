@@ -10,6 +10,7 @@ from typing import Any
 from offcert.core.documents import Fields, canonical_digest, read_json, require_format, write_json
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
+from offcert.core.notebook import html
 from offcert.core.placement import Occupant, Placement, PlacementProblem, Residence
 from offcert.core.placement_files import (
     placement_problem_digest,
@@ -62,6 +63,9 @@ class PlacementCertificate:
     def __repr__(self) -> str:
         summary = self.result.summary(self.problem.units)
         return f"<PlacementCertificate {cut(self.problem.name)}: {summary}>"
+
+    def _repr_html_(self) -> str:
+        return html(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return a document of its own as a JSON value (``offcert-placement``, version 1)."""
