@@ -19,8 +19,11 @@ from offcert.proofs.joint_document import PLACES, JointCases, JointWeights, writ
 from offcert.proofs.kinds import JointProof
 
 METHOD = "joint-lp"
-# Moments beside the worst of the grids that are tried, one after the other.
-_COUNTS = (0, 3, 6, 12, 24, 48)
+# Runs beside the worst at which the grids are cut that are tried, one after the other.
+_COUNTS = (0, 3, 6, 12, 24)
+# In networks of more computations than this, only those runs that take more than two thirds of
+# the memory: others add nothing to the worst one, and the program takes long.
+_LARGE = 200
 # Up to so many computations, a program with all of them as moments is worth its time.
 _FEW = 16
 # Up to so many computations, to decide runs again is worth its time.
@@ -93,10 +96,20 @@ def _grids(network: Network, known: Contents, memory: int) -> Iterator[Grid]:
     worst = max(crowded, key=demand.__getitem__)
     needs = {number: least_need(network, known, number) for number in crowded}
     greedy = sorted(crowded, key=lambda number: (-needs[number], -demand[number]))
+    if len(network) > _LARGE:
+        greedy = [number for number in greedy if 3 * needs[number] > 2 * memory]
+    yield grid_of(network, {2 * worst}, 2 * worst)
+    # Before something is there that may leave, the link has nothing to do.
+    movable = (maker for maker, may in zip(known.maker, known.movable, strict=True) if may)
+    first = {2 * worst, 2 * max(0, min(movable, default=0)) + 1}
     for count in _COUNTS:
-        if count < len(crowded):
-            moments = {2 * number for number in (worst, *greedy[:count])}
+        if not count or count < len(crowded):
+            # During the runs that take most themselves, next to nothing comes back.
+            ends = {2 * number + end for number in greedy[:count] for end in (0, 1)}
+            moments = {moment for moment in first | ends if moment < 2 * len(network) - 1}
             yield grid_of(network, moments, 2 * worst)
+        if count >= len(greedy):
+            break
     if len(crowded) <= _FEW:
         yield grid_of(network, [2 * number for number in crowded], 2 * worst)
     if len(network) <= _FEW:
