@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -17,8 +18,8 @@ from torch.utils._python_dispatch import (
     _push_mode,
 )
 
-from offcert.core.errors import OffcertError
-from offcert.core.problem import Problem
+from offcert.core.errors import InputError, OffcertError
+from offcert.core.problem import Problem, Recompute
 from offcert.proofs.certificate import Certificate
 from offcert.runtime.capture import Capture, Clock
 from offcert.runtime.capture.recorder import Recorder
@@ -27,8 +28,11 @@ from offcert.runtime.events import END, Event, Session
 from offcert.runtime.hooks import Hooks
 from offcert.runtime.measurement import measured, retimed
 from offcert.runtime.offload import Offload
-from offcert.runtime.program import program
+from offcert.runtime.program import Program, program
 from offcert.runtime.quiet import one_line
+from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.segments.attach import Segments
+from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.signature import Signature, signature
 from offcert.runtime.step import TrainingStep
 from offcert.runtime.stopwatch import Mark, mark, nanoseconds
@@ -57,6 +61,8 @@ class AutoOffload(Offload):
         self._max_plans = max_plans
         self._study: _Study | None = None
         self._settled: list[Signature] = []
+        # Calls of the model that are still to be made in the step in which modules were wrapped.
+        self._unfollowed = 0
 
     def plan_for(self, step: TrainingStep) -> None:
         """Make a plan for an example before the training begins."""
@@ -71,6 +77,12 @@ class AutoOffload(Offload):
             if study.under_way:
                 return study.session.begin(args, kwargs)
             self._conclude(study)
+            if self._unfollowed:
+                self._close_run("another step began")
+                self.steps.update(["studied"])
+        if self._unfollowed:
+            self._unfollowed -= 1
+            return None
         call = signature(self._hooks.parts, args, kwargs)
         if not self._is_new(call):
             return super().begin(args, kwargs)
@@ -87,11 +99,20 @@ class AutoOffload(Offload):
         else:
             super().left(session, output)
 
+    def _segmented(self) -> Segments:
+        """Return segments without programs: those that are made on the way will be theirs."""
+        segments = Segments(self._root, [], self._hooks)
+        self._hooks.steps = SegmentedSteps(self, segments, self._program_of)
+        return segments
+
     def _attach(self) -> None:
+        assert self._segments is not None
+        self._segments.attach()
         # Any module may turn out to tick.
         self._hooks.attach()
 
     def _detach(self) -> None:
+        self._unfollowed = 0
         study, self._study = self._study, None
         if study is not None:
             study.abandon()
@@ -127,15 +148,47 @@ class AutoOffload(Offload):
 
     def _follow(self, problem: Problem) -> None:
         certificate = self._planner.certificate(problem)
-        self.certificates.append(certificate)
-        schedule = certificate.result.schedule
-        found = certificate.problem
-        if schedule is None:
+        result, found = certificate.result, certificate.problem
+        again = problem.recompute is not Recompute.NONE
+        if result.schedule is None and again and result.infeasibility is None:
+            # It may fit all the same: that search is another one.
+            self._follow(replace(problem, recompute=Recompute.NONE))
+            return
+        if result.schedule is None:
+            self.certificates.append(certificate)
             assert found.source is not None
             self._settled.append(found.source["capture"]["calls"][0])
-            self._tell("budget", f"no plan fits: {certificate.result.infeasibility}")
+            self._tell("budget", f"no plan fits: {result.infeasibility or 'none was found'}")
             return
-        self.programs.append(program(found, schedule))
+        try:
+            self._take(program(found, result.schedule, result.execution))
+        except InputError as error:
+            if result.execution is None:
+                raise
+            warnings.warn(
+                f"nothing runs again, plans only move tensors: {error}",
+                OffloadWarning,
+                stacklevel=2,
+            )
+            self._follow(replace(problem, recompute=Recompute.NONE))
+            return
+        self.certificates.append(certificate)
+
+    def _take(self, made: Program) -> None:
+        """Follow one more program from the next step on, or from this one if no module changes."""
+        assert self._segments is not None
+        self._segments.add(made.segments)
+        self.programs.append(made)
+        if made.segments and self._open is not None:
+            # The call that has just begun is one of the model as it was: it runs as it is. As in
+            # the beginning, what runs again is attached before the clock.
+            self._hooks.detach()
+            self._segments.detach()
+            try:
+                self._segments.attach()
+            finally:
+                self._hooks.attach()
+            self._unfollowed = len(made.capture.calls)
 
 
 class _Study:

@@ -29,6 +29,7 @@ def offload(
     example: TrainingStep | None = None,
     optimiser: torch.optim.Optimizer | None = None,
     hardware: str | None = None,
+    recompute: str | None = None,
     time_limit: float = 10.0,
     max_plans: int = 4,
     strict: bool = False,
@@ -41,6 +42,13 @@ def offload(
     new kind runs as it is and is captured, a few more are timed, a plan for the budget is found and
     certified, and from then on such steps follow it. With an `example` that happens before the
     training begins, on fake tensors if possible, so that even the first step follows a plan.
+
+    A plan moves what is dear to compute, and has the rest computed again in the backward pass,
+    whichever takes less time. What runs again does so as under PyTorch's own non-reentrant
+    checkpointing: losses and gradients are bitwise those of plain training, what modules remember
+    changes once, and forward hooks of the program's own are called again. Where that cannot be done
+    (it is not clear what the step computes from what, or the program refuses), an `OffloadWarning`
+    says why, and plans only move tensors.
 
     Parameters
     ----------
@@ -63,6 +71,8 @@ def offload(
     hardware : str, optional
         With ``"auto"``: the name of a hardware model that gives the times; by default they are
         measured.
+    recompute : str, optional
+        With ``"auto"``: ``"any"`` (the default) if modules may run again, or ``"none"``.
     time_limit : float
         With ``"auto"``: seconds to look for a plan.
     max_plans : int
@@ -83,6 +93,7 @@ def offload(
         "example": example,
         "optimiser": optimiser,
         "hardware": hardware,
+        "recompute": recompute,
     }
     if not isinstance(plan, str):
         for name, value in asked.items():
@@ -93,7 +104,8 @@ def offload(
         raise InputError(f'plan must be a certificate, a plan, a schedule or "auto", not {plan!r}')
     if problem is not None:
         raise InputError('problem cannot be given with plan="auto", which captures it')
-    planner = Planner(memory, device_memory, optimiser, hardware, time_limit)
+    again = "any" if recompute is None else recompute
+    planner = Planner(memory, device_memory, optimiser, hardware, time_limit, again)
     most = require_count(max_plans, "max_plans")
     found = AutoOffload(model, planner, most, **following)
     if example is not None:

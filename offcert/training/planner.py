@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from fractions import Fraction
 
 import torch
@@ -10,17 +12,19 @@ from offcert.certify.ladder import certify
 from offcert.core.chain import Chain
 from offcert.core.device_memory import memory_beside, uncounted_bytes
 from offcert.core.errors import InputError
+from offcert.core.network import Network
 from offcert.core.options import require_seconds
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Units
-from offcert.core.trace import require_integer
+from offcert.core.problem import Problem, Recompute, Units
+from offcert.core.trace import Trace, require_integer
 from offcert.core.units import parse_memory
 from offcert.proofs.certificate import Certificate
 from offcert.runtime.capture import Capture
 from offcert.runtime.hardware import hardware as find_hardware
-from offcert.runtime.measurement import Measurement, modelled
+from offcert.runtime.measurement import Measurement, modelled, retimed_network
 from offcert.runtime.optimisers import state_bytes
 from offcert.runtime.profile import profile
+from offcert.runtime.reports import OffloadWarning
 from offcert.runtime.step import TrainingStep
 
 _ANY = Problem(
@@ -33,13 +37,14 @@ class Planner:
 
     Parameters
     ----------
-    memory, device_memory, optimiser, hardware, time_limit
+    memory, device_memory, optimiser, hardware, time_limit, recompute
         As for `offcert.training.offload`.
 
     Raises
     ------
     InputError
-        If not exactly one budget is given, there is no such hardware, or the time is no time.
+        If not exactly one budget is given, there is no such hardware, the time is no time, or
+        something else may run again than ``"any"`` and ``"none"``.
     """
 
     def __init__(
@@ -49,6 +54,7 @@ class Planner:
         optimiser: torch.optim.Optimizer | None,
         hardware: str | None,
         time_limit: float,
+        recompute: str = Recompute.ANY,
     ) -> None:
         if (memory is None) is (device_memory is None):
             raise InputError('plan="auto" needs exactly one of memory and device_memory')
@@ -60,6 +66,9 @@ class Planner:
         else:
             require_integer(memory, "memory", 0)
         time_limit = require_seconds(time_limit, "time_limit")
+        if recompute not in (Recompute.ANY, Recompute.NONE):
+            raise InputError(f'recompute must be "any" or "none", not {recompute!r}')
+        self._recompute = Recompute(recompute)
         self.hardware = None if hardware is None else find_hardware(hardware)
         self._memory = memory
         self._device_memory = device_memory
@@ -79,13 +88,27 @@ class Planner:
             "hardware": measurement.device,
             "measured": self.hardware is None,
         }
-        trace = measurement.trace
-        return Problem(name, trace, platform, units=Units("ns", "B"), source=source)
+        network: Network | Trace = measurement.trace
+        if capture.network is not None and capture.record is not None:
+            network = retimed_network(capture.network, measurement.trace)
+        return self._asked(Problem(name, network, platform, units=Units("ns", "B"), source=source))
 
     def problem_of_step(self, step: TrainingStep) -> Problem:
         """Return the problem of an example."""
         name = None if self.hardware is None else self.hardware.name
-        return profile(step, hardware=name, measure=name is None)
+        return self._asked(profile(step, hardware=name, measure=name is None))
+
+    def _asked(self, problem: Problem) -> Problem:
+        """Return the problem in which what may run again may do so."""
+        if self._recompute is Recompute.ANY and problem.computed is None:
+            warnings.warn(
+                "what the step computes from what is not clear, as it changes tensors in place: "
+                "plans move tensors, and nothing runs again",
+                OffloadWarning,
+                stacklevel=2,
+            )
+            return problem
+        return replace(problem, recompute=self._recompute)
 
     def certificate(self, problem: Problem) -> Certificate:
         """Return a certified plan within the budget, or a certificate that there is none."""
@@ -95,7 +118,8 @@ class Planner:
         if isinstance(self._memory, int):
             return self._memory
         if self._memory is not None:
-            return parse_memory(self._memory, problem)
+            # A part of the range is the same bytes whether anything may run again or not.
+            return parse_memory(self._memory, problem.plain())
         assert self._device_memory is not None
         taken = uncounted_bytes(problem)
         state = None if self._optimiser is None else state_bytes(self._optimiser)

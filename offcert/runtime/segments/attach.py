@@ -58,6 +58,16 @@ class Segments:
         self._parameters: set[int] = set()
         self._undo: list[Callable[[], None]] = []
 
+    def add(self, program: PlacedProgram) -> None:
+        """Take one more program; modules are wrapped for it when they are attached next.
+
+        Raises
+        ------
+        InputError
+            If the program cannot be carried out on the model.
+        """
+        self.lookups.append(resolve(self.root, program))
+
     def attach(self) -> None:
         """Wrap the modules; whoever attaches detaches."""
         if self._undo:

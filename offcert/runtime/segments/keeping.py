@@ -18,10 +18,12 @@ from offcert.runtime.segments.watch import Watch, address_of, tensors_of
 
 @dataclass(slots=True)
 class _Open:
-    """A storage that nobody has read yet, and the results that lie in it."""
+    """A storage that only kept operators have read yet, and the results that lie in it."""
 
     storage: weakref.ref[torch.UntypedStorage]
     results: list[tuple[Stored, View]] = field(default_factory=list)
+    # Whether it waits to be read or changed: it is what an operator was called for.
+    waits: bool = False
 
 
 class Keep(Watch):
@@ -34,18 +36,34 @@ class Keep(Watch):
         self._open: dict[int, _Open] = {}
         # What has just been changed; versions are counted only afterwards.
         self._pending: list[tuple[Stored, torch.Tensor]] = []
+        # The stretches that are still to come.
+        self._left = set(keeper.kept)
 
     def tick(self, event: Tick) -> None:
         """Begin the stretch that begins with an event."""
         self._settle()
+        self._left.discard(event)
         super().tick(event)
 
     def pause(self) -> None:
-        """Watch nothing before the next event."""
+        """Watch nothing before the next event, unless a result waits for what may change it.
+
+        A sum may be written over one of its terms long after that, as in residual networks whose
+        other term takes several modules. Whoever reads it meanwhile must be seen.
+        """
         self._settle()
+        waits = any(each.waits and each.storage() is not None for each in self._open.values())
+        if waits and self._left:
+            return
         super().pause()
         if not self._entered:
             self._open.clear()
+
+    def leave(self) -> None:
+        """Stop watching: the segment has run."""
+        self._settle()
+        self._open.clear()
+        super().leave()
 
     def suspend(self) -> None:
         """Watch nothing before the next event, while others run who are not watched at all.
@@ -95,9 +113,17 @@ class Keep(Watch):
                 results.append(Alias(_index(given, leaf)))
             else:
                 results.append(self._store(leaf))
+        for tensor in given:
+            if self._is_open(tensor):
+                self._open[address_of(tensor)].waits = False
+        # What else an operator returns (statistics, indices) is for its backward pass alone.
+        first = leaves[0] if leaves else None
+        if given and makes and isinstance(first, torch.Tensor) and self._is_open(first):
+            self._open[address_of(first)].waits = True
         for tensor in changed:
-            stored = self._open[address_of(tensor)].results
-            self._pending += [(each, _seen_as(view, tensor)) for each, view in stored]
+            opened = self._open[address_of(tensor)]
+            opened.waits = True
+            self._pending += [(each, _seen_as(view, tensor)) for each, view in opened.results]
         indices = [_index(given, tensor) for tensor in changed]
         states = _generators(leaves) if torch.Tag.nondeterministic_seeded in func.tags else []
         self.keeper.records[key] = Record(results, spec, indices, states)

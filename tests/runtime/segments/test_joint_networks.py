@@ -7,6 +7,7 @@ from torch import nn
 
 from offcert.core.plan import Plan
 from offcert.runtime import zoo
+from offcert.runtime.segments.placed import Kept
 from offcert.runtime.step import TrainingStep
 
 
@@ -68,6 +69,13 @@ def test_resnet18(name):
 def test_recomputation_alone():
     outcome = compare_joint(images("resnet18"), RESNET["blocks"], plan=nothing_leaves, steps=1)
     assert outcome.require_followed().reports[-1].peak < outcome.plain_peak
+
+
+def test_a_sum_that_stays_may_be_written_long_after_its_first_term():
+    # Over what the norm computes, with the modules of a downsampling between, which run again.
+    sums = [Kept("leave", "layer2.0.downsample"), Kept("enter", "layer2.0.relu", 1)]
+    placed = again(segment("layer2", "layer2.0.bn2", *sums))
+    compare_joint(images("resnet18"), placed, steps=2).require_followed()
 
 
 def test_densenet121():
