@@ -114,13 +114,13 @@ class Memory:
         scheme = self.scheme(size, now, task, until)
         if scheme is None:
             return None
+        # What is vacated may be joined to a free segment that is free only later.
+        address, start = scheme.first.address, max(now, scheme.ready)
         for each in scheme.blocks:
             self.vacate(each)
-        segment = scheme.first if scheme.first.block is None else None
-        # What was vacated may have been joined to a free segment before it.
-        found = segment if segment is not None and segment.size >= size else self.pool.find(size)
-        assert found is not None
-        return self._put(found, block, size, now)
+        self.pool.take_at(address, block, size)
+        self.record.begin(block, address, start)
+        return start
 
     def scheme(self, size: int, now: int, task: int, until: int) -> Scheme | None:
         """Return the offloading scheme of least delay (§5.2.1)."""
@@ -134,7 +134,13 @@ class Memory:
             link = max(link, state.arrived) + self.view.out_time[block]
             return max(state.settled, link), link
 
-        return best_scheme(self.pool, size, leaving, self.link, now, self._moved)
+        def rank(blocks: tuple[int, ...]) -> tuple[int, int]:
+            needed = min(
+                (self.view.next_use(each, task) for each in blocks), default=len(self.view.ways)
+            )
+            return -needed, sum(map(self._moved, blocks))
+
+        return best_scheme(self.pool, size, leaving, self.link, now, rank)
 
     def _may_leave(self, block: int, task: int, until: int) -> bool:
         """Apply the two criteria: it has been used, and is not about to be used."""

@@ -96,6 +96,24 @@ class Pool:
         self.segment[block] = segment
         return segment.since
 
+    def take_at(self, address: int, block: int, size: int) -> None:
+        """Put a block at an address inside a free segment; what is before it stays free."""
+        segment = next(
+            each
+            for each in self
+            if each.block is None and each.address <= address < each.address + each.size
+        )
+        if segment.address < address:
+            rest = Segment(address, segment.address + segment.size - address)
+            rest.since = segment.since
+            rest.before, rest.after = segment, segment.after
+            if segment.after is not None:
+                segment.after.before = rest
+            segment.after = rest
+            segment.size = address - segment.address
+            segment = rest
+        self.take(segment, block, size)
+
     def release(self, block: int, since: int) -> None:
         """Take a block out of the pool; its place is free from a time on."""
         segment = self.segment.pop(block)

@@ -2,8 +2,9 @@
 
 Chen et al., TPDS 2019, §5.2.1. A scheme begins at any segment and goes on to higher addresses until
 it is large enough. What may not leave ends it. Of all schemes the one that delays the next task
-least is taken; what is equal in that is decided by the bytes to be transferred, then by the
-address.
+least is taken. The paper does not say which of several that delay it equally, most often not at
+all: here the one whose blocks are needed again latest, then the one of fewest bytes to be
+transferred, then that of the lowest address.
 """
 
 from __future__ import annotations
@@ -39,7 +40,12 @@ Leaving = Callable[[int, int], "tuple[int, int] | None"]
 
 
 def best_scheme(
-    pool: Pool, size: int, leaving: Leaving, link: int, now: int, moved: Callable[[int], int]
+    pool: Pool,
+    size: int,
+    leaving: Leaving,
+    link: int,
+    now: int,
+    rank: Callable[[tuple[int, ...]], tuple[int, ...]],
 ) -> Scheme | None:
     """Return the scheme that delays what comes next least.
 
@@ -56,8 +62,8 @@ def best_scheme(
         Until when the link is busy.
     now : int
         When the room is needed: what is vacated before delays nothing.
-    moved : callable
-        Bytes that the link has to carry for a block to leave.
+    rank : callable
+        Of the blocks of a scheme: what is less is taken where delays are equal.
 
     Returns
     -------
@@ -65,12 +71,12 @@ def best_scheme(
         None if there is no scheme: the pool is fragmented, or too much may not leave.
     """
     best: Scheme | None = None
-    least: tuple[int, int] | None = None
+    least: tuple[int, ...] | None = None
     for first in pool:
         found = _scheme_from(first, size, leaving, link)
         if found is None:
             continue
-        cost = max(0, found.ready - now), sum(map(moved, found.blocks))
+        cost = (max(0, found.ready - now), *rank(found.blocks))
         if least is None or cost < least:
             best, least = found, cost
     return best

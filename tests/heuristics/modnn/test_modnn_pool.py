@@ -61,7 +61,9 @@ def scheme_of(pool: Pool, size: int, times: dict[int, int], held: set[int]):  # 
     def leaving(block: int, link: int) -> tuple[int, int] | None:
         return None if block in held else (link + times[block], link + times[block])
 
-    found = best_scheme(pool, size, leaving, 0, 0, lambda block: times[block])
+    found = best_scheme(
+        pool, size, leaving, 0, 0, lambda blocks: (sum(times[each] for each in blocks),)
+    )
     return None if found is None else (found.blocks, found.ready)
 
 
@@ -85,5 +87,36 @@ def test_free_segments_belong_to_schemes() -> None:
     assert scheme_of(pool, 6, {1: 4, 3: 5}, {3}) is None
 
 
+def test_where_delays_are_equal_the_rank_decides() -> None:
+    pool = filled([(1, 2), (1, 2), (1, 2)])
+    for wanted in range(3):
+        found = best_scheme(
+            pool,
+            2,
+            lambda block, link: (5, link),
+            0,
+            9,
+            lambda blocks, wanted=wanted: (blocks[0] != wanted,),  # type: ignore[misc]
+        )
+        assert found is not None
+        assert found.blocks == (wanted,)
+
+
 def test_an_empty_pool_has_no_room() -> None:
     assert Pool(0).find(1) is None
+
+
+def test_a_block_is_put_into_the_middle_of_what_is_free() -> None:
+    pool = filled([(None, 2), (1, 4), (None, 3)])
+    pool.release(1, 50)
+    assert layout(pool) == [(0, 9, None)]
+    pool.take_at(2, 7, 4)
+    assert layout(pool) == [(0, 2, None), (2, 4, 7), (6, 3, None)]
+    assert [segment.since for segment in pool if segment.block is None] == [50, 50]
+    pool.take_at(6, 8, 3)
+    pool.take_at(0, 9, 1)
+    assert layout(pool) == [(0, 1, 9), (1, 1, None), (2, 4, 7), (6, 3, 8)]
+    pool.release(7, 60)
+    pool.release(8, 60)
+    pool.release(9, 60)
+    assert layout(pool) == [(0, 9, None)]
