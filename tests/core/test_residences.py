@@ -44,16 +44,16 @@ def valid(count: int, seed: int) -> Iterator[tuple[Problem, Schedule]]:
 
 def test_the_load_is_the_memory_that_the_checker_counts() -> None:
     found = instant = again = 0
-    for problem, schedule in valid(1500, 7):
+    for problem, schedule in valid(800, 7):
         placed = placement_problem(problem, schedule)
         assert placed.load == need(problem, schedule), problem.name
         found += 1
         instant += 0 in problem.trace.durations and bool(schedule.transfers)
         evicted = [problem.trace.gaps[gap].tensor for gap in schedule.evicted]
         again += len(set(evicted)) < len(evicted)
-    assert found > 400
-    assert instant > 100
-    assert again > 20
+    assert found > 200
+    assert instant > 50
+    assert again > 10
 
 
 def test_a_tensor_that_leaves_and_returns_has_two_residences() -> None:

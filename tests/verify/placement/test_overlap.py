@@ -45,7 +45,7 @@ def sound(problem: PlacementProblem, placement: Placement) -> bool:
     return all(not first & second for first, second in combinations(cells, 2))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(placed())
 def test_a_placement_is_accepted_exactly_if_no_byte_is_taken_twice(
     case: tuple[PlacementProblem, Placement],
@@ -102,7 +102,7 @@ def test_of_many_faults_the_first_are_said_and_the_others_counted() -> None:
     assert found[-1] == "there are 39 more overlaps"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(placed())
 def test_the_load_is_that_of_the_busiest_moment(
     case: tuple[PlacementProblem, Placement],
