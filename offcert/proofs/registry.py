@@ -139,6 +139,17 @@ class ClaimKind:
 
     evidence = Evidence.ATTESTED
 
+    def misfit(self, problem: Problem) -> str | None:
+        """Return why the claim is no bound for a problem, or None."""
+        if problem.minimise is not self.minimise:
+            return f"it bounds {_UNIT[self.minimise]}, and the problem minimises {problem.minimise}"
+        if problem.recompute not in self.recompute:
+            return f'such a claim is no bound where "{problem.recompute}" may run again'
+        if problem.offload not in self.offload:
+            return "such a claim is no bound where tensors may leave"
+        fits = problem.transfers in self.transfers
+        return None if fits else f"such a claim is no bound with {problem.transfers} transfers"
+
 
 _PROOFS = (
     ProofKind(

@@ -16,7 +16,7 @@ from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.problem import Minimise, Problem, Recompute
-from offcert.core.result import Evidence, SolveStatus
+from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.proofs.certificate import Certificate, certificate_from_json
 from offcert.proofs.registry import PROOFS, kind_of
@@ -229,8 +229,15 @@ def _check_bounds(verification: Verification, allowance: Allowance) -> None:
         kind_of,
         lambda method: method in PROOFS and PROOFS[method].searched,
         verification.valid,
+        misfit=lambda bound: _misfit(bound, certificate.problem),
     )
     verification.bounds += check.run(verification)
+
+
+def _misfit(bound: Bound, problem: Problem) -> str | None:
+    """Return why a solver's claim is no bound for a problem, whoever makes it, or None."""
+    kind = kind_of(bound.method)
+    return None if kind is None else kind.misfit(problem)
 
 
 def _check_status(verification: Verification) -> None:

@@ -118,6 +118,9 @@ class BoundCheck:
         Returns what the registry knows of a name.
     searched : callable
         Whether verifying a bound of that name searches.
+    misfit : callable
+        Returns why a claim that is not proved means nothing for what the document is about, or
+        None.
     intact : bool
         Whether nothing else is wrong: what was tampered with is not worth a search.
     place : str
@@ -131,6 +134,7 @@ class BoundCheck:
     searched: Callable[[str], bool]
     intact: bool
     place: str = "bounds"
+    misfit: Callable[[Bound], str | None] = lambda bound: None
 
     def run(self, findings: Findings) -> Iterator[CheckedBound]:
         """Yield what can be said for each bound; add what is wrong to the findings."""
@@ -149,6 +153,10 @@ class BoundCheck:
             if self.searched(bound.method) and not self.intact:
                 return "not computed again, because the document is not what it was"
             return self._establish(findings, place, bound)
+        misfit = self.misfit(bound)
+        if misfit is not None:
+            findings.faults.append(f"{place}: {misfit}")
+            return misfit
         if bound.evidence is Evidence.CROSS_ATTESTED:
             other = witness(self.bounds, index, self.kinds)
             if other is None:
