@@ -4,7 +4,8 @@
     python benchmarks/ladder.py measure --time-limit 10 -o out/ladder.json
     python benchmarks/ladder.py fit --ladder "many tensors" --only 'resnet101-*' --time-limit 10
 
-``print`` says of every rung what it runs, for how long, under which conditions, and why.
+``print`` says of every rung what it runs, for how long, under which conditions, and why: those of
+scheduling, and those of problems in which computations may run again, or memory is minimised.
 
 ``measure`` certifies problems of the library, by default a sample of few, and says of every rung
 how often it ran, why it did not, the seconds that it took, how often it improved the schedule or
@@ -37,12 +38,12 @@ from statistics import fmean
 from typing import Any
 
 from ladder_fit import Comparison, Fit, Fitted, comparison_document, proposals, score_by
-from ladder_records import RAN, Event, Run, run_of
+from ladder_records import RAN, Event, Run, all_ladders, ladder_of, run_of
 
 from offcert.campaign.pool import Failure, Pool
 from offcert.campaign.pool import Task as PoolTask
+from offcert.certify.joint_rungs import JOINT_LADDERS
 from offcert.certify.rung import Rung
-from offcert.certify.rungs import LADDERS, ladder_for
 from offcert.core.documents import write_json
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
@@ -69,6 +70,9 @@ SAMPLE = (
     "densenet121-modules-m2",
     "resnet50-operators-m2",
     "resnet50-operators-m10",
+    "checkpoint-chain-16-0-m40",
+    "recompute-network-8-0-m40",
+    "adversarial-checkpoint-sqrt",
 )
 PRELOADED = ("offcert.campaign.preload_search",)
 # A search may take this many times its limit, and this many seconds more, to compile and to end.
@@ -109,11 +113,12 @@ def answer(item: Item) -> Run | Failure:
 
 def chosen_ladders(name: str | None) -> dict[str, tuple[Rung, ...]]:
     """Return the ladder of this name, or all."""
+    ladders = all_ladders()
     if name is None:
-        return dict(LADDERS)
-    if name not in LADDERS:
-        raise InputError(f"--ladder {name!r} is none of {', '.join(map(repr, LADDERS))}")
-    return {name: LADDERS[name]}
+        return ladders
+    if name not in ladders:
+        raise InputError(f"--ladder {name!r} is none of {', '.join(map(repr, ladders))}")
+    return {name: ladders[name]}
 
 
 def chosen_problems(only: str | None, ladder: str | None) -> list[Problem]:
@@ -122,7 +127,7 @@ def chosen_problems(only: str | None, ladder: str | None) -> list[Problem]:
         entry.problem
         for entry in Library().entries()
         if (entry.name in SAMPLE if only is None else fnmatchcase(entry.name, only))
-        and (ladder is None or ladder_for(entry.problem) == ladder)
+        and (ladder is None or ladder_of(entry.problem) == ladder)
     ]
     if not found:
         of = "" if ladder is None else f" of the ladder {ladder!r}"
@@ -195,7 +200,7 @@ def summary(position: int, events: Sequence[Event]) -> dict[str, Any]:
 def summaries(runs: Sequence[Run]) -> dict[str, list[dict[str, Any]]]:
     """Return the summary of every rung, by ladder."""
     found = {}
-    for name in LADDERS:
+    for name in all_ladders():
         columns = zip(*(run.events for run in runs if run.ladder == name), strict=True)
         found[name] = [summary(place, events) for place, events in enumerate(columns, start=1)]
     return {name: rows for name, rows in found.items() if rows}
@@ -259,8 +264,9 @@ def fitted_text(ladder: str, fitted: Fitted, fit: Fit) -> str:
     lines.append(f"All that was better, with other seeds: {ratio}, noise {noise}, {verdict}.")
     if not fitted.holds:
         return "\n".join([*lines, "It does not hold there: nothing is proposed."])
-    proposed = proposals(LADDERS[ladder], fitted.rungs)
-    return "\n".join([*lines, "Proposed for offcert/certify/rungs.py:", *proposed])
+    proposed = proposals(all_ladders()[ladder], fitted.rungs)
+    file = "joint_rungs" if ladder in JOINT_LADDERS else "rungs"
+    return "\n".join([*lines, f"Proposed for offcert/certify/{file}.py:", *proposed])
 
 
 def trial_of(options: argparse.Namespace, say: Say) -> Callable[..., Run]:
@@ -324,7 +330,7 @@ def run_fit(options: argparse.Namespace, say: Say) -> None:
     positions = positions_of(ladders, options.rung)
     problems = chosen_problems(options.only, options.ladder)
     for name, rungs in ladders.items():
-        of = [problem for problem in problems if ladder_for(problem) == name]
+        of = [problem for problem in problems if ladder_of(problem) == name]
         if not of:
             continue
         score = score_by(options.by, options.time_limit)

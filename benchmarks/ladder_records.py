@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from offcert.certify.effort import Effort
+from offcert.certify.joint_rungs import JOINT_LADDERS, chooses_execution, joint_ladder_for
 from offcert.certify.ladder import certify
 from offcert.certify.rung import Rung
 from offcert.certify.rungs import LADDERS, ladder_for
@@ -39,7 +40,7 @@ class State:
 
     @property
     def gap(self) -> float:
-        """The part of the makespan that is open; 1 without a schedule."""
+        """The part of the objective that is open; 1 without a schedule."""
         if self.objective is None:
             return 1.0
         return (self.objective - self.lower_bound) / self.objective if self.objective else 0.0
@@ -216,15 +217,26 @@ def _living_children_seconds() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def all_ladders() -> dict[str, tuple[Rung, ...]]:
+    """Return the ladders by name: of scheduling, and of problems that leave more open."""
+    return {**LADDERS, **JOINT_LADDERS}
+
+
+def ladder_of(problem: Problem) -> str:
+    """Return the name of the ladder that `certify` climbs for a problem."""
+    return joint_ladder_for(problem) if chooses_execution(problem) else ladder_for(problem)
+
+
 @contextmanager
 def in_place_of(name: str, rungs: Sequence[Rung]) -> Iterator[None]:
     """Have `certify` climb other rungs where it would climb the ladder of this name."""
-    before = LADDERS[name]
-    LADDERS[name] = tuple(rungs)
+    ladders = JOINT_LADDERS if name in JOINT_LADDERS else LADDERS
+    before = ladders[name]
+    ladders[name] = tuple(rungs)
     try:
         yield
     finally:
-        LADDERS[name] = before
+        ladders[name] = before
 
 
 def certify_recorded(
@@ -246,8 +258,8 @@ def certify_recorded(
     time_limit, workers, seed
         As for `certify`.
     """
-    name = ladder_for(problem)
-    rungs = LADDERS[name] if rungs is None else rungs
+    name = ladder_of(problem)
+    rungs = all_ladders()[name] if rungs is None else rungs
     events: list[Event] = []
     recording = [recorded(rung, place, events.append) for place, rung in enumerate(rungs, start=1)]
     with in_place_of(name, recording), warnings.catch_warnings():
@@ -282,7 +294,7 @@ def run_of(
     gap = float(result.gap)
     return Run(
         problem.name,
-        ladder_for(problem),
+        ladder_of(problem),
         seed,
         result.objective,
         result.lower_bound,

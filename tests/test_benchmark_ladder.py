@@ -11,18 +11,20 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from random_instances import random_problem
+from random_instances import random_problem, seeded
+from random_networks import checkpoint_chain, recompute_problem
 
 from offcert.campaign.pool import Failure
 from offcert.certify import ladder
 from offcert.certify.descents import descend_sequential
 from offcert.certify.effort import Effort
+from offcert.certify.joint_rungs import JOINT_LADDERS
 from offcert.certify.rung import Rung
 from offcert.certify.rungs import LADDERS, ladder_for
 from offcert.certify.search import Search
 from offcert.certify.steps import climb_combinatorial
 from offcert.core.errors import MethodError
-from offcert.core.problem import Problem
+from offcert.core.problem import Minimise, Problem
 from offcert.core.result import Bound, Evidence
 from offcert.instances.cnn import CnnChains
 from offcert.instances.library import default_library
@@ -37,14 +39,14 @@ LIMIT = 1000.0
 @pytest.fixture
 def benchmark_(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    before = dict(LADDERS)
+    before = dict(LADDERS), dict(JOINT_LADDERS)
     module = importlib.import_module("ladder")
     # All of the library would take seconds to read.
     families = (f"two-partition-8-{answer}-atomic" for answer in ("no", "yes"))
     entries = [entry for name in families for entry in default_library().family(name).entries]
     monkeypatch.setattr(module, "Library", lambda: SimpleNamespace(entries=lambda: entries))
     yield module
-    assert before == LADDERS
+    assert before == (LADDERS, JOINT_LADDERS)
 
 
 @pytest.fixture
@@ -98,9 +100,11 @@ def test_every_rung_is_printed_with_its_reason(
     assert benchmark_.main(["print", "--json"]) == 0
     documents = json.loads(capsys.readouterr().out)
     assert benchmark_.main(["print"]) == 0
-    tables = dict(zip(LADDERS, capsys.readouterr().out.split("\n\n"), strict=True))
-    assert list(documents) == list(LADDERS)
-    for name, rungs in LADDERS.items():
+    ladders = {**LADDERS, **JOINT_LADDERS}
+    assert len(ladders) == len(LADDERS) + len(JOINT_LADDERS)
+    tables = dict(zip(ladders, capsys.readouterr().out.split("\n\n"), strict=True))
+    assert list(documents) == list(ladders)
+    for name, rungs in ladders.items():
         lines = tables[name].splitlines()
         assert lines[0] == name
         for rung, document, line in zip(rungs, documents[name], lines[2:], strict=True):
@@ -198,6 +202,21 @@ def test_recording_changes_nothing(records: ModuleType) -> None:
         assert recorded.settings == plain.settings
         assert len(events) == len(LADDERS[ladder_for(problem)])
         assert sum(event.closed for event in events) == 1
+
+
+@pytest.mark.parametrize("minimise", Minimise)
+def test_ladders_of_what_runs_again_are_recorded_as_well(
+    records: ModuleType, minimise: Minimise
+) -> None:
+    drawn = recompute_problem(seeded(3), checkpoint_chain(seeded(3), 3))
+    problem = replace(drawn, minimise=minimise)
+    run = records.run_of(problem, time_limit=0.8, workers=1)
+    name = "least time" if minimise is Minimise.TIME else "least memory"
+    assert run.ladder == name
+    assert [event.step for event in run.events] == [rung.name for rung in JOINT_LADDERS[name]]
+    assert run.objective == ladder.certify(problem, time_limit=0.8, workers=1).result.objective
+    improved = [event for event in run.events if event.better_schedule]
+    assert improved[-1].after.objective == run.objective
 
 
 def spend(search: Search, seconds: float) -> None:
@@ -312,7 +331,7 @@ def test_the_scores(fitting: ModuleType) -> None:
 
 
 def test_what_goes_to_a_process_can_be_sent(benchmark_: ModuleType) -> None:
-    for rungs in LADDERS.values():
+    for rungs in (*LADDERS.values(), *JOINT_LADDERS.values()):
         item = benchmark_.Item(random_problem(7), rungs, 1.0, 1, 0)
         assert pickle.loads(pickle.dumps(item)) == item
 
