@@ -72,6 +72,7 @@ def measure(problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
         name = f"{problem.name} {problem.means} {problem.objective_summary}".replace("/", "-")
         certificate.write(options.certificates / f"{'-'.join(name.split())}.json")
     return outcome(problem, certificate) | {
+        "time_limit": options.time_limit,
         "seconds": seconds,
         "cpu_seconds": cpu,
         "verify_seconds": time.monotonic() - begun,

@@ -23,7 +23,7 @@ from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
-from claims_recomputation import section_of
+from claims_sections import replaced, section_of
 from claims_theory import experiments
 
 from offcert.campaign.cells import CERTIFY, Cell, CellSettings, grid
@@ -35,6 +35,7 @@ from offcert.core.errors import InputError
 from offcert.core.files import read_problem, write_problem
 from offcert.core.problem import Problem
 from offcert.heuristics.chain_view import chain_view
+from offcert.report.claims import combined, recomputation
 from offcert.report.claims.document import FOLDER, Report, write_report
 from offcert.report.claims.exhibits import exhibits_to_json
 from offcert.report.claims.facts import facts_of
@@ -164,9 +165,11 @@ def publish(page: Report, panels: Sequence[Curves], docs: Path) -> None:
     if panels:
         save_grid(panels, docs / FIGURE)
     path = docs / "claims.md"
-    # The section about recomputation has a benchmark of its own.
-    kept = section_of(path.read_text(encoding="utf-8")) if path.exists() else ""
-    write_atomically(path, lambda part: part.write_text(page.text + kept, encoding="utf-8"))
+    text, before = page.text, path.read_text(encoding="utf-8") if path.exists() else ""
+    # The sections about recomputation have benchmarks of their own.
+    for heading in (recomputation.HEADING, combined.HEADING):
+        text = replaced(text, heading, section_of(before, heading))
+    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def say(text: str) -> None:

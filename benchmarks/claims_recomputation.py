@@ -14,6 +14,8 @@ from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
 
+from claims_sections import replaced
+
 from offcert.core.checkpoint_graph import CheckpointGraph
 from offcert.core.documents import write_atomically
 from offcert.formulations.checkpoint.memory_models import (
@@ -104,22 +106,11 @@ def least(sizes: Sequence[int], memory: Callable[[Sequence[int], Sequence[int]],
     )
 
 
-def without_section(page: str) -> str:
-    """Return a page without the section, and without blank lines at its end."""
-    return page.partition(f"\n{HEADING}\n")[0].rstrip() + "\n"
-
-
-def section_of(page: str) -> str:
-    """Return the section that a page has, with what separates it from the rest; or nothing."""
-    _, heading, rest = page.partition(f"\n{HEADING}\n")
-    return heading + rest
-
-
 def main() -> None:
     """Compute everything and replace the section."""
     path = DOCS / "claims.md"
     section = recomputation_section(list(experiments()))
-    text = without_section(path.read_text(encoding="utf-8")) + "\n" + section
+    text = replaced(path.read_text(encoding="utf-8"), HEADING, section)
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
     print(f"wrote the section about recomputation of {path}", file=sys.stderr)
 
