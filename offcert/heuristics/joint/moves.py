@@ -21,7 +21,7 @@ from offcert.heuristics.joint.tables import OFFLOAD, Integers, Tables
 
 # Shares of the changes: of what is kept, of what may leave, and of segments.
 _KEEP, _KEEP_CLASS, _KEEP_LIKE, _KEEP_WORTH = 0.34, 0.05, 0.05, 0.03
-_STAY = 0.15
+_STAY = 0.16
 _SHIFT, _ADD, _ADD_LIKE, _REBUILD, _REMOVE, _SPLIT = 0.12, 0.05, 0.04, 0.03, 0.04, 0.05
 _TRIES = 8
 # So many values read are many.
