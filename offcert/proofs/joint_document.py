@@ -3,9 +3,9 @@
 A document, as a JSON value, is an object. ``over`` is the common denominator of all multipliers.
 Every other field is the name of a family of facts, with a list of multipliers, by increasing place:
 each is a list of integers, first the fact's place (see `PLACES`), last the numerator, above 0. A
-family that is not named has none.
-Multipliers are in ticks, those of ``memory`` for as many bytes as the limit has, those of ``link``,
-``out`` and ``in`` a number from 0 to 1: how much of a window's length the link stands for.
+family that is not named has none. Multipliers are in ticks, those of ``memory`` and ``outputs`` for
+as many bytes as the limit has, those of ``link``, ``out`` and ``in`` a number from 0 to 1: how much
+of a window's length the link stands for.
 
 A proof by cases has other fields: ``multipliers``, a list of such objects, and ``tree``, the nodes
 of the case distinction, each before those under it. ``[span, computation]`` is about a run again:
@@ -37,6 +37,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "runs": ("span", "computation"),
     "returns": ("span", "value"),
     "memory": ("boundary",),
+    "outputs": ("boundary",),
     "link": ("window",),
     "out": ("window",),
     "in": ("window",),

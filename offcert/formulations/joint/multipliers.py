@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.plan import Kind
-from offcert.formulations.joint.program import ZERO, JointProgram, Key, Solved
+from offcert.formulations.joint.program import JointProgram, Key, Solved
 from offcert.proofs.joint_document import PLACES, JointCases, JointWeights
 
 Prices = NDArray[np.object_]
@@ -129,7 +129,9 @@ class Exact:
         self.rows = np.array(rows.rows, dtype=np.int64)
         self.columns = np.array(rows.columns, dtype=np.int64)
         self.signs = np.array(rows.values)
-        plain = np.array([key[0] not in ("memory", "compute", *_LINKS) for key in rows.keys], bool)
+        plain = np.array(
+            [key[0] not in ("memory", "outputs", "compute", *_LINKS) for key in rows.keys], bool
+        )
         self.plain = plain[self.rows]
         self.low = [int(b) if simple else 0 for b, simple in zip(rows.low, plain, strict=True)]
 
@@ -173,13 +175,11 @@ class Exact:
         return runs * program.grid.duration(window) * self.common
 
     def _weigh_memory(self, boundary: int, whole: dict[Key, int], prices: Prices) -> int:
-        weight = whole.get(("memory", boundary, ()), 0) * (self.common // self.limit)
-        if not weight:
-            return 0
-        program, known = self.program, self.program.contents
-        running = program.grid.running(boundary)
-        used = {*known.reads[running], *known.makes[running]}
-        for value, column in program.present[boundary].items():
-            if value not in used and column != ZERO:
-                prices[column] += weight * known.size[value]
-        return -weight * program.room[boundary - 1].most
+        constant = 0
+        for family, most, taken in self.program.memory_rows(boundary):
+            weight = whole.get((family, boundary, ()), 0) * (self.common // self.limit)
+            constant -= weight * most
+            if weight:
+                for column, size in taken.items():
+                    prices[column] += weight * size
+        return constant

@@ -13,7 +13,7 @@ Rows are written as ``sum >= 0``. Each has a family and a key, by which proofs n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -27,7 +27,7 @@ from offcert.core.problem import Problem
 from offcert.formulations.common.highs import run_highs
 from offcert.formulations.joint.contents import Contents
 from offcert.formulations.joint.grid import Grid
-from offcert.formulations.joint.room import Room
+from offcert.formulations.joint.room import Room, beside_outputs
 
 # Families of rows about the length of a window.
 LENGTHS = ("compute", "link", "out", "in")
@@ -115,8 +115,8 @@ class JointProgram:
         for span in range(len(grid.spans)):
             self._add_span(span)
         self._add_copies()
-        for boundary, left in enumerate(room, 1):
-            self._require_room(boundary, left.most)
+        for boundary in range(1, grid.windows):
+            self._require_room(boundary)
         for window in range(grid.windows):
             self._add_time(window)
 
@@ -243,16 +243,26 @@ class JointProgram:
                     terms.append((self.left[begin][value], 1.0))
                 self.rows.add(("left", span, (value,)), terms)
 
-    def _require_room(self, boundary: int, most: int) -> None:
-        known, running = self.contents, self.grid.running(boundary)
-        used = {*known.reads[running], *known.makes[running]}
+    def memory_rows(self, boundary: int) -> Iterator[tuple[str, int, dict[int, int]]]:
+        """Yield the rows about memory at a moment: family, bytes, and what takes them by column."""
+        known, running, room = self.contents, self.grid.running(boundary), self.room[boundary - 1]
+        rows = [("memory", room.most, {*known.reads[running], *known.makes[running]})]
+        read = beside_outputs(self.grid, known, boundary)
+        if read is not None and room.kept is not None:
+            rows.append(("outputs", room.kept, read))
+        for family, most, used in rows:
+            taken = {
+                column: known.size[value]
+                for value, column in self.present[boundary].items()
+                if value not in used and column != ZERO
+            }
+            yield family, most, taken
+
+    def _require_room(self, boundary: int) -> None:
         limit = max(self.problem.platform.memory, 1)
-        terms: Terms = [
-            (column, -known.size[value] / limit)
-            for value, column in self.present[boundary].items()
-            if value not in used and column != ZERO
-        ]
-        self.rows.add(("memory", boundary, ()), terms, -most / limit)
+        for family, most, taken in self.memory_rows(boundary):
+            terms: Terms = [(column, -size / limit) for column, size in taken.items()]
+            self.rows.add((family, boundary, ()), terms, -most / limit)
 
     def _add_time(self, window: int) -> None:
         """Add the length of a window: first runs and runs again, or what the link moves."""

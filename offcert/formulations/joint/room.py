@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from offcert.core.network import Network
@@ -52,10 +52,14 @@ class Room:
         Bytes.
     too_large : frozenset of int
         Values that cannot be there, as wholes.
+    kept : int or None
+        At the end of a run that takes less if it discards what it makes: bytes for that, and for
+        everything that it does not use.
     """
 
     most: int
     too_large: frozenset[int] = frozenset()
+    kept: int | None = None
 
 
 def rooms(known: Contents, grid: Grid, memory: int, whole: bool) -> list[Room]:
@@ -77,13 +81,37 @@ def rooms(known: Contents, grid: Grid, memory: int, whole: bool) -> list[Room]:
     for boundary in range(1, grid.windows):
         running = grid.running(boundary)
         most = memory - least_need(grid.network, known, running)
-        found.append(_whole(known, grid, boundary, most) if whole else Room(most))
+        used = {*known.reads[running], *known.makes[running]}
+        room = _whole(known, grid, boundary, most, used) if whole else Room(most)
+        read = beside_outputs(grid, known, boundary)
+        if read is not None:
+            each = grid.network.computations[running]
+            assert each.lean is not None
+            beside = min(each.workspace, each.lean)
+            most = memory - beside - sum(known.size[value] for value in known.reads[running])
+            kept = _whole(known, grid, boundary, most, read) if whole else Room(most)
+            room = replace(room, kept=kept.most)
+        found.append(room)
     return found
 
 
-def _whole(known: Contents, grid: Grid, boundary: int, most: int) -> Room:
-    moment, running = grid.at[boundary], grid.running(boundary)
-    used = {*known.reads[running], *known.makes[running]}
+def beside_outputs(grid: Grid, known: Contents, boundary: int) -> set[int] | None:
+    """Return what a run uses that it cannot discard; None if it cannot take less by discarding.
+
+    Only at its end: what it makes is there before only in that it takes memory.
+    """
+    running = grid.running(boundary)
+    network = grid.network
+    made = known.makes[running]
+    outputs = {value for value in made if network.values[value].base is None}
+    ends = grid.at[boundary] == 2 * running + 1
+    if not ends or not outputs or network.computations[running].lean is None:
+        return None
+    return {*known.reads[running], *made} - outputs
+
+
+def _whole(known: Contents, grid: Grid, boundary: int, most: int, used: Collection[int]) -> Room:
+    moment = grid.at[boundary]
     held = 0
     others = []
     for value, (maker, latest) in enumerate(zip(known.maker, known.latest, strict=True)):

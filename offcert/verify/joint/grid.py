@@ -74,3 +74,7 @@ class Cuts:
     def running(self, boundary: int) -> int:
         """Return the computation that runs at a boundary that is a moment."""
         return self.moment[boundary] // 2
+
+    def ends(self, boundary: int) -> bool:
+        """Return whether a boundary that is a moment is the end of a first run."""
+        return self.moment[boundary] % 2 == 1

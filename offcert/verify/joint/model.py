@@ -31,7 +31,8 @@ What a first run in the span reads is there (1), and so is what is made first wi
 a first run reads is present at its start and its end (1), what it makes at its end (1), and what is
 there at the start at the beginning (1). At a moment of a first run all other things that are
 present take room beside what it takes itself (``memory``). Where values are whole, one that is
-larger than that room is not present (0).
+larger than that room is not present (0). A run that takes less if it discards what it makes is
+the exception: of that, each is present at its end or not, and takes room if it is (``outputs``).
 
 A window that is one first run lasts as long as that, and nothing runs again in it. Any other lasts
 as long as the runs in it. Each lasts as long as the link needs for the bytes that leave and come
@@ -122,7 +123,7 @@ class JointModel:
 
     def present(self, boundary: int, value: int) -> Share:
         """Return the share of a state that is present at a boundary."""
-        if boundary == 0 or value in self.used(boundary):
+        if boundary == 0 or value in self.used(boundary) - self.outputs(boundary):
             return 1
         if value in self.room[boundary - 1].absent:
             return 0
@@ -132,6 +133,12 @@ class JointModel:
         """Return the states that the first run at a moment reads or makes."""
         running = self.cuts.running(boundary)
         return self.states.found[running] | self.states.makes[running]
+
+    def outputs(self, boundary: int) -> frozenset[int]:
+        """Return what is made at a moment and may have been discarded to save memory."""
+        if not self.cuts.ends(boundary):
+            return frozenset()
+        return self.states.discardable(self.cuts.running(boundary))
 
     def there(self, span: int, value: int) -> Share:
         """Return the share of a state that is on the device at some time in a span."""
@@ -174,6 +181,7 @@ class Weighing:
             "runs": self._runs,
             "returns": self._returns,
             "memory": self._memory,
+            "outputs": self._outputs,
         }
         for family, fact in facts.items():
             for index, (place, weight) in enumerate(self.weights.rows[family].items()):
@@ -342,15 +350,30 @@ class Weighing:
 
     def _memory(self, place: Place, weight: int) -> None:
         (boundary,) = place
+        self._require_moment(boundary)
+        room = self.model.room[boundary - 1]
+        self._add_memory(boundary, weight, room.most, self.model.used(boundary))
+
+    def _outputs(self, place: Place, weight: int) -> None:
+        (boundary,) = place
+        self._require_moment(boundary)
+        kept, outputs = self.model.room[boundary - 1].kept, self.model.outputs(boundary)
+        if kept is None:
+            raise _NoFactError(f"at boundary {boundary} nothing is discarded to save memory")
+        self._add_memory(boundary, weight, kept, self.model.used(boundary) - outputs)
+
+    def _add_memory(self, boundary: int, weight: int, most: int, used: frozenset[int]) -> None:
+        """What is present, but for what is used, takes so many bytes at most."""
         model = self.model
-        if not 0 < boundary < self.cuts.windows:
-            raise _NoFactError(f"boundary {boundary} is no moment of a first run")
         weight *= model.common // model.limit
-        self.constant -= weight * model.room[boundary - 1].most
-        used = model.used(boundary)
+        self.constant -= weight * most
         for value, maker in enumerate(self.states.made_by):
             if self.cuts.made(maker, boundary) and value not in used:
                 self._add(model.present(boundary, value), weight * self.states.size[value])
+
+    def _require_moment(self, boundary: int) -> None:
+        if not 0 < boundary < self.cuts.windows:
+            raise _NoFactError(f"boundary {boundary} is no moment of a first run")
 
     def _require_known(self, value: int, span: int) -> None:
         if not self.model.known(value, span):

@@ -22,10 +22,14 @@ class Room:
         Bytes.
     absent : frozenset of int
         States that cannot be present, as they are too large.
+    kept : int or None
+        At the end of a run that may discard what it makes and then takes less: bytes for what of
+        that is kept, and for what it does not use.
     """
 
     most: int
     absent: frozenset[int] = frozenset()
+    kept: int | None = None
 
 
 def rooms(states: States, cuts: Cuts, memory: int, whole: bool) -> list[Room]:
@@ -46,14 +50,21 @@ def rooms(states: States, cuts: Cuts, memory: int, whole: bool) -> list[Room]:
     """
     found = []
     for boundary in range(1, cuts.windows):
-        most = memory - states.least_memory(cuts.running(boundary))
-        found.append(_whole(states, cuts, boundary, most) if whole else Room(most))
+        running = cuts.running(boundary)
+        most = memory - states.least_memory(running)
+        used = states.found[running] | states.makes[running]
+        room = _whole(states, cuts, boundary, most, used) if whole else Room(most)
+        kept = None
+        if cuts.ends(boundary) and states.discardable(running):
+            most = memory - states.least_beside_outputs(running)
+            used -= states.discardable(running)
+            kept = (_whole(states, cuts, boundary, most, used) if whole else Room(most)).most
+        found.append(Room(room.most, room.absent, kept))
     return found
 
 
-def _whole(states: States, cuts: Cuts, boundary: int, most: int) -> Room:
-    running, moment = cuts.running(boundary), cuts.moment[boundary]
-    used = states.found[running] | states.makes[running]
+def _whole(states: States, cuts: Cuts, boundary: int, most: int, used: frozenset[int]) -> Room:
+    moment = cuts.moment[boundary]
     forced, others = 0, []
     for value, maker in enumerate(states.made_by):
         if value in used or not cuts.made(maker, boundary) or 2 * states.last_use[value] < moment:

@@ -79,3 +79,20 @@ class States:
         if computation.lean is not None:
             beside = min(beside, computation.lean)
         return beside + sum(self.size[state] for state in self.found[number])
+
+    def discardable(self, number: int) -> frozenset[int]:
+        """Return what a run may discard in order to take less memory."""
+        if self.network.computations[number].lean is None:
+            return frozenset()
+        return frozenset(v for v in self.makes[number] if self.memory_of[v] == v)
+
+    def least_beside_outputs(self, number: int) -> int:
+        """Return the bytes that such a run takes at least beside what it makes and keeps.
+
+        If it keeps everything, its workspace; if it discards anything, its lean workspace.
+        """
+        computation = self.network.computations[number]
+        beside = computation.workspace
+        if computation.lean is not None:
+            beside = min(beside, computation.lean)
+        return beside + sum(self.size[state] for state in self.found[number])

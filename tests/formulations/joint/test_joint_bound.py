@@ -208,3 +208,37 @@ def test_steps_hand_bounds_to_a_search() -> None:
     assert search.proved_bound == 18
     climb_joint(search, Effort(20))
     assert search.proved_bound == search.lower_bound == 28
+
+
+def test_what_a_run_discards_it_must_make_again() -> None:
+    """A can keep x or y, but not both: it runs twice, half of which the linear program sees."""
+    network = Network(
+        [
+            Computation("A", 4, writes=(0, 1), lean=0),
+            Computation("B", 1, reads=(0,), repeatable=False),
+            Computation("C", 1, reads=(1,), repeatable=False),
+        ],
+        [Value("x", 2), Value("y", 3)],
+    )
+    problem = problem_of(network, 3, offload=False)
+    # At the start of B only x has to be there, and y may still be.
+    assert value(problem, 1, whole=False) == value(problem, 1) == 6 + 2
+    known = contents(network, offload=False)
+    decided = cases(problem, known, grid_of(network, [1]), True, 60)
+    assert decided is not None
+    assert recheck(decided, problem) is None
+    assert decided.value == least_time(problem) == 6 + 4
+    assert value(problem.with_memory(5), *range(5)) == least_time(problem.with_memory(5)) == 6
+
+
+def test_what_a_run_changes_in_place_is_no_output_of_its_own() -> None:
+    network = Network(
+        [
+            Computation("A", 1, writes=(0,)),
+            Computation("R", 2, reads=(0,), writes=(1, 2), lean=0),
+            Computation("D", 1, reads=(0, 1, 2), repeatable=False),
+        ],
+        [Value("x", 5), Value("x'", 0, base=0), Value("s", 1)],
+    )
+    problem = problem_of(network, 6, offload=False)
+    assert value(problem, *range(5)) == least_time(problem) == 4
