@@ -55,7 +55,9 @@ def test_no_method_contradicts_brute_force(name: str) -> None:
     for seed in range(12):
         problem = random_placement_problem(seed, most=7, span=8)
         least = least_pool(problem)
-        result = place(problem, name, time_limit=5, workers=1).result
+        placed = place(problem, name, time_limit=5, workers=1)
+        result = placed.result
+        assert not placed.notes.failed
         assert result.lower_bound <= least
         assert result.pool is None or result.pool >= least
         assert {bound.method for bound in result.bounds} <= set(method.bounds)
@@ -71,6 +73,7 @@ def test_the_ladder_is_never_wrong_and_always_finds_addresses() -> None:
         problem = random_placement_problem(seed, most=7, span=8)
         least = least_pool(problem)
         placed = place(problem, time_limit=5, workers=1)
+        assert not placed.notes.failed
         assert placed.result.pool is not None
         assert placed.result.lower_bound <= least <= placed.result.pool
         assert (placed.result.status is SolveStatus.OPTIMAL) == (
