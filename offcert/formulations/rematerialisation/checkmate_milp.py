@@ -14,16 +14,11 @@ from __future__ import annotations
 
 from offcert.core.execution import Execution
 from offcert.core.problem import Problem
-from offcert.formulations.common.linear_solvers import SCIPY, require_solver, solve_linear
+from offcert.formulations.common.linear_solvers import SCIPY
 from offcert.formulations.rematerialisation.checkmate_model import CheckmateModel
-from offcert.formulations.rematerialisation.outcome import (
-    RematerialisationOutcome,
-    RematerialisationRun,
-)
+from offcert.formulations.rematerialisation.linear import RELATIVE_MARGIN, LinearRun, solved
+from offcert.formulations.rematerialisation.outcome import RematerialisationOutcome
 from offcert.formulations.rematerialisation.states import state_network
-
-# What solvers may be off, as a part of the memory or of the computing time: rows hold to 1e-6.
-RELATIVE_MARGIN = 1e-5
 
 
 def solve(
@@ -66,24 +61,22 @@ def solve(
     MethodError
         If the problem is not one of recomputation alone.
     """
-    require_solver(solver)
-    run = RematerialisationRun(problem, hint, lower_bound, solver=solver, time_limit=time_limit)
-    if run.feasible and not run.finished:
-        with run.kept():
-            _search(run, solver, time_limit, threads)
-    return run.outcome()
-
-
-def _search(run: RematerialisationRun, solver: str, time_limit: float, threads: int) -> None:
-    memory = run.problem.platform.memory
-    if run.least_bytes:
-        memory = run.network.trace().peak_memory
-    model = CheckmateModel(
-        state_network(run.network), memory, run.problem.deadline, run.least_bytes
+    return solved(
+        problem,
+        _search,
+        solver=solver,
+        time_limit=time_limit,
+        threads=threads,
+        hint=hint,
+        lower_bound=lower_bound,
     )
-    answer = solve_linear(model.model, solver, time_limit=time_limit - run.elapsed, threads=threads)
-    run.statistics.update(answer.statistics)
-    run.error = answer.error or run.error
+
+
+def _search(linear: LinearRun) -> None:
+    run = linear.run
+    states, deadline = state_network(run.network), run.problem.deadline
+    model = CheckmateModel(states, linear.memory, deadline, run.least_bytes)
+    answer = linear.answer(model.model)
     if answer.infeasible:
         run.statistics["within"] = "nothing"
     if answer.values is None:

@@ -26,12 +26,9 @@ from __future__ import annotations
 from offcert.core.execution import Execution
 from offcert.core.problem import Problem
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled
-from offcert.formulations.common.linear_solvers import SCIPY, require_solver, solve_linear
-from offcert.formulations.rematerialisation.checkmate_milp import RELATIVE_MARGIN
-from offcert.formulations.rematerialisation.outcome import (
-    RematerialisationOutcome,
-    RematerialisationRun,
-)
+from offcert.formulations.common.linear_solvers import SCIPY
+from offcert.formulations.rematerialisation.linear import RELATIVE_MARGIN, LinearRun, solved
+from offcert.formulations.rematerialisation.outcome import RematerialisationOutcome
 from offcert.formulations.rematerialisation.states import StateNetwork, state_network
 
 
@@ -74,22 +71,21 @@ def solve(
     MethodError
         If the problem is not one of recomputation alone.
     """
-    require_solver(solver)
-    run = RematerialisationRun(problem, hint, lower_bound, solver=solver, time_limit=time_limit)
-    if run.feasible and not run.finished:
-        with run.kept():
-            _search(run, solver, time_limit, threads)
-    return run.outcome()
+    return solved(
+        problem,
+        _search,
+        solver=solver,
+        time_limit=time_limit,
+        threads=threads,
+        hint=hint,
+        lower_bound=lower_bound,
+    )
 
 
-def _search(run: RematerialisationRun, solver: str, time_limit: float, threads: int) -> None:
-    memory = run.problem.platform.memory
-    if run.least_bytes:
-        memory = run.network.trace().peak_memory
+def _search(linear: LinearRun) -> None:
+    run, memory = linear.run, linear.memory
     model = StagesModel(state_network(run.network), memory, run.spare, run.least_bytes)
-    answer = solve_linear(model.model, solver, time_limit=time_limit - run.elapsed, threads=threads)
-    run.statistics.update(answer.statistics)
-    run.error = answer.error or run.error
+    answer = linear.answer(model.model)
     if answer.infeasible:
         # Nothing is better than the hint; without one, no execution fits.
         if run.objective is not None and not run.least_bytes:
