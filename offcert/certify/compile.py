@@ -31,6 +31,7 @@ GROUPS: dict[str, tuple[tuple[Callable[[], None], ...], int]] = {
     ),
     "recomputation": ((warm.warm_rematerialisation,), 5),
     "joint search": ((warm.warm_joint_search,), 14),
+    "addresses": ((warm.warm_placement,), 5),
 }
 
 

@@ -6,7 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from offcert.certify.placement_search import PlacementSearch
-from offcert.certify.placement_steps import compute_load, place_first_fit
+from offcert.certify.placement_steps import (
+    compute_load,
+    run_heuristic,
+    search_apart,
+    search_skyline,
+    solve_no_overlap,
+)
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
 from offcert.proofs.placement.registry import (
@@ -70,14 +76,55 @@ class PlacementRung:
 PLACEMENT_METHODS: dict[str, PlacementMethod] = {
     "load": PlacementMethod(compute_load, "the most bytes that are taken at a time", ("load",)),
     "first-fit": PlacementMethod(
-        place_first_fit, "large residences first, each at the lowest address that is free"
+        run_heuristic("first-fit"), "in order of time, each at the lowest address that is free"
+    ),
+    "best-fit": PlacementMethod(
+        run_heuristic("best-fit"), "in order of time, each in the smallest free piece that has room"
+    ),
+    "modnn-pool": PlacementMethod(
+        run_heuristic("modnn-pool"),
+        "in order of time, each in a free piece of exactly its size, or else the first with room",
+    ),
+    "greedy-size": PlacementMethod(
+        run_heuristic("greedy-size"), "large residences first, each at the lowest free address"
+    ),
+    "greedy-lifetime": PlacementMethod(
+        run_heuristic("greedy-lifetime"), "long residences first, each at the lowest free address"
+    ),
+    "greedy-area": PlacementMethod(
+        run_heuristic("greedy-area"), "those of most bytes times time first, as low as possible"
+    ),
+    "greedy-degree": PlacementMethod(
+        run_heuristic("greedy-degree"), "those that meet most others first, as low as possible"
+    ),
+    "skyline-apart": PlacementMethod(
+        search_apart,
+        "skyline for the large residences alone, then the small ones wherever they fit",
+        (),
+        ("time_limit", "seed"),
+    ),
+    "skyline": PlacementMethod(
+        search_skyline,
+        "depth first over what covers points just above what is placed: exact, anytime",
+        ("skyline",),
+        ("time_limit", "seed"),
+    ),
+    "no-overlap-cpsat": PlacementMethod(
+        solve_no_overlap,
+        "rectangles that must not overlap, for a constraint solver: exact",
+        ("no_overlap_cpsat",),
+        ("time_limit", "workers", "seed"),
     ),
 }
 
 # Bounds that cost nothing come first: a placement that meets one ends the search.
 PLACEMENT_LADDER: tuple[PlacementRung, ...] = (
     PlacementRung("load"),
-    PlacementRung("first-fit"),
+    PlacementRung("greedy-area"),
+    PlacementRung("greedy-size"),
+    PlacementRung("skyline-apart", 0.5),
+    PlacementRung("skyline", 0.9),
+    PlacementRung("no-overlap-cpsat"),
 )
 
 

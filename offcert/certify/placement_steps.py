@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+
 from offcert.certify.placement_search import PlacementSearch
-from offcert.core.placement import Placement
+from offcert.certify.warm import warm_placement
+from offcert.core.placement import Placement, PlacementProblem
 from offcert.proofs.placement.claims import proved
 from offcert.proofs.placement.kinds import Computed
+
+Heuristic = Callable[[PlacementProblem], Placement]
 
 
 def compute_load(search: PlacementSearch, seconds: float) -> None:
@@ -14,20 +21,87 @@ def compute_load(search: PlacementSearch, seconds: float) -> None:
     search.add(proved("load", search.problem.load, Computed()))
 
 
-def place_first_fit(search: PlacementSearch, seconds: float) -> None:
-    """Place large residences first, each at the lowest address at which nothing is in its way."""
-    search.begin("first-fit")
-    problem = search.problem
-    sizes, residences = problem.sizes, problem.residences
-    addresses = [0] * len(residences)
-    placed: list[int] = []
-    for index in sorted(range(len(residences)), key=lambda index: -sizes[index]):
-        address = 0
-        for other in sorted(placed, key=lambda other: addresses[other]):
-            if residences[other].meets(residences[index]):
-                if addresses[other] >= address + sizes[index]:
-                    break
-                address = max(address, addresses[other] + sizes[other])
-        addresses[index] = address
-        placed.append(index)
-    search.offer(Placement(addresses))
+def run_heuristic(name: str) -> Callable[[PlacementSearch, float], None]:
+    """Return the step that places everything once, as a heuristic does."""
+
+    def step(search: PlacementSearch, seconds: float) -> None:
+        search.begin(name)
+        with search.untimed():
+            warm_placement()
+            function = HEURISTICS[name]()
+        search.offer(function(search.problem))
+
+    return step
+
+
+def _greedy(name: str) -> Heuristic:
+    return getattr(import_module("offcert.heuristics.placement.greedy"), name)
+
+
+def _online(name: str) -> Heuristic:
+    return getattr(import_module("offcert.heuristics.placement.online"), name)
+
+
+def _modnn() -> Heuristic:
+    from offcert.heuristics.placement.modnn_pool import modnn_pool
+
+    return modnn_pool
+
+
+# Loaded when they run.
+HEURISTICS: dict[str, Callable[[], Heuristic]] = {
+    "first-fit": partial(_online, "first_fit"),
+    "best-fit": partial(_online, "best_fit"),
+    "modnn-pool": _modnn,
+    "greedy-size": partial(_greedy, "greedy_by_size"),
+    "greedy-lifetime": partial(_greedy, "greedy_by_lifetime"),
+    "greedy-area": partial(_greedy, "greedy_by_area"),
+    "greedy-degree": partial(_greedy, "greedy_by_degree"),
+}
+
+
+def search_skyline(search: PlacementSearch, seconds: float) -> None:
+    """Search for smaller pools, or for any within the capacity, and exclude what there is not."""
+    search.begin("skyline")
+    with search.untimed():
+        warm_placement()
+    from offcert.formulations.placement.skyline_search import skyline_search
+
+    search.take(
+        skyline_search(
+            search.problem,
+            time_limit=seconds,
+            seed=search.seed,
+            hint=search.placement,
+            bound=search.lower_bound,
+            found=search.offer,
+        )
+    )
+
+
+def search_apart(search: PlacementSearch, seconds: float) -> None:
+    """Search for placements of the large residences, and complete them with the small ones."""
+    search.begin("skyline-apart")
+    with search.untimed():
+        warm_placement()
+    from offcert.certify.placement_apart import place_apart
+
+    place_apart(search.problem, seconds, search.seed, search.offer)
+
+
+def solve_no_overlap(search: PlacementSearch, seconds: float) -> None:
+    """Hand rectangles that must not overlap to CP-SAT."""
+    search.begin("no_overlap_cpsat")
+    with search.untimed():
+        from offcert.formulations.placement.no_overlap_cpsat import no_overlap_cpsat
+    found: list[Placement] = []
+    outcome = no_overlap_cpsat(
+        search.problem,
+        time_limit=seconds,
+        workers=search.workers,
+        seed=search.seed,
+        hint=search.placement,
+        bound=search.proved_bound,
+        found=found.append,
+    )
+    search.take(outcome)

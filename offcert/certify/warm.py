@@ -216,3 +216,15 @@ def warm_joint_search() -> None:
         transfers=0.0,
         on_improvement=lambda plan: None,
     )
+
+
+@cache
+def warm_placement() -> None:
+    """Compile what places residences."""
+    from offcert.core.placement import PlacementProblem, Residence
+    from offcert.formulations.placement.skyline_search import skyline_search
+    from offcert.heuristics.placement.greedy import greedy_by_size
+
+    problem = PlacementProblem("warm", [Residence("a", 1, 0, 2), Residence("b", 1, 1, 3)])
+    greedy_by_size(problem)
+    skyline_search(problem)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from offcert.core.result import Bound, Evidence
 from offcert.proofs.placement.kinds import Computed
 from offcert.proofs.proof import Proof
+from offcert.proofs.registry import OWN
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,20 @@ _PROOFS = (
     ),
 )
 
-_CLAIMS: tuple[PlacementClaimKind, ...] = ()
+_CLAIMS: tuple[PlacementClaimKind, ...] = (
+    PlacementClaimKind(
+        "skyline",
+        (OWN,),
+        "the search over points has been through all smaller pools",
+        "placement-search",
+    ),
+    PlacementClaimKind(
+        "no_overlap_cpsat",
+        ("CP-SAT",),
+        "the pool of rectangles that do not overlap",
+        "placement-search",
+    ),
+)
 
 PLACEMENT_PROOFS: dict[str, PlacementProofKind] = {kind.method: kind for kind in _PROOFS}
 PLACEMENT_CLAIMS: dict[str, PlacementClaimKind] = {kind.method: kind for kind in _CLAIMS}

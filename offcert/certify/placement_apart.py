@@ -1,0 +1,85 @@
+"""Large residences first, by the skyline search; then all others, wherever they fit.
+
+Training steps have many residences of a few bytes (statistics of normalisation, gradients of
+biases) beside a few hundred that fill the memory. Without the small ones, sizes are multiples of
+large units, and searches are short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from offcert.core.placement import Placement, PlacementProblem
+from offcert.formulations.placement.skyline_search import skyline_search
+from offcert.heuristics.placement.in_order import placed_in_order
+
+# Of the load, what small residences may take together, at most.
+_SMALL = 0.002
+
+
+def place_apart(
+    problem: PlacementProblem,
+    seconds: float,
+    seed: int,
+    found: Callable[[Placement], object],
+) -> None:
+    """Search for placements of the large residences, and complete each as it is found.
+
+    Parameters
+    ----------
+    problem : PlacementProblem
+        With a capacity, the search ends with the first placement of large residences within what
+        small ones leave of it.
+    seconds : float
+        Time.
+    seed : int
+        Of the search.
+    found : callable
+        Given every placement of all residences.
+    """
+    large, small = apart(problem)
+    if not small or not large:
+        return
+    residences = problem.residences
+    part = PlacementProblem(
+        problem.name, [residences[index] for index in large], None, problem.alignment
+    )
+    if problem.capacity is not None:
+        room = problem.capacity - sum(problem.sizes[index] for index in small)
+        if room >= part.load:
+            part = part.with_capacity(room)
+
+    def complete(placement: Placement) -> None:
+        found(completed(problem, large, small, placement))
+
+    skyline_search(part, time_limit=seconds, seed=seed, found=complete)
+
+
+def apart(problem: PlacementProblem) -> tuple[list[int], list[int]]:
+    """Return the large residences, and the small ones: as many as take little of the load."""
+    sizes = problem.sizes
+    order = sorted(range(len(sizes)), key=lambda index: sizes[index])
+    # The fewest that are small, and the most.
+    low, high = 0, len(order)
+    while low < high:
+        middle = (low + high + 1) // 2
+        some = [problem.residences[index] for index in order[:middle]]
+        load = PlacementProblem(problem.name, some, None, problem.alignment).load
+        if load <= _SMALL * problem.load:
+            low = middle
+        else:
+            high = middle - 1
+    return sorted(order[low:]), order[:low]
+
+
+def completed(
+    problem: PlacementProblem, large: Sequence[int], small: Sequence[int], placement: Placement
+) -> Placement:
+    """Place large residences in order of their addresses, then small ones, largest first.
+
+    None of the large ones moves up.
+    """
+    address = dict(zip(large, placement.addresses, strict=True))
+    order = sorted(large, key=lambda index: address[index])
+    order += sorted(small, key=lambda index: -problem.sizes[index])
+    return placed_in_order(problem, order)

@@ -1,0 +1,183 @@
+"""The skyline search: an exact method of our own for addresses.
+
+The idea of a search that places boxes at the lowest possible address, decomposes where nothing
+connects sections, and leaves out what can be moved down, is that of MiniMalloc (Moffitt,
+"MiniMalloc: A lightweight memory allocator for hardware-accelerated machine learning", 2023). Here
+one decides about *points* instead of boxes: what covers the point just above the floor, in a valley
+of it? Few boxes can, and one takes the point with the fewest, as in an exact cover. The page
+``docs/theory/placement-search.md`` derives every rule.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import IntEnum
+from itertools import count
+
+import numpy as np
+
+from offcert.formulations.placement.sections import Sections
+from offcert.formulations.placement.skyline_branch import FEWEST, HEAVIEST, LOWEST, WEIGHTED
+from offcert.formulations.placement.skyline_kernel import FOUND, GOING_ON, NONE, advance
+from offcert.formulations.placement.skyline_state import (
+    NODES,
+    Floats,
+    Integers,
+    begin,
+    boxes_of,
+    new_state,
+)
+
+# Nodes of the first attempts; the factor by which later ones are longer, a round of them each.
+_FIRST, _GROWTH = 2000, 1.4
+# Points are chosen by these rules in turn; each with every priority below.
+_RULES = (LOWEST, FEWEST, WEIGHTED, HEAVIEST)
+_PRIORITIES = 4
+# Seconds between two looks at the clock, and nodes before the first.
+_LOOK, _FIRST_LOOK = 0.1, 20
+# How much the logarithms of priorities vary, after the first round.
+_SPREAD = 0.3
+
+
+class Answer(IntEnum):
+    """What is known of a capacity."""
+
+    NONE = NONE
+    FOUND = FOUND
+    OPEN = GOING_ON
+
+
+class Skyline:
+    """Attempts at placing boxes within capacities; where one fails is learned for the next.
+
+    Parameters
+    ----------
+    sections : Sections
+        What is to be placed.
+    seed : int
+        Of the priorities.
+
+    Attributes
+    ----------
+    addresses : int64 array
+        Of the last placement that was found, in units.
+    nodes : int
+        How many have been looked at, in all.
+    """
+
+    def __init__(self, sections: Sections, seed: int = 0) -> None:
+        self.sections = sections
+        self.addresses: Integers = np.zeros(len(sections), np.int64)
+        self.nodes = 0
+        self._boxes = boxes_of(sections)
+        self._state = new_state(sections)
+        self._random = np.random.default_rng(seed)
+        self._attempts = count()
+        self._nodes_a_second = _FIRST_LOOK / _LOOK
+
+    def attempt(self, capacity: int, until: float) -> Answer:
+        """Try once to place all boxes within a capacity.
+
+        Later attempts are longer, so that each capacity is decided in the end.
+
+        Parameters
+        ----------
+        capacity : int
+            Units.
+        until : float
+            Of the monotonic clock: when to stop.
+        """
+        number = next(self._attempts)
+        turn, rule = divmod(number, len(_RULES))
+        limit = int(_FIRST * _GROWTH ** (number // (len(_RULES) * _PRIORITIES)))
+        self._prioritise(turn)
+        answer = self.search(capacity, until, limit, _RULES[rule])
+        # What failed long ago counts less.
+        weight = self._state.weight
+        weight[:] = 1 + (weight - 1) / max(1.0, float(weight.max(initial=1.0)) / len(weight))
+        return answer
+
+    def search(
+        self, capacity: int, until: float, nodes: float = float("inf"), rule: int = LOWEST
+    ) -> Answer:
+        """Search for so many nodes, with the priorities that there are."""
+        if self.sections.loads.max(initial=0) > capacity:
+            return Answer.NONE
+        begin(self._boxes, self._state, capacity)
+        left = nodes
+        while left > 0:
+            started = time.monotonic()
+            if started >= until:
+                break
+            step = int(min(left, max(1.0, self._nodes_a_second * min(_LOOK, until - started))))
+            before = int(self._state.registers[NODES])
+            found = advance(self._boxes, self._state, step, rule)
+            done = int(self._state.registers[NODES]) - before
+            self._nodes_a_second = max(1.0, done / max(time.monotonic() - started, 1e-3))
+            self.nodes += done
+            left -= done
+            if found == FOUND:
+                self.addresses = self._state.address.copy()
+                return Answer.FOUND
+            if found == NONE:
+                return Answer.NONE
+            if found != GOING_ON:
+                break
+        return Answer.OPEN
+
+    def _prioritise(self, turn: int) -> None:
+        """Decide which boxes are tried first: by area, size, length, or by where it fails."""
+        sections, state = self.sections, self._state
+        size, length = sections.size.astype(float), sections.last - sections.first
+        heavy = np.concatenate([[0.0], np.cumsum(state.weight)])
+        priorities: tuple[Floats, ...] = (
+            size * length,
+            size + length / (sections.count + 1),
+            length + size / (size.max(initial=1.0) + 1),
+            size * (heavy[sections.last] - heavy[sections.first]),
+        )
+        chosen = priorities[turn % _PRIORITIES]
+        if turn >= _PRIORITIES:
+            chosen = chosen * np.exp(self._random.normal(0, _SPREAD, len(chosen)))
+        state.priority[:] = chosen
+
+
+def least_capacity(
+    skyline: Skyline,
+    lower: int,
+    upper: int,
+    until: float,
+    found: Callable[[Integers], None],
+) -> tuple[int, int]:
+    """Narrow down the least capacity, in units, from both sides.
+
+    Parameters
+    ----------
+    skyline : Skyline
+        What searches.
+    lower, upper : int
+        There is a placement within `upper`, and none within less than `lower`.
+    until : float
+        Of the monotonic clock: when to stop.
+    found : callable
+        Given the addresses of every better placement.
+
+    Returns
+    -------
+    lower, upper : int
+        The same, at the end.
+    """
+    for turn in count():
+        if lower >= upper or time.monotonic() >= until:
+            break
+        # What is far from both ends is seldom decided, but shortens the way most.
+        part = (0, 6, 2, 4, 1, 8)[turn % 6]
+        capacity = lower + (upper - 1 - lower) * part // 8
+        answer = skyline.attempt(capacity, until)
+        if answer is Answer.FOUND:
+            upper = int((skyline.addresses + skyline.sections.size).max(initial=0))
+            found(skyline.addresses)
+        elif answer is Answer.NONE:
+            lower = capacity + 1
+    return lower, upper

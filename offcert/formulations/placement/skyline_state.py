@@ -1,0 +1,251 @@
+"""What the skyline search has decided so far, and how a decision is made and taken back."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offcert.core.compiled import compiled, plain_inner
+from offcert.formulations.placement.sections import Sections
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+# Arrays that the trail can restore.
+LOW, FLOOR, TOP, REST, ADDRESS, CEILING, OWNER = range(7)
+# Entries of `State.registers`: whether a node is entered or left, its sections, whether it could be
+# filled, how much is in use of frames, stack and trail, nodes so far, whether something ran full,
+# and the sections that have changed.
+ENTER, LEFT, RIGHT, FILLED, FRAMES, STACK, TRAIL, NODES, FULL, DIRTY, CLEAN = range(11)
+REGISTERS = 11
+# Columns of `State.frames`: whether it is parts that are all to be filled or choices of which one
+# will do; the sections; the stretch of the stack and where in it the search is; where the trail
+# stood; the section that is chosen for.
+KIND, FROM, TO, BEGIN, END, NEXT, MARK, POINT = range(8)
+COLUMNS = 8
+UNPLACED = -1
+_TRAIL = 2_000_000
+
+
+class Boxes(NamedTuple):
+    """What does not change: `Sections`, as arrays."""
+
+    size: Integers
+    first: Integers
+    last: Integers
+    begins: Integers
+
+
+class State(NamedTuple):
+    """Decisions, and what follows from them.
+
+    Attributes
+    ----------
+    address : int64 array
+        Of each box, or `UNPLACED`.
+    low : int64 array
+        Least address that each unplaced box can still have.
+    order : int64 array
+        All boxes, those with large `low` first.
+    floor : int64 array
+        In each section: no unplaced box goes lower.
+    top : int64 array
+        In each section: where the highest placed box ends; the space up to the floor stays free.
+    owner : int64 array
+        In each section: which box that is, or -1.
+    rest : int64 array
+        In each section: units of unplaced boxes.
+    ceiling : int64 array
+        In each section: no unplaced box reaches higher.
+    least, choices : int64 array
+        Scratch, one entry a section.
+    weight : float64 array
+        In each section: how often it was the reason that something failed.
+    priority : float64 array
+        Of each box: what is tried first.
+    trail : int64 array, shape (most, 3)
+        Array, index and value before, of every change.
+    frames : int64 array, shape (most, 8)
+        The way to the current node.
+    stack : int64 array, shape (most, 2)
+        Boxes to try, and parts to fill.
+    registers : int64 array
+        Where the search is.
+    """
+
+    address: Integers
+    low: Integers
+    order: Integers
+    floor: Integers
+    top: Integers
+    owner: Integers
+    rest: Integers
+    ceiling: Integers
+    least: Integers
+    choices: Integers
+    weight: Floats
+    priority: Floats
+    trail: Integers
+    frames: Integers
+    stack: Integers
+    registers: Integers
+
+
+def boxes_of(sections: Sections) -> Boxes:
+    """Return the arrays that do not change."""
+    return Boxes(sections.size, sections.first, sections.last, sections.index)
+
+
+def new_state(sections: Sections) -> State:
+    """Return a state that `begin` has to set up."""
+    boxes, count = len(sections), sections.count
+    depth = 4 * (boxes + count) + 1000
+
+    def zeros(length: int) -> Integers:
+        return np.zeros(length, np.int64)
+
+    return State(
+        address=zeros(boxes),
+        low=zeros(boxes),
+        order=zeros(boxes),
+        floor=zeros(count),
+        top=zeros(count),
+        owner=zeros(count),
+        rest=zeros(count),
+        ceiling=zeros(count),
+        least=zeros(count),
+        choices=zeros(count),
+        weight=np.ones(count),
+        priority=np.zeros(boxes),
+        trail=np.empty((_TRAIL, 3), np.int64),
+        frames=np.empty((depth, COLUMNS), np.int64),
+        stack=np.empty((64 * depth, 2), np.int64),
+        registers=zeros(REGISTERS),
+    )
+
+
+@compiled
+def begin(boxes: Boxes, state: State, capacity: int) -> None:
+    """Set up the search for a capacity, in units that are at least the load."""
+    state.address[:] = UNPLACED
+    state.low[:] = 0
+    state.floor[:] = 0
+    state.top[:] = 0
+    state.owner[:] = -1
+    state.rest[:] = 0
+    state.ceiling[:] = capacity
+    for box in range(len(boxes.size)):
+        state.order[box] = box
+        for section in range(boxes.first[box], boxes.last[box]):
+            state.rest[section] += boxes.size[box]
+    state.registers[:] = 0
+    state.registers[ENTER] = 1
+    state.registers[RIGHT] = len(state.floor)
+    state.registers[CLEAN] = len(state.floor)
+
+
+@plain_inner
+def put(state: State, array: Integers, kind: int, index: int, value: int) -> None:
+    """Change an entry, so that `undo` can restore it."""
+    used = state.registers[TRAIL]
+    if used == len(state.trail):
+        state.registers[FULL] = 1
+        return
+    state.trail[used, 0] = kind
+    state.trail[used, 1] = index
+    state.trail[used, 2] = array[index]
+    state.registers[TRAIL] = used + 1
+    array[index] = value
+
+
+@plain_inner
+def undo(state: State, mark: int) -> None:
+    """Restore all that was changed since the trail was as long as `mark`."""
+    for place in range(state.registers[TRAIL] - 1, mark - 1, -1):
+        kind, index, value = state.trail[place, 0], state.trail[place, 1], state.trail[place, 2]
+        if kind == LOW:
+            state.low[index] = value
+        elif kind == FLOOR:
+            state.floor[index] = value
+        elif kind == TOP:
+            state.top[index] = value
+        elif kind == REST:
+            state.rest[index] = value
+        elif kind == ADDRESS:
+            state.address[index] = value
+        elif kind == CEILING:
+            state.ceiling[index] = value
+        else:
+            state.owner[index] = value
+    state.registers[TRAIL] = mark
+
+
+@plain_inner
+def stack_box(boxes: Boxes, state: State, box: int, height: int) -> bool:
+    """Place a box on the floor; return False if something better is possible.
+
+    It is if an unplaced box fits into the space that is left free below (moving it down there is no
+    loss), or if the box lies directly on a smaller one that lives in the same sections.
+    """
+    first, last, size = boxes.first[box], boxes.last[box], boxes.size[box]
+    below = state.owner[first]
+    if (
+        below >= 0
+        and state.top[first] == height
+        and boxes.first[below] == first
+        and boxes.last[below] == last
+        and boxes.size[below] < size
+    ):
+        return False
+    wasted = False
+    for section in range(first, last):
+        if state.top[section] < height:
+            wasted = True
+            break
+    if wasted and _fills_waste(boxes, state, box, height):
+        return False
+    put(state, state.address, ADDRESS, box, height)
+    for section in range(first, last):
+        put(state, state.floor, FLOOR, section, height + size)
+        put(state, state.top, TOP, section, height + size)
+        put(state, state.owner, OWNER, section, box)
+        put(state, state.rest, REST, section, state.rest[section] - size)
+    state.registers[DIRTY], state.registers[CLEAN] = first, last
+    return True
+
+
+@plain_inner
+def _fills_waste(boxes: Boxes, state: State, box: int, height: int) -> bool:
+    """Return whether some other unplaced box fits below a box at some height."""
+    first, last = boxes.first[box], boxes.last[box]
+    for other in range(boxes.begins[first], boxes.begins[last]):
+        if state.address[other] != UNPLACED or other == box or boxes.last[other] > last:
+            continue
+        top = 0
+        for section in range(boxes.first[other], boxes.last[other]):
+            top = max(top, state.top[section])
+        if top + boxes.size[other] <= height:
+            return True
+    return False
+
+
+@plain_inner
+def lift_box(boxes: Boxes, state: State, box: int) -> None:
+    """Place a box that is live in all sections of a part at the part's ceiling.
+
+    What is left is a problem of its own: everything below the floor is solid ground from then on,
+    and what is placed already no longer changes places with what is not.
+    """
+    first, last = boxes.first[box], boxes.last[box]
+    under = state.ceiling[first] - boxes.size[box]
+    put(state, state.address, ADDRESS, box, under)
+    for section in range(first, last):
+        put(state, state.ceiling, CEILING, section, under)
+        put(state, state.rest, REST, section, state.rest[section] - boxes.size[box])
+        if state.top[section] < state.floor[section]:
+            put(state, state.top, TOP, section, state.floor[section])
+        if state.owner[section] >= 0:
+            put(state, state.owner, OWNER, section, -1)
+    state.registers[DIRTY], state.registers[CLEAN] = first, last

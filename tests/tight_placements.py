@@ -1,0 +1,23 @@
+"""Placement problems without slack: most of the time is filled up to one load."""
+
+import random
+
+from offcert.core.placement import PlacementProblem, Residence
+
+
+def tight_problem(seed: int) -> PlacementProblem:
+    """Return residences that fill nearly all of a rectangle, as far as loads say."""
+    rng = random.Random(f"tight {seed}")
+    sections, most, height = rng.randint(4, 9), rng.randint(12, 40), rng.randint(3, 9)
+    loads, rows = [0] * sections, []
+    for _ in range(400):
+        start = rng.randrange(sections)
+        end = min(sections, start + rng.randint(1, 5))
+        size = rng.randint(1, min(6, height))
+        if all(loads[each] + size <= height for each in range(start, end)):
+            for each in range(start, end):
+                loads[each] += size
+            rows.append(Residence(f"r{len(rows)}", size, start, end))
+        if len(rows) == most:
+            break
+    return PlacementProblem(f"tight-{seed}", rows)
