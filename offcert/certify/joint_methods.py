@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from offcert.certify.checkpoint_steps import descend_checkpoints
 from offcert.certify.combined_steps import descend_combined
 from offcert.certify.effort import Effort
@@ -22,10 +24,13 @@ from offcert.core.problem import Minimise, Recompute
 
 _NETWORKS = "chains, and networks as profile writes them"
 _AGAIN = frozenset({Recompute.CHAIN, Recompute.ANY})
-_CHAINS = "chains"
 _ANY = frozenset({Recompute.ANY})
-_TIME, _MEMORY = frozenset({Minimise.TIME}), frozenset({Minimise.MEMORY})
-_EITHER = frozenset(Minimise)
+_MEMORY, _EITHER = frozenset({Minimise.MEMORY}), frozenset(Minimise)
+
+# Least time, unless they say otherwise; what only chains allow; what knows no transfers.
+_of_networks = partial(Method, network=_NETWORKS, recompute=_AGAIN)
+_of_chains = partial(Method, network="chains", recompute=_AGAIN, minimise=_EITHER, chains=True)
+_of_recomputation = partial(Method, network=_NETWORKS, recompute=_ANY, minimise=_EITHER)
 
 
 def bound_at_once(search: Search, effort: Effort) -> None:
@@ -40,99 +45,64 @@ def bound_at_once(search: Search, effort: Effort) -> None:
 
 
 JOINT_METHODS = {
-    "offload-alone": Method(
+    "offload-alone": _of_networks(
         run=descend_plain,
         summary="the best schedule in which nothing runs again, as certify finds it",
         reads=("time_limit", "workers", "target_gap", "seed"),
-        network=_NETWORKS,
-        recompute=_AGAIN,
-        minimise=_TIME,
     ),
-    "joint-lp": Method(
+    "joint-lp": _of_networks(
         run=climb_joint,
         summary="linear relaxation of moving and computing again together",
         bounds=("joint-lp",),
         reads=("time_limit",),
-        network=_NETWORKS,
-        recompute=_AGAIN,
-        minimise=_TIME,
     ),
-    "checkpoints": Method(
+    "checkpoints": _of_chains(
         run=descend_checkpoints,
         summary="stored data and segments that run again: published selections, and the best ones",
-        network=_CHAINS,
-        recompute=_AGAIN,
-        minimise=_EITHER,
-        chains=True,
     ),
-    "persistent": Method(
+    "persistent": _of_chains(
         run=descend_persistent,
         summary="optimal checkpoints that stay stored, segments inside of segments among them",
-        network=_CHAINS,
         reads=("time_limit",),
-        recompute=_AGAIN,
-        minimise=_EITHER,
-        chains=True,
     ),
-    "combined": Method(
+    "combined": _of_chains(
         run=descend_combined,
         summary="the combined paper's dynamic program, at ever more slots",
         reads=("time_limit",),
-        network=_CHAINS,
-        recompute=_AGAIN,
-        minimise=_EITHER,
-        chains=True,
     ),
-    "joint-search": Method(
+    "joint-search": _of_networks(
         run=descend_joint,
         summary="annealing over what runs again and what leaves, together",
         reads=("time_limit", "workers", "seed", "target_gap"),
-        network=_NETWORKS,
-        recompute=_AGAIN,
-        minimise=_TIME,
     ),
-    "rematerialisation": Method(
+    "rematerialisation": _of_recomputation(
         run=descend_rematerialisation,
         summary="search for what is cheap to run again; nothing leaves",
         reads=("time_limit", "seed", "target_gap"),
-        network=_NETWORKS,
-        recompute=_ANY,
-        minimise=_EITHER,
     ),
-    "retention-cpsat": Method(
+    "retention-cpsat": _of_recomputation(
         run=solve_retention,
         summary="intervals over which copies are kept, exact where nothing may leave",
         bounds=("retention-cpsat", "retention-cpsat-memory"),
         reads=("time_limit", "workers", "seed"),
-        network=_NETWORKS,
-        recompute=_ANY,
-        minimise=_EITHER,
     ),
-    "recompute-stages": Method(
+    "recompute-stages": _of_recomputation(
         run=solve_stages,
         summary="who runs again in which stage, in no order; a bound where nothing may leave",
         bounds=("recompute-stages", "recompute-stages-memory"),
         reads=("time_limit", "workers", "solver"),
-        network=_NETWORKS,
-        recompute=_ANY,
-        minimise=_EITHER,
         offload=frozenset({False}),
     ),
-    "checkmate-milp": Method(
+    "checkmate-milp": _of_recomputation(
         run=solve_checkmate,
         summary="Checkmate's program: the best execution in stages; nothing leaves",
         reads=("time_limit", "workers", "solver"),
-        network=_NETWORKS,
-        recompute=_ANY,
-        minimise=_EITHER,
     ),
-    "least-memory": Method(
+    "least-memory": _of_networks(
         run=bound_least_memory,
         summary="bytes that no execution can do without",
         bounds=("least-memory-run", "least-memory-kept", "least-memory-cut"),
         reads=("time_limit",),
-        network=_NETWORKS,
-        recompute=_AGAIN,
         minimise=_MEMORY,
     ),
 }
