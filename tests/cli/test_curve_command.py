@@ -252,6 +252,11 @@ def test_methods_for_chains_say_so_and_what_is_not_found_is_said(
     assert found["objective"] < problem.peak_memory
     assert problem.trace.compute_time <= found["makespan"] <= 28
     assert main([*least, "--deadline", "3ns"]) == 0
+    said = capsys.readouterr().out
+    assert "INFEASIBLE" in said
+    assert "17 ns too long" in said
+    short = ["solve", chain_file, "--method", "checkpoints", "--memory", "0%"]
+    assert main(short) == 0
     assert "  no schedule  is known\n" in capsys.readouterr().out
     assert main(["methods", "--recompute", "any"]) == 0
     text = capsys.readouterr().out
