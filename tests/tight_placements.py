@@ -21,3 +21,19 @@ def tight_problem(seed: int) -> PlacementProblem:
         if len(rows) == most:
             break
     return PlacementProblem(f"tight-{seed}", rows)
+
+
+def crowded_problem(seed: int) -> PlacementProblem:
+    """Return more and longer residences, with a little slack here and there."""
+    rng = random.Random(f"crowded {seed}")
+    sections, height = 12, rng.randint(12, 20)
+    loads, rows = [0] * sections, []
+    for _ in range(600):
+        start = rng.randrange(sections)
+        end = min(sections, start + rng.randint(1, 7))
+        size = rng.randint(2, 9)
+        if all(loads[each] + size <= height - rng.randint(0, 1) for each in range(start, end)):
+            for each in range(start, end):
+                loads[each] += size
+            rows.append(Residence("", size, start, end))
+    return PlacementProblem(f"crowded-{seed}", rows)

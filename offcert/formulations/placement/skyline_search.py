@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import numpy as np
+
 from offcert.core.placement import Placement, PlacementOutcome, PlacementProblem
 from offcert.core.result import Bound
 from offcert.formulations.placement.sections import Integers, Sections
@@ -62,14 +64,13 @@ def skyline_search(
     lower = -(-least // unit)
     # All boxes, one above the other, are a placement, too.
     total = int(sections.size.sum())
-    upper = total + 1 if hint is None else min(total + 1, -(-hint.pool(problem) // unit))
+    upper = total if hint is None else min(total, -(-hint.pool(problem) // unit))
     skyline = Skyline(sections, seed)
     if problem.capacity is not None:
         lower, complete = _within(skyline, lower, problem.capacity // unit, until, take)
     else:
-        if hint is None and skyline.search(total, until) is Answer.FOUND:
-            take(skyline.addresses)
-            upper = int((skyline.addresses + sections.size).max())
+        if hint is None:
+            take(np.cumsum(sections.size) - sections.size)
         lower, upper = least_capacity(skyline, lower, upper, until, take)
         complete = lower == upper
     bounds: tuple[Bound, ...] = ()

@@ -5,7 +5,7 @@ import time
 import pytest
 from placement_cases import random_placement_problem
 from placement_oracle import least_pool
-from tight_placements import tight_problem
+from tight_placements import crowded_problem, tight_problem
 
 from offcert.core.placement import Placement, PlacementProblem, Residence
 from offcert.formulations.placement.no_overlap_cpsat import no_overlap_cpsat
@@ -45,6 +45,18 @@ def test_what_is_excluded_above_the_load_is_excluded_by_cpsat(seed: int) -> None
     for rule in (FEWEST, LOWEST, WEIGHTED, HEAVIEST):
         assert skyline.search(least - 1, time.monotonic() + 60, rule=rule) is Answer.NONE
         assert skyline.search(least, time.monotonic() + 60, rule=rule) is Answer.FOUND
+
+
+@pytest.mark.parametrize("seed", [275, 578, 769, 876, 904, 980, 1010, 1192])
+def test_some_points_have_to_be_left_free(seed: int) -> None:
+    """Without that choice the search ends with a larger pool on each of these."""
+    problem = crowded_problem(seed)
+    ours, theirs = skyline_search(problem), no_overlap_cpsat(problem)
+    assert ours.placement is not None
+    assert theirs.placement is not None
+    assert placement_faults(problem, ours.placement) == []
+    assert ours.placement.pool(problem) == theirs.placement.pool(problem)
+    assert theirs.complete
 
 
 @pytest.mark.parametrize("seed", range(40))
