@@ -60,7 +60,7 @@ def random_range(tables: Tables) -> tuple[int, int]:
 def random_last(tables: Tables, first: int, most: int) -> int:
     """Draw where a segment ends that begins somewhere, at most at `most`; -1 if nowhere."""
     if tables.range_first.size:
-        begin = np.searchsorted(tables.range_first, first)
+        begin = int(np.searchsorted(tables.range_first, first))
         end = begin
         while (
             end < tables.range_first.size
@@ -82,7 +82,7 @@ def other_last(tables: Tables, first: int, last: int) -> int:
     if tables.range_first.size == 0:
         end = _elsewhere(tables, last + 1) - 1
         return end if allowed(tables, first, end) else -1
-    begin = np.searchsorted(tables.range_first, first)
+    begin = int(np.searchsorted(tables.range_first, first))
     here = end = begin
     while end < tables.range_first.size and tables.range_first[end] == first:
         if tables.range_last[end] < last:
@@ -98,7 +98,7 @@ def other_first(tables: Tables, first: int, last: int) -> int:
     if tables.range_first.size == 0:
         begin = _elsewhere(tables, first)
         return begin if allowed(tables, begin, last) else -1
-    low = np.searchsorted(tables.end_last, last)
+    low = int(np.searchsorted(tables.end_last, last))
     here = end = low
     while end < tables.end_last.size and tables.end_last[end] == last:
         if tables.end_first[end] < first:
