@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from fractions import Fraction
 
+from offcert.certify.devices_search import DevicesSearch
+from offcert.certify.interrupts import mind_interrupt
 from offcert.certify.ladder import certify
+from offcert.certify.running import SearchProgress
+from offcert.certify.watchdog import ending_whole, watched
 from offcert.core.devices.problem import DevicesProblem
 from offcert.core.devices.schedule import DevicesSchedule
 from offcert.core.errors import InputError
-from offcert.core.options import require_seconds
+from offcert.core.messages import short_repr, show
+from offcert.core.options import require_count, require_seconds, require_seed
 from offcert.core.plan import Kind, Plan
 from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence
@@ -18,7 +24,8 @@ from offcert.formulations.devices.bounds import devices_bounds
 from offcert.formulations.devices.cpsat import solve_devices
 from offcert.heuristics.devices.rules import RULES
 from offcert.heuristics.devices.search import best_by_rules, improve
-from offcert.proofs.certificate import Certificate, current_versions
+from offcert.proofs.certificate import Certificate
+from offcert.proofs.devices_bounds import DEVICE
 from offcert.proofs.devices_certificate import DevicesCertificate
 
 # Events in a problem up to which the model is tried.
@@ -28,9 +35,12 @@ _MOST_EVENTS = 300
 def certify_devices(
     problem: DevicesProblem,
     *,
-    time_limit: float = 30.0,
+    time_limit: float = 60.0,
+    workers: int = 2,
     seed: int = 0,
     rule: str | None = None,
+    progress: Callable[[SearchProgress], None] | None = None,
+    keep: Callable[[DevicesCertificate], None] | None = None,
 ) -> DevicesCertificate:
     """Return the best schedule found for several devices, with lower bounds.
 
@@ -43,39 +53,40 @@ def certify_devices(
     problem : DevicesProblem
         What is to be done.
     time_limit : float
-        Seconds, more or less.
+        Seconds, more or less. What is known then is returned; an interrupt (Ctrl-C) does the same.
+    workers : int
+        Threads for solvers that can use several.
     seed : int
         For everything that chooses at random.
     rule : str, optional
         Who uses the link next, a name in `offcert.heuristics.devices.rules.RULES`: only this rule
         is followed, and no search improves on it.
+    progress : callable, optional
+        Told of every step and improvement.
+    keep : callable, optional
+        Given a certificate of what is known, before every step and at improvements about every
+        second: written to a file, it outlives a crash of this process.
 
     Raises
     ------
     InputError
-        If there is no such rule.
+        If there is no such rule, or an argument is of the wrong type or out of its range.
     """
+    if not isinstance(problem, DevicesProblem):
+        raise InputError(f"problem must be a DevicesProblem, not {short_repr(problem)}")
     if rule is not None and rule not in RULES:
-        raise InputError(f"rule must be one of {', '.join(RULES)}, not {rule}")
-    begin = time.monotonic()
+        raise InputError(f"rule must be one of {', '.join(RULES)}, not {show(rule)}")
     limit = require_seconds(time_limit, "time_limit")
+    workers, seed = require_count(workers, "workers"), require_seed(seed, "seed")
+    search = DevicesSearch(problem, limit, progress, keep)
     step = problem.step.plain()
-    if step.trace.least_memory > step.platform.memory:
-        return DevicesCertificate(problem, None, (), versions=current_versions())
-    whole = _certified(step, limit / 5, seed)
-    shared = whole
-    if step.trace.peak_memory > step.platform.memory and problem.devices > 1:
-        shared = _certified(shared_link(step, problem.devices), limit / 5, seed)
-    alone = _best_proved(whole, step)
-    bounds = devices_bounds(problem, 0 if alone is None else alone.value, time_limit=limit / 10)
-    plans = _plans([shared, whole], step)
-    found = best_by_rules(problem, plans, RULES if rule is None else [rule])
-    schedule, by = (None, "") if found is None else found
-    if schedule is not None and rule is None:
-        left = limit - (time.monotonic() - begin)
-        schedule, by, more = _searched(problem, schedule, by, bounds, left, seed)
-        bounds += more
-    return DevicesCertificate(problem, schedule, tuple(bounds), alone, by, current_versions())
+    if step.trace.least_memory <= step.platform.memory:
+        with ending_whole(search.certificate), suppress(KeyboardInterrupt):
+            _begin(search, step, limit, workers, seed, RULES if rule is None else [rule])
+            if rule is None:
+                _improve(search, seed)
+                _solve(search, workers, seed)
+    return search.certificate()
 
 
 def shared_link(step: Problem, devices: int) -> Problem:
@@ -85,34 +96,92 @@ def shared_link(step: Problem, devices: int) -> Problem:
     return step.with_bandwidth(out, back)
 
 
-def _searched(
-    problem: DevicesProblem,
-    schedule: DevicesSchedule,
-    by: str,
-    bounds: list[Bound],
-    left: float,
+def _begin(
+    search: DevicesSearch,
+    step: Problem,
+    limit: float,
+    workers: int,
     seed: int,
-) -> tuple[DevicesSchedule, str, list[Bound]]:
-    """Improve a schedule in the seconds that are left; return it, who found it, and bounds."""
-    least = max(bound.value for bound in bounds)
-    share = max(0.5, left / 2)
-    better = improve(problem, schedule, time_limit=share, target=least, seed=seed)
-    if better.makespan < schedule.makespan:
-        schedule, by = better, f"{by}, then a search over orders"
+    rules: Iterable[str],
+) -> None:
+    """Look for plans of one device and for bounds, and put the devices together by rules."""
+    search.begin("plans for one device")
+    search.add(Bound(DEVICE, step.trace.compute_time, Evidence.PROVED))
+    found: list[Certificate] = []
+    for problem in _single(search.problem, step):
+        seconds = max(limit / 5, 0.1)
+        found.append(certify(problem, time_limit=seconds, workers=workers, seed=seed))
+        if found[-1].notes.interrupted:
+            break
+    search.alone = _best_proved(found[0], step)
+    if search.alone is not None:
+        search.add(Bound(DEVICE, search.alone.value, Evidence.PROVED))
+    search.begin("rules")
+    made = best_by_rules(search.problem, _plans(found[::-1], step), rules)
+    if made is not None:
+        search.offer(*made)
+    mind_interrupt(found[-1])
+    search.begin("bounds of resources")
+    with watched(search, limit, search.certificate), search.surviving():
+        alone = 0 if search.alone is None else search.alone.value
+        for bound in devices_bounds(search.problem, alone, time_limit=limit / 10):
+            search.add(bound)
+
+
+def _single(problem: DevicesProblem, step: Problem) -> list[Problem]:
+    """Return the problem of one device that has the link to itself, and if it matters its share."""
+    if step.trace.peak_memory > step.platform.memory and problem.devices > 1:
+        return [step, shared_link(step, problem.devices)]
+    return [step]
+
+
+def _improve(search: DevicesSearch, seed: int) -> None:
+    """Search over orders, in half of the time that is left."""
+    begin = search.schedule
+    if begin is None or search.done:
+        return
+    by = f"{search.found_by}, then a search over orders"
+    search.begin("a search over orders")
+    seconds = max(0.5, search.remaining / 2)
+
+    def offer(better: DevicesSchedule) -> None:
+        search.offer(better, by)
+
+    with watched(search, seconds, search.certificate), search.surviving():
+        improve(
+            search.problem,
+            begin,
+            time_limit=seconds,
+            target=search.lower_bound,
+            seed=seed,
+            found=offer,
+        )
+
+
+def _solve(search: DevicesSearch, workers: int, seed: int) -> None:
+    """Ask the model for a schedule and a bound, if the problem is small."""
+    problem, makespan = search.problem, search.objective
     trace = problem.step.trace
     events = problem.devices * (len(trace) + 2 * len(trace.gaps)) + len(problem.jobs)
-    if schedule.makespan <= least or events > _MOST_EVENTS:
-        return schedule, by, []
-    answer = solve_devices(
-        problem, schedule.makespan, lower_bound=least, time_limit=share, seed=seed
-    )
-    if answer.schedule is not None and answer.schedule.makespan < schedule.makespan:
-        schedule, by = answer.schedule, "CP-SAT"
-    return schedule, by, [] if answer.bound is None else [answer.bound]
-
-
-def _certified(step: Problem, time_limit: float, seed: int) -> Certificate:
-    return certify(step, time_limit=max(time_limit, 0.1), seed=seed)
+    if makespan is None or search.done or events > _MOST_EVENTS:
+        return
+    search.begin("CP-SAT")
+    seconds = max(0.5, search.remaining)
+    with watched(search, seconds, search.certificate), search.surviving():
+        answer = solve_devices(
+            problem,
+            makespan,
+            lower_bound=search.lower_bound,
+            time_limit=seconds,
+            workers=workers,
+            seed=seed,
+        )
+        if answer.schedule is not None:
+            search.offer(answer.schedule, "CP-SAT")
+        if answer.bound is not None:
+            search.add(answer.bound)
+        if answer.interrupted:
+            raise KeyboardInterrupt
 
 
 def _best_proved(certificate: Certificate, step: Problem) -> Bound | None:

@@ -6,7 +6,10 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from offcert.proofs.certificate import Certificate
 
 # The signal by which `watchdog` ends a step: one that nobody minds who does not ask for it. None
 # where the system has none that can be sent to a thread.
@@ -53,6 +56,18 @@ def is_interrupt(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def mind_interrupt(part: Certificate) -> None:
+    """Let an interrupt that ended a part of a search end the rest as well.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If the part was interrupted: it had to return what it knew.
+    """
+    if part.notes.interrupted:
+        raise KeyboardInterrupt
 
 
 @contextmanager

@@ -13,13 +13,13 @@ from typing import Any
 
 from offcert.certify.compile import group_of, noted_compilations
 from offcert.certify.interrupts import held_interrupts, is_interrupt
+from offcert.certify.keeping import Keeping
 from offcert.certify.workings import Workings
-from offcert.core.errors import InputError, OffcertError
+from offcert.core.errors import OffcertError
 from offcert.core.result import Bound, Evidence
 from offcert.proofs.settings import Notes
 
 _LOG = logging.getLogger("offcert")
-_SECONDS_BETWEEN_KEEPING = 1.0
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,7 @@ class Running:
         self.bounds: list[Bound] = []
         self.refuted: list[Bound] = []
         self._progress = progress
-        self._keep = keep
-        self._kept = -math.inf
-        self._keeping_failed = False
+        self._keeping = Keeping(keep)
         self._step = ""
         # How a step says that it needs longer, so that nobody interrupts it; see `watchdog`.
         self.grant: Callable[[float], None] = lambda seconds: None
@@ -191,7 +189,7 @@ class Running:
     def begin(self, step: str) -> None:
         """Say what runs next, and have what is known kept: nobody knows how a step ends."""
         self._step = step
-        self._have_kept()
+        self._keeping.now()
         self._tell()
 
     def add(self, bound: Bound) -> None:
@@ -233,24 +231,7 @@ class Running:
 
     def _tell_news(self) -> None:
         self._tell()
-        if time.monotonic() - self._kept >= _SECONDS_BETWEEN_KEEPING:
-            self._have_kept()
-
-    def _have_kept(self) -> None:
-        """Have what is known kept; where that fails, a full disk must not cost the search."""
-        if self._keep is None:
-            return
-        try:
-            self._keep()
-        except (OSError, InputError) as error:
-            if not self._keeping_failed:
-                warnings.warn(
-                    f"what is known could not be kept ({error}); the search goes on, and tries "
-                    "again from time to time",
-                    stacklevel=2,
-                )
-            self._keeping_failed = True
-        self._kept = time.monotonic()
+        self._keeping.at_news()
 
     def _tell(self) -> None:
         if self._progress is not None:

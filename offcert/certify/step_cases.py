@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from itertools import count
 from math import inf
 
+from offcert.certify.interrupts import mind_interrupt
 from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.core.errors import NoPlanError, PlanError
@@ -117,8 +118,9 @@ class RoundSearch:
         if relaxed.trace.least_memory > self.memory:
             node.value = inf
         else:
-            found = solve(relaxed, "bounds", time_limit=2, workers=1).result
-            self._bound(node, relaxed, found.bounds)
+            found = solve(relaxed, "bounds", time_limit=2, workers=1)
+            self._bound(node, relaxed, found.result.bounds)
+            mind_interrupt(found)
             self._choose(node, menu)
         heappush(self._open, (node.value, next(self._number), node))
 
@@ -166,12 +168,12 @@ class RoundSearch:
         problem = self.problem(self.round.chosen(choice))
         found = certify(problem, time_limit=seconds, workers=workers, seed=seed, target_gap=target)
         schedule = found.result.schedule
-        if not isinstance(schedule, Schedule):
-            return
-        if schedule.makespan <= self.best.makespan:
-            self.certificate = found
-            self.best = Answer(schedule.makespan, choice, schedule)
-        self.upgrade(schedule)
+        if isinstance(schedule, Schedule):
+            if schedule.makespan <= self.best.makespan:
+                self.certificate = found
+                self.best = Answer(schedule.makespan, choice, schedule)
+            self.upgrade(schedule)
+        mind_interrupt(found)
 
     def upgrade(self, schedule: Schedule, rounds: int = 3) -> None:
         """Take faster alternatives wherever a schedule has room for them, while that helps."""
@@ -217,6 +219,7 @@ class RoundSearch:
         self._bound(node, relaxed, found.result.bounds)
         if isinstance(found.result.schedule, Schedule):
             self._offer_from(node, found.result.schedule)
+        mind_interrupt(found)
 
     def _offer_from(self, node: Node, schedule: Schedule) -> None:
         """Give the schedule of a relaxation the fastest alternatives for which it has room.

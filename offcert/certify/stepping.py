@@ -7,7 +7,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 
+from offcert.certify.keeping import Keeping
 from offcert.certify.step_cases import RoundSearch
+from offcert.certify.watchdog import ending_whole
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.options import require_count, require_gap, require_seconds, require_seed
@@ -15,13 +17,13 @@ from offcert.core.problem import Problem
 from offcert.core.result import Result, SolveStatus
 from offcert.core.step import StepProblem
 from offcert.core.trace import Trace
+from offcert.core.units import format_time
 from offcert.proofs.certificate import Certificate, current_versions
 from offcert.proofs.settings import Settings
 from offcert.proofs.step_certificate import RoundAnswer, StepCertificate
 
 # Part of the time that is kept for schedules of what has been chosen.
 _LAST = 0.25
-_SECONDS_BETWEEN_KEEPING = 1.0
 
 
 def certify_step(
@@ -71,7 +73,7 @@ def certify_step(
         progress,
         keep,
     )
-    with suppress(KeyboardInterrupt):
+    with ending_whole(search.certificate), suppress(KeyboardInterrupt):
         search.run()
     return search.certificate()
 
@@ -92,8 +94,7 @@ class _Search:
         self.target = target
         self.seed = seed
         self.progress = progress
-        self.keep = keep
-        self.kept = -inf
+        self.keeping = Keeping(None if keep is None else lambda: keep(self.certificate()))
         self.end = time.monotonic() + seconds
         self.searched = self.end - _LAST * seconds
         self.told = ""
@@ -158,16 +159,21 @@ class _Search:
 
     def _tell(self) -> None:
         best = self._best()
-        bound = min(map(self._bound, range(len(self.rows))))
-        text = f"sub-batch {self.step.sizes[best]}: {self._value(best):.6g}, bound {bound:.6g}"
+        value, bound = self._value(best), min(map(self._bound, range(len(self.rows))))
+        gap = f"gap {100 * (value - bound) / max(value, 1):.4f} %  " if value < inf else ""
+        text = (
+            f"bound {self._shown(bound)}  best {self._shown(value)}  {gap}"
+            f"sub-batch {self.step.sizes[best]}"
+        )
         if text == self.told:
             return
         self.told = text
         if self.progress is not None:
             self.progress(text)
-        if self.keep is not None and time.monotonic() >= self.kept + _SECONDS_BETWEEN_KEEPING:
-            self.keep(self.certificate())
-            self.kept = time.monotonic()
+        self.keeping.at_news()
+
+    def _shown(self, value: float) -> str:
+        return "-" if value == inf else format_time(int(value), self.step.units)
 
     def certificate(self) -> StepCertificate:
         """Return what is known now; schedules of what was chosen get what is left of the time."""

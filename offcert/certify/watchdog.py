@@ -51,7 +51,7 @@ def ending_with(act: Callable[[Any], object]) -> Iterator[None]:
     Parameters
     ----------
     act : callable
-        Called in another thread, given a certificate (of a schedule, or of addresses); it has to
+        Called in another thread, given a certificate of whatever kind is searched for; it has to
         end the process.
     """
     before = _last_resort.set(act)
@@ -59,6 +59,23 @@ def ending_with(act: Callable[[Any], object]) -> Iterator[None]:
         yield
     finally:
         _last_resort.reset(before)
+
+
+@contextmanager
+def ending_whole(known: Callable[[], Any]) -> Iterator[None]:
+    """Let searches that are parts of a larger one end the program with what the whole knows.
+
+    Parameters
+    ----------
+    known : callable
+        Returns a certificate of the whole.
+    """
+    act = _last_resort.get()
+    if act is None:
+        yield
+        return
+    with ending_with(lambda part: act(known())):
+        yield
 
 
 @contextmanager

@@ -13,12 +13,19 @@ from devices_cases import random_devices, three_layers, tiny_devices
 from devices_oracle import devices_optimum
 
 import offcert
+from offcert.certify import devices, watchdog
 from offcert.certify.devices import certify_devices
+from offcert.certify.ladder import certify
+from offcert.certify.running import SearchProgress
+from offcert.certify.watchdog import ending_whole, ending_with
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.core.schedule import Schedule
 from offcert.formulations.devices.bounds import devices_bounds
 from offcert.formulations.devices.cpsat import solve_devices
+from offcert.heuristics.devices.search import best_by_rules, improve
+from offcert.proofs.certificate import Certificate
 from offcert.proofs.devices_bounds import RESOURCE, ResourceProof
 from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_certificate
 from offcert.verify.devices.bounds import resource_fault
@@ -195,3 +202,69 @@ def test_a_rule_is_followed_alone() -> None:
     assert ruled.found_by == "fifo"
     with pytest.raises(InputError, match="rule must be one of"):
         certify_devices(problem, rule="lifo")
+
+
+def test_an_interrupt_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it comes, there is a schedule and a bound, and both hold."""
+    problem = random_devices(8, largest=3)
+    kept: list[DevicesCertificate] = []
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    def interrupted_part(*arguments: Any, **options: Any) -> Certificate:
+        certificate = certify(*arguments, **options)
+        return replace(certificate, notes=replace(certificate.notes, interrupted=True))
+
+    objectives = []
+    for name, act in (
+        ("certify", interrupted_part),
+        ("devices_bounds", interrupt),
+        ("improve", interrupt),
+        ("solve_devices", interrupt),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(devices, name, act)
+            certificate = certify_devices(problem, time_limit=1, keep=kept.append)
+        assert certificate.objective is not None
+        assert certificate.lower_bound > 0
+        assert verify_devices(document_of(certificate)).valid
+        objectives.append(certificate.objective)
+    assert objectives == sorted(objectives, reverse=True)
+    assert all(verify_devices(document_of(each)).valid for each in kept)
+
+
+def test_improvements_are_handed_on_at_once() -> None:
+    """An interrupted search over orders costs nothing of what it had found."""
+    problem = random_devices(10)
+    alone = certify(problem.step.plain(), time_limit=1).result.schedule
+    assert isinstance(alone, Schedule)
+    begin = best_by_rules(problem, [alone.plan(problem.step.trace)], ["gradients-first"])
+    assert begin is not None
+    told: list[int] = []
+    best = improve(problem, begin[0], steps=300, found=lambda each: told.append(each.makespan))
+    assert told == sorted(set(told), reverse=True)
+    assert best.makespan == told[-1] < begin[0].makespan
+
+
+def test_progress_is_told_of_every_step() -> None:
+    told: list[SearchProgress] = []
+    certificate = certify_devices(random_devices(8, largest=3), time_limit=1, progress=told.append)
+    steps = [each.step for each in told]
+    assert steps[0] == "plans for one device"
+    assert {"rules", "bounds of resources"} <= set(steps)
+    assert (told[-1].objective, told[-1].lower_bound) == (
+        certificate.objective,
+        certificate.lower_bound,
+    )
+
+
+def test_a_part_that_nothing_can_end_ends_with_what_the_whole_knows() -> None:
+    ended: list[object] = []
+    with ending_with(ended.append), ending_whole(lambda: "the whole"):
+        act = watchdog._last_resort.get()
+        assert act is not None
+        act("a part")
+    assert ended == ["the whole"]
+    with ending_whole(lambda: "the whole"):
+        assert watchdog._last_resort.get() is None

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from oracle import brute_force
 from random_instances import seeded
 
+from offcert.certify.ladder import certify
 from offcert.certify.stepping import certify_step
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
@@ -21,6 +23,7 @@ from offcert.core.result import SolveStatus
 from offcert.core.step import Round, Split, StepProblem
 from offcert.core.step_json import step_digest, step_from_json, step_to_json
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.proofs.certificate import Certificate
 from offcert.proofs.step_certificate import Division, StepCertificate, step_certificate_from_json
 from offcert.verify.limits import Limits
 from offcert.verify.steps.check import verify_step
@@ -256,11 +259,36 @@ def test_what_is_known_is_kept_and_told() -> None:
     step = random_step(5)
     found = certify_step(step, time_limit=5, progress=told.append, keep=kept.append)
     assert kept
-    assert told[-1].startswith("sub-batch 2: ")
+    assert told[-1].startswith(f"bound {found.lower_bound}  best {found.objective}  gap ")
+    assert told[-1].endswith("%  sub-batch 2")
     for each in kept:
         assert verify_step(document_of(each)).valid
         assert each.lower_bound is not None
         assert each.lower_bound <= (found.lower_bound or 0)
+
+
+def test_an_interrupt_in_a_part_ends_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def interrupted(*arguments: Any, **options: Any) -> Certificate:
+        calls.append("certify")
+        certificate = certify(*arguments, **options)
+        return replace(certificate, notes=replace(certificate.notes, interrupted=True))
+
+    monkeypatch.setattr("offcert.certify.step_cases.certify", interrupted)
+    found = certify_step(random_step(5), time_limit=5)
+    assert calls == ["certify"]
+    assert found.objective is not None
+    assert verify_step(document_of(found)).valid
+
+
+def test_a_full_disk_costs_nothing() -> None:
+    def keep(_: StepCertificate) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.warns(UserWarning, match="could not be kept"):
+        found = certify_step(random_step(5), time_limit=5, keep=keep)
+    assert found.objective is not None
 
 
 def test_bad_arguments() -> None:

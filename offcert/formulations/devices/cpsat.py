@@ -34,10 +34,11 @@ _LONGEST = 2**45
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """What the model found: a schedule, a bound, neither or both."""
+    """What the model found: a schedule, a bound, neither or both; and if it was interrupted."""
 
     schedule: DevicesSchedule | None
     bound: Bound | None
+    interrupted: bool = False
 
 
 def solve_devices(
@@ -93,7 +94,7 @@ def solve_devices(
         value = solver.best_objective_bound
         if math.isfinite(value) and value > 0:
             bound = claimed(MODEL, math.ceil(value - _MARGIN), CP_SAT, {})
-    return ModelAnswer(best, bound)
+    return ModelAnswer(best, bound, end.interrupted)
 
 
 class _Model:

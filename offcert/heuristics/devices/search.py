@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from offcert.core.devices.plan import DevicesPlan, LinkUse
@@ -58,6 +58,7 @@ def improve(
     steps: int = 10_000,
     target: int = 0,
     seed: int = 0,
+    found: Callable[[DevicesSchedule], object] | None = None,
 ) -> DevicesSchedule:
     """Move single transfers and additions to other places in the order, as long as that is better.
 
@@ -77,6 +78,8 @@ def improve(
         Ticks; nothing shorter is looked for, as when it is a lower bound.
     seed : int
         For the choices.
+    found : callable, optional
+        Given every schedule that is better than all before, so that an interrupt costs none.
 
     Returns
     -------
@@ -92,11 +95,13 @@ def improve(
             break
         changed = _changed(plan, rng)
         try:
-            found = simulate_devices(problem, changed)
+            made = simulate_devices(problem, changed)
         except PlanError:
             continue
-        if found.makespan <= best.makespan:
-            best, plan = found, changed
+        if found is not None and made.makespan < best.makespan:
+            found(made)
+        if made.makespan <= best.makespan:
+            best, plan = made, changed
     return best
 
 
