@@ -382,7 +382,7 @@ class Offload(AbstractContextManager["Offload"]):
         store, reference = self._stores.get(id(chosen), (None, None))
         last = None if reference is None else reference()
         if store is None or (last is not None and last.uses_store):
-            return HostStore(chosen.host_bytes, self._directory)
+            return HostStore(chosen.host.pool, self._directory)
         return store
 
 

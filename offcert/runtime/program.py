@@ -17,6 +17,7 @@ from offcert.core.schedule import Schedule
 from offcert.core.trace import Trace
 from offcert.runtime.capture import Capture, read_capture
 from offcert.runtime.events import OUTPUT, Event
+from offcert.runtime.host_layout import HostLayout, host_layout
 from offcert.runtime.predict import Prediction, predict
 from offcert.runtime.saved_storages import Place
 from offcert.runtime.segments.execution import carried_by
@@ -50,10 +51,8 @@ class Program:
         Everything that the captured forward pass saved, with the tensor it is a part of, or None.
     parts : dict
         For each tensor that the plan moves, the storages that it consists of.
-    offsets : dict
+    host : HostLayout
         Where each storage that moves lies on the host.
-    host_bytes : int
-        How much room that takes.
     segments : PlacedProgram
         What runs again in the backward pass.
     """
@@ -68,8 +67,7 @@ class Program:
     kinds: dict[str, set[str]]
     places: dict[Place, int | None]
     parts: dict[int, tuple[Place, ...]]
-    offsets: dict[Place, int]
-    host_bytes: int
+    host: HostLayout[Place]
     segments: PlacedProgram = NOTHING_AGAIN
 
     @property
@@ -120,12 +118,9 @@ def program(
     for storage in capture.storages:
         if storage.tensor in parts:
             parts[storage.tensor] += (storage.place,)
-    offsets: dict[Place, int] = {}
-    total = 0
-    for places in parts.values():
-        for place in places:
-            offsets[place] = total
-            total += place.size
+    plan = plan.plan(trace) if isinstance(plan, Schedule) else plan
+    assert isinstance(plan, Plan)
+    sizes = {tensor: [(each, each.size) for each in places] for tensor, places in parts.items()}
     return Program(
         problem.name,
         trace,
@@ -137,8 +132,7 @@ def program(
         _kinds(capture.ticks),
         {storage.place: storage.tensor for storage in capture.storages},
         parts,
-        offsets,
-        total,
+        host_layout(problem.name, trace, plan, sizes),
         segments,
     )
 

@@ -78,6 +78,12 @@ class StepReport:
         Bytes that came back only when they were asked for.
     offloaded_bytes, prefetched_bytes : int
         What was copied.
+    arena_bytes : int
+        Of the arena on the host that the plan's copies are laid out in.
+    arena_load : int
+        Most bytes of them that the plan needs at a time: no arena is smaller.
+    outside_entries, outside_bytes : int
+        Copies that were not where the layout wants them, since something there was still needed.
     """
 
     deviation: str | None
@@ -92,6 +98,10 @@ class StepReport:
     late_bytes: int = 0
     offloaded_bytes: int = 0
     prefetched_bytes: int = 0
+    arena_bytes: int = 0
+    arena_load: int = 0
+    outside_entries: int = 0
+    outside_bytes: int = 0
 
     @property
     def planned(self) -> bool:

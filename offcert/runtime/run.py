@@ -22,6 +22,7 @@ from offcert.runtime.events import (
     Session,
 )
 from offcert.runtime.hooks import Hooks
+from offcert.runtime.host_copies import HostCopies
 from offcert.runtime.program import Program
 from offcert.runtime.reports import StepReport, Unforeseen, Unfreed
 from offcert.runtime.saved import Entry, Handle
@@ -85,7 +86,7 @@ class StepRun(Session):
         self.superseded: str | None = None
         self.counted_as: str | None = None
         self.offloaded_bytes = 0
-        self.store = store
+        self._copies = None if store is None else HostCopies(program.host, store)
         self._counter = counter
         self._strict = strict
         self._ended = ended
@@ -94,7 +95,6 @@ class StepRun(Session):
         self._calls_made = 0
         self._ordinals: dict[tuple[Any, ...], int] = {}
         self._entries: weakref.WeakValueDictionary[Place, Entry] = weakref.WeakValueDictionary()
-        self._on_host: set[Place] = set()
         self._unfreed: list[Unfreed] = []
         self._unforeseen: list[Unforeseen] = []
         self._late_bytes = 0
@@ -136,6 +136,7 @@ class StepRun(Session):
 
     def report(self) -> StepReport:
         """Return what the step has done so far."""
+        copies = self._copies
         return StepReport(
             self.deviation,
             self.finished,
@@ -149,6 +150,10 @@ class StepRun(Session):
             self._late_bytes,
             self.offloaded_bytes,
             self._prefetched_bytes,
+            self.program.host.pool,
+            self.program.host.load,
+            0 if copies is None else copies.outside_entries,
+            0 if copies is None else copies.outside_bytes,
         )
 
     # The clock.
@@ -282,9 +287,8 @@ class StepRun(Session):
             return
         reference = None
         if not entry.held_elsewhere:
-            if place not in self._on_host or not self._same_on_host(entry):
+            if not self._same_on_host(entry):
                 self._copy_to_host(entry)
-                self._on_host.add(place)
                 self.offloaded_bytes += entry.size
             reference = weakref.ref(entry.device_storage())
             entry.drop()
@@ -304,20 +308,22 @@ class StepRun(Session):
             if self._counter is not None:
                 # A tick at an operator comes from within the counter, which sees no operators then.
                 self._counter.adopt(device)
-            assert self.store is not None
-            self.store.read(self.program.offsets[entry.key], device)
+            assert self._copies is not None
+            self._copies.read(entry, device)
             entry.put(device)
 
     def _copy_to_host(self, entry: Entry) -> None:
-        assert self.store is not None
+        assert self._copies is not None
         with self._uncounted():
-            self.store.write(self.program.offsets[entry.key], entry.device_storage())
+            self._copies.write(entry)
 
     def _same_on_host(self, entry: Entry) -> bool:
-        """Whether the copy is still good: `x.data` can be changed without a trace."""
-        assert self.store is not None
+        """Whether there is a copy, and still good: `x.data` can be changed without a trace."""
+        assert self._copies is not None
+        if not self._copies.has(entry):
+            return False
         with self._uncounted():
-            host = self.store.view(self.program.offsets[entry.key], entry.size)
+            host = self._copies.view(entry)
             return torch.equal(host, torch.empty(0, dtype=torch.uint8).set_(entry.device_storage()))
 
     def _uncounted(self) -> AbstractContextManager[None]:

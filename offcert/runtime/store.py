@@ -37,6 +37,8 @@ class HostStore:
     """
 
     def __init__(self, size: int, directory: str | None = None, pinned: bool = False) -> None:
+        self._directory = directory
+        self._pinned = pinned
         if pinned or size == 0:
             self._bytes = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
             return
@@ -47,6 +49,10 @@ class HostStore:
         except OSError as error:
             raise OffcertError(f"no room for {size} bytes of offloaded tensors: {error}") from error
         self._bytes = torch.frombuffer(mapped, dtype=torch.uint8)
+
+    def another(self, size: int) -> HostStore:
+        """Return another store of the same kind."""
+        return HostStore(size, self._directory, self._pinned)
 
     def write(self, offset: int, storage: torch.UntypedStorage) -> None:
         """Copy a storage into the store, from `offset` on."""

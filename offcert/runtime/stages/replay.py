@@ -17,6 +17,8 @@ from offcert.core.plan import Plan
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.core.trace import Trace
+from offcert.runtime.host_copies import HostCopies
+from offcert.runtime.host_layout import HostLayout, host_layout
 from offcert.runtime.predict import Prediction, predict
 from offcert.runtime.program import require_memory
 from offcert.runtime.reports import Unfreed
@@ -46,6 +48,8 @@ class StepReport:
         What could not leave.
     offloaded_bytes, prefetched_bytes : int
         What was copied.
+    arena_bytes, arena_load, outside_entries, outside_bytes : int
+        As in `offcert.runtime.reports.StepReport`.
     """
 
     at_begin: tuple[int, ...]
@@ -55,6 +59,10 @@ class StepReport:
     unfreed: tuple[Unfreed, ...]
     offloaded_bytes: int
     prefetched_bytes: int
+    arena_bytes: int = 0
+    arena_load: int = 0
+    outside_entries: int = 0
+    outside_bytes: int = 0
 
     @property
     def peak(self) -> int:
@@ -125,7 +133,12 @@ def offload(
     prepared = prepare(model, workload)
     recording = record(prepared)
     _require_same(problem.trace, recording.trace)
-    meter = _Transfers(prepared.staged(), problem.trace, prediction, recording.storages, directory)
+    storages = recording.storages
+    parts = {tensor: list(rows.items()) for tensor, rows in storages.items()}
+    decisions = plan.plan(problem.trace) if isinstance(plan, Schedule) else plan
+    assert isinstance(decisions, Plan)
+    layout = host_layout(problem.name, problem.trace, decisions, parts)
+    meter = _Transfers(prepared.staged(), problem.trace, prediction, storages, layout, directory)
     return Offload(meter, prepared.batches)
 
 
@@ -190,6 +203,7 @@ class _Transfers(Meter):
         trace: Trace,
         prediction: Prediction,
         storages: dict[int, dict[Key, int]],
+        layout: HostLayout[Key],
         directory: str | None,
     ) -> None:
         super().__init__(staged)
@@ -198,12 +212,12 @@ class _Transfers(Meter):
         self._storages = storages
         self._directory = directory
         self._store: HostStore | None = None
-        self._offsets: dict[Key, int] = {}
+        self._layout = layout
 
     def _reset(self) -> None:
         super()._reset()
         self._unfreed: list[Unfreed] = []
-        self._on_host: set[Key] = set()
+        self._copies: HostCopies[Key] | None = None
         self._offloaded_bytes = 0
         self._prefetched_bytes = 0
 
@@ -217,6 +231,10 @@ class _Transfers(Meter):
             tuple(self._unfreed),
             self._offloaded_bytes,
             self._prefetched_bytes,
+            self._layout.pool,
+            self._layout.load,
+            0 if self._copies is None else self._copies.outside_entries,
+            0 if self._copies is None else self._copies.outside_bytes,
         )
 
     def transfer(self, operation: int) -> None:
@@ -241,9 +259,8 @@ class _Transfers(Meter):
     def _release(self, entry: Entry, tensor: int, operation: int) -> None:
         reference = None
         if not entry.held_elsewhere:
-            if entry.key not in self._on_host:
+            if not self._host().has(entry):
                 self._copy(entry, to_host=True)
-                self._on_host.add(entry.key)
             reference = weakref.ref(entry.device_storage())
             entry.drop()
         if reference is None or reference() is not None:
@@ -264,28 +281,20 @@ class _Transfers(Meter):
 
     def _copy(self, entry: Entry, *, to_host: bool) -> None:
         with self.tracker.paused():
-            host = self._host(entry)
-            device = torch.empty(0, dtype=torch.uint8).set_(entry.device_storage())
             if to_host:
-                host.copy_(device)
+                self._host().write(entry)
                 self._offloaded_bytes += entry.size
             else:
-                device.copy_(host)
+                device = torch.empty(0, dtype=torch.uint8).set_(entry.device_storage())
+                self._host().read(entry, device)
                 self._prefetched_bytes += entry.size
 
-    def _host(self, entry: Entry) -> torch.Tensor:
+    def _host(self) -> HostCopies[Key]:
         if self._store is None:
-            self._store = self._lay_out()
-        return self._store.view(self._offsets[entry.key], entry.size)
-
-    def _lay_out(self) -> HostStore:
-        """Give every storage that leaves a place of its own on the host."""
-        total = 0
-        for tensor in sorted({t for tensors in self._prediction.releases for t in tensors}):
-            for key, size in self._storages[tensor].items():
-                self._offsets[key] = total
-                total += size
-        return HostStore(total, self._directory)
+            self._store = HostStore(self._layout.pool, self._directory)
+        if self._copies is None:
+            self._copies = HostCopies(self._layout, self._store)
+        return self._copies
 
 
 def _require_batch(batches: Batches, inputs: torch.Tensor, labels: torch.Tensor | None) -> None:

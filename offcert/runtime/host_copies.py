@@ -1,0 +1,100 @@
+"""The copies that one step has on the host: in the arena of its plan, or apart."""
+
+from __future__ import annotations
+
+import weakref
+from bisect import bisect_left
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+import torch
+
+from offcert.runtime.host_layout import HostLayout
+from offcert.runtime.saved import Entry
+from offcert.runtime.store import HostStore
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class HostCopies(Generic[Key]):
+    """What a step has copied to the host, and where that is.
+
+    A step that follows its plan writes every copy where the layout says. The layout lets copies
+    share bytes only if the plan does not need them at the same time. This class does not rely on
+    that: before it writes, it looks at what lies there. A copy whose storage is still away is the
+    only one there is, and is never written over; the new copy then goes into memory of its own
+    outside of the arena, which is counted. Any other copy there is forgotten.
+
+    Parameters
+    ----------
+    layout : HostLayout
+        Of the plan.
+    store : HostStore
+        The arena, of exactly the layout's bytes.
+
+    Attributes
+    ----------
+    outside_entries, outside_bytes : int
+        Copies outside of the arena.
+    """
+
+    def __init__(self, layout: HostLayout[Key], store: HostStore) -> None:
+        self.outside_entries = 0
+        self.outside_bytes = 0
+        self._offsets = layout.offsets
+        self._store = store
+        # Copies in the arena by their addresses; none overlaps another.
+        self._lows: list[int] = []
+        self._inside: list[tuple[int, weakref.ref[Entry]]] = []
+        self._outside: dict[Key, HostStore] = {}
+
+    def write(self, entry: Entry) -> None:
+        """Copy a storage that is on the device."""
+        store, offset = self._room(entry)
+        store.write(offset, entry.device_storage())
+
+    def read(self, entry: Entry, data: torch.Tensor) -> None:
+        """Fill a tensor of bytes with the copy of a storage."""
+        store, offset = self._where(entry)
+        store.read(offset, data)
+
+    def has(self, entry: Entry) -> bool:
+        """Whether there is a copy of a storage, of whatever age."""
+        if entry.key in self._outside or entry.size == 0:
+            return True
+        place = bisect_left(self._lows, self._offsets[entry.key])
+        return place < len(self._inside) and self._inside[place][1]() is entry
+
+    def view(self, entry: Entry) -> torch.Tensor:
+        """Return the copy of a storage, as a tensor over host memory."""
+        store, offset = self._where(entry)
+        return store.view(offset, entry.size)
+
+    def _where(self, entry: Entry) -> tuple[HostStore, int]:
+        apart = self._outside.get(entry.key)
+        return (self._store, self._offsets.get(entry.key, 0)) if apart is None else (apart, 0)
+
+    def _room(self, entry: Entry) -> tuple[HostStore, int]:
+        """Return where a copy is to be written; what it does not need any more is forgotten."""
+        if entry.key in self._outside or entry.size == 0:
+            return self._where(entry)
+        offset = self._offsets[entry.key]
+        end = offset + entry.size
+        first = bisect_left(self._lows, offset)
+        if first > 0 and self._inside[first - 1][0] > offset:
+            first -= 1
+        last = bisect_left(self._lows, end, first)
+        if any(self._is_needed(each) for _, each in self._inside[first:last]):
+            self._outside[entry.key] = self._store.another(entry.size)
+            self.outside_entries += 1
+            self.outside_bytes += entry.size
+            return self._where(entry)
+        self._lows[first:last] = [offset]
+        self._inside[first:last] = [(end, weakref.ref(entry))]
+        return self._where(entry)
+
+    @staticmethod
+    def _is_needed(reference: weakref.ref[Entry]) -> bool:
+        """Whether a copy is the only one: its storage is nowhere on the device."""
+        entry = reference()
+        return entry is not None and entry.away

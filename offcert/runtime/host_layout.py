@@ -1,0 +1,134 @@
+"""Where each storage that leaves lies in the arena of the host: addresses made when a plan is read.
+
+They are computed, not stored in certificates, whose field for addresses is about the device: what
+the host needs depends on the storages that a tensor consists of, and on the order in which this
+runtime copies, which is not that of a schedule's ticks (`offcert.core.host_residences`). The rule
+is quick, and deterministic, so that all processes that follow a plan lay it out alike. Its pool is
+reported beside the load, which is a lower bound on every pool; `offcert.place` takes the problem
+and searches for a smaller one. Needs no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from offcert.core.host_residences import HOST_ALIGNMENT, host_residences_in_order
+from offcert.core.placement import Placement, PlacementProblem, Residence
+from offcert.core.plan import Plan
+from offcert.core.problem import Units
+from offcert.core.trace import Trace
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class HostLayout(Generic[Key]):
+    """An arena on the host, laid out for a plan.
+
+    Attributes
+    ----------
+    problem : PlacementProblem
+        The storages that leave, and when the host needs their copies: from the operation before
+        which they are written to that before which they are read last.
+    placement : Placement
+        Their addresses.
+    keys : tuple
+        How the runtime recognises each.
+    """
+
+    problem: PlacementProblem
+    placement: Placement
+    keys: tuple[Key, ...]
+
+    @cached_property
+    def offsets(self) -> dict[Key, int]:
+        """Where each storage lies."""
+        return dict(zip(self.keys, self.placement.addresses, strict=True))
+
+    @cached_property
+    def pool(self) -> int:
+        """Bytes of the arena."""
+        return self.placement.pool(self.problem)
+
+    @cached_property
+    def load(self) -> int:
+        """Most bytes of copies that are needed at a time: no arena is smaller."""
+        return self.problem.load
+
+
+def host_layout(
+    name: str, trace: Trace, plan: Plan, parts: Mapping[int, Sequence[tuple[Key, int]]]
+) -> HostLayout[Key]:
+    """Return an arena for all that a plan moves.
+
+    Parameters
+    ----------
+    name : str
+        Of the problem.
+    trace : Trace
+        What is executed.
+    plan : Plan
+        That makes sense on it.
+    parts : mapping of int to sequence of (key, int)
+        For each tensor that the plan moves, its storages and their bytes.
+    """
+    residences, keys = [], []
+    for occupant, stay in host_residences_in_order(trace, plan):
+        for key, size in parts[occupant.index]:
+            residences.append(Residence(stay.name, size, stay.start, stay.end))
+            keys.append(key)
+    problem = PlacementProblem(
+        f"{name} on the host", residences, None, HOST_ALIGNMENT, Units("tick", "B")
+    )
+    return HostLayout(problem, _placed(problem), tuple(keys))
+
+
+def _placed(problem: PlacementProblem) -> Placement:
+    """Return the best of a few placements; the first one whose pool is the load."""
+    sizes = problem.sizes
+    if sum(sizes) == problem.load:
+        # All are needed at once, as where everything leaves before anything returns.
+        return Placement([end - size for end, size in zip(accumulate(sizes), sizes, strict=True)])
+    lasting = [each.end - each.start for each in problem.residences]
+    areas = [size * time for size, time in zip(sizes, lasting, strict=True)]
+    found: Placement | None = None
+    for keys in (areas, sizes, lasting):
+        order = sorted(range(len(sizes)), key=keys.__getitem__, reverse=True)
+        placement = _lowest(problem, order)
+        if found is None or placement.pool(problem) < found.pool(problem):
+            found = placement
+        if found.pool(problem) == problem.load:
+            break
+    assert found is not None
+    return found
+
+
+def _lowest(problem: PlacementProblem, order: Sequence[int]) -> Placement:
+    """Place each at the lowest address at which nothing placed already is in its way."""
+    starts, ends, lows, highs = (np.empty(0, np.int64) for _ in range(4))
+    addresses = [0] * len(order)
+    for index in order:
+        residence, size = problem.residences[index], problem.sizes[index]
+        met = (starts < residence.end) & (ends > residence.start)
+        # Those that it meets, by address: below each is what the ones before leave free.
+        tops = np.concatenate([[0], np.maximum.accumulate(highs[met])])
+        room = np.flatnonzero(lows[met] - tops[:-1] >= size)
+        address = int(tops[room[0]] if len(room) else tops[-1])
+        addresses[index] = address
+        place = int(np.searchsorted(lows, address))
+        starts, ends, lows, highs = (
+            np.insert(row, place, value)
+            for row, value in (
+                (starts, residence.start),
+                (ends, residence.end),
+                (lows, address),
+                (highs, address + size),
+            )
+        )
+    return Placement(addresses)
