@@ -25,6 +25,11 @@ def describe_training(report: dict[str, Any], units: Units) -> str:
         "  losses, gradients, parameters and buffers bitwise equal: "
         f"{_yes(report['bitwise_equal'])}"
     )
+    if report["arena_bytes"]:
+        lines.append(
+            f"  arena on the host {format_size(report['arena_bytes'], units)}, of which "
+            f"{format_size(report['arena_load'], units)} are needed at a time"
+        )
     if not report["counted"]:
         lines.append(f"  every step as planned: {_yes(report['follows_prediction'])}")
         lines.append("  live bytes were not counted")
@@ -84,6 +89,9 @@ def _step_lines(index: int, step: dict[str, Any], units: Units, *, counted: bool
     )
     if step["unfreed_bytes"]:
         yield f"        {format_size(step['unfreed_bytes'], units)} could not be freed"
+    if step["outside_bytes"]:
+        outside = format_size(step["outside_bytes"], units)
+        yield f"        {outside} were copied outside of the arena on the host"
     if step["unforeseen_bytes"]:
         unforeseen = format_size(step["unforeseen_bytes"], units)
         yield f"        {unforeseen} were saved that were not foreseen"

@@ -127,6 +127,8 @@ def train(
         last.at_begin,
         last.at_end,
         last.peaks,
+        made.host.pool,
+        made.host.load,
     )
 
 
@@ -224,6 +226,7 @@ class _StepPair:
             found.planned_seconds,
             deviation,
             sum(unforeseen.size for unforeseen in report.unforeseen),
+            report.outside_bytes,
         )
 
 

@@ -55,6 +55,8 @@ class StepComparison:
         The first thing in which the step was not the one that was planned.
     unforeseen_bytes : int
         Bytes that the forward pass saved, but not when it was captured.
+    outside_bytes : int
+        Bytes copied to the host that the arena had no room for.
     """
 
     plain_loss: float | None
@@ -69,6 +71,7 @@ class StepComparison:
     planned_seconds: float
     deviation: str | None = None
     unforeseen_bytes: int = 0
+    outside_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,10 @@ class TrainReport:
         Live bytes that the plan predicts when each operation begins and ends.
     counted_begin, counted_end, counted_peaks : tuple of int
         What was counted in the last step; empty if live bytes were not counted.
+    arena_bytes : int
+        Of the arena on the host that offloaded tensors are laid out in.
+    arena_load : int
+        Most bytes of them that the plan needs at a time: no arena is smaller.
     """
 
     name: str
@@ -106,6 +113,8 @@ class TrainReport:
     counted_begin: tuple[int, ...]
     counted_end: tuple[int, ...]
     counted_peaks: tuple[int, ...]
+    arena_bytes: int = 0
+    arena_load: int = 0
 
     @property
     def bitwise_equal(self) -> bool:

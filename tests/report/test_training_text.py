@@ -22,6 +22,7 @@ def step(**changes: Any) -> dict[str, Any]:
         "planned_seconds": 0.5,
         "deviation": None,
         "unforeseen_bytes": 0,
+        "outside_bytes": 0,
     } | changes
 
 
@@ -38,6 +39,8 @@ def report(operations: int, *steps: dict[str, Any], **changes: Any) -> dict[str,
         "follows_prediction": True,
         "counted": True,
         "peak": 2048,
+        "arena_bytes": 0,
+        "arena_load": 0,
     } | changes
 
 
@@ -47,6 +50,12 @@ def test_all_is_well() -> None:
     assert "  live bytes as predicted at all 6 events: yes" in lines
     assert "  peak 2.00 KiB, limit 4.00 KiB, without a plan 8.00 KiB" in lines
     assert len([line for line in lines if line.strip().startswith("o")]) == 3
+    assert "arena" not in "\n".join(lines)
+
+
+def test_the_arena_on_the_host_is_said_with_what_is_needed_of_it() -> None:
+    text = describe_training(report(3, step(), arena_bytes=3072, arena_load=2048), UNITS)
+    assert "  arena on the host 3.00 KiB, of which 2.00 KiB are needed at a time" in text
 
 
 def test_whatever_is_wrong_is_said_and_long_lists_are_cut() -> None:
@@ -56,6 +65,7 @@ def test_whatever_is_wrong_is_said_and_long_lists_are_cut() -> None:
         deviation="F:a never began",
         unfreed_bytes=12,
         unforeseen_bytes=13,
+        outside_bytes=14,
         deviations=[
             {"event": "end", "operation": f"F:{index}", "counted": 5, "predicted": 4}
             for index in range(25)
@@ -70,6 +80,7 @@ def test_whatever_is_wrong_is_said_and_long_lists_are_cut() -> None:
         "and 15 more",
         "12 B could not be freed",
         "13 B were saved that were not foreseen",
+        "14 B were copied outside of the arena on the host",
         "bitwise equal: NO",
         "events: NO",
     ):

@@ -69,6 +69,8 @@ def train_stages(
         last.at_begin,
         last.at_end,
         last.peaks,
+        last.arena_bytes,
+        last.arena_load,
     )
 
 
@@ -99,4 +101,5 @@ def _compared(found: Comparison, report: StepReport, problem: Problem) -> StepCo
         report.prefetched_bytes,
         found.plain_seconds,
         found.planned_seconds,
+        outside_bytes=report.outside_bytes,
     )
