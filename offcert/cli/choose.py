@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
-from offcert.cli.arguments import count, gap, integer, seconds, seed
-from offcert.cli.ending import ending_anyhow
-from offcert.cli.output import native_output_to_stderr, show
+from offcert.cli.arguments import integer
+from offcert.cli.output import require_outputs, show
 from offcert.cli.parser import Commands, add_command
-from offcert.cli.progress import progress
-from offcert.cli.searching import DEFAULTS, write_or_rescue
+from offcert.cli.searching import (
+    DEFAULTS,
+    add_effort,
+    search_and_say,
+    search_settings,
+)
 
 if TYPE_CHECKING:
     from offcert.core.step import StepProblem
-    from offcert.proofs.step_certificate import StepCertificate
 
 _EXAMPLES = (
     "offcert choose vgg16 --memory 6GiB -o step-certificate.json",
@@ -29,7 +32,7 @@ def add(commands: Commands) -> None:
     """Add the command."""
     summary = "choose sub-batches and convolution algorithms, and prove how good the choice is"
     parser = add_command(commands, "choose", summary, _run, examples=_EXAMPLES)
-    parser.set_defaults(prepare=_prepare)
+    parser.set_defaults(prepare=lambda options: require_outputs(options, "output", "step_file"))
     parser.add_argument(
         "step",
         metavar="STEP",
@@ -64,23 +67,7 @@ def add(commands: Commands) -> None:
         metavar="FILE",
         help="write the step with its choices to a file, and search no further",
     )
-    _add_search(parser)
-
-
-def _add_search(parser: argparse.ArgumentParser) -> None:
-    for name, kind, metavar, text in (
-        ("time_limit", seconds, "S", "seconds to search"),
-        ("workers", count, "N", "threads"),
-        ("target_gap", gap, "G", "stop when value and bound are this close, for example 0.1%%"),
-        ("seed", seed, "N", "of the random choices"),
-    ):
-        parser.add_argument(
-            f"--{name.replace('_', '-')}",
-            type=kind,
-            default=DEFAULTS[name],
-            metavar=metavar,
-            help=f"{text} (default: {DEFAULTS[name]:g})",
-        )
+    add_effort(parser, *DEFAULTS)
     parser.add_argument(
         "-o",
         "--output",
@@ -94,17 +81,7 @@ def _integers(text: str) -> list[int]:
     return [integer(part) for part in text.split(",")]
 
 
-def _prepare(options: argparse.Namespace) -> None:
-    """Find out before any work whether what is found can be written."""
-    from offcert.core.documents import require_writable
-
-    for path in (options.output, options.step_file):
-        if path is not None:
-            require_writable(path)
-
-
 def _run(options: argparse.Namespace) -> int:
-    from offcert.certify.interrupts import terminating_interrupts
     from offcert.certify.stepping import certify_step
     from offcert.core.step_json import write_step
     from offcert.report.step_text import describe_step, describe_step_problem, step_summary
@@ -116,25 +93,12 @@ def _run(options: argparse.Namespace) -> int:
         show(options, summary, describe_step_problem(step))
         return 0
 
-    def conclude(certificate: StepCertificate) -> int:
-        try:
-            if options.output is not None:
-                write_or_rescue(certificate.write, options.output)
-        finally:
-            show(options, step_summary(certificate), describe_step(certificate))
-        return 0
-
-    settings: dict[str, Any] = {name: getattr(options, name) for name in DEFAULTS}
-    with (
-        ending_anyhow(conclude),
-        native_output_to_stderr(),
-        terminating_interrupts(),
-        progress(options, str) as tell,
-    ):
-        # However this process ends, the file holds the best that was known.
-        keep = None if options.output is None else lambda known: known.write(options.output)
-        certificate = certify_step(step, **settings, progress=tell, keep=keep)
-    return conclude(certificate)
+    return search_and_say(
+        options,
+        partial(certify_step, step, **search_settings(options)),
+        lambda found: (step_summary(found), describe_step(found)),
+        str,
+    )
 
 
 def _read(options: argparse.Namespace) -> StepProblem:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import TYPE_CHECKING
 
-from offcert.cli.arguments import count, seconds, seed
-from offcert.cli.output import native_output_to_stderr, show
+from offcert.cli.arguments import count
+from offcert.cli.output import require_outputs
 from offcert.cli.parser import Commands, add_command
-from offcert.cli.searching import DEFAULTS, write_or_rescue
+from offcert.cli.searching import (
+    add_effort,
+    progress_line,
+    search_and_say,
+    search_settings,
+)
 
 if TYPE_CHECKING:
     from offcert.core.devices.problem import DevicesProblem
@@ -19,13 +25,17 @@ _EXAMPLES = (
 )
 # What a network of the moDNN paper is called here.
 _NETWORK = "modnn-"
-_SECONDS = 30.0
+# What a search on several devices may be asked; `certify` has more.
+_SETTINGS = ("time_limit", "workers", "seed")
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
     summary = "schedule a data-parallel step on several devices, and prove how good that is"
     parser = add_command(commands, "devices", summary, _run, examples=_EXAMPLES)
+    parser.set_defaults(
+        prepare=lambda options: require_outputs(options, "output", "problem_output")
+    )
     parser.add_argument(
         "problem",
         metavar="PROBLEM",
@@ -67,12 +77,7 @@ def add(commands: Commands) -> None:
         help="follow one rule of who uses the link next; fifo is the moDNN paper's (default: all, "
         "and a search over orders)",
     )
-    parser.add_argument(
-        "--time-limit", type=seconds, default=_SECONDS, metavar="S", help="seconds to search"
-    )
-    parser.add_argument(
-        "--seed", type=seed, default=DEFAULTS["seed"], metavar="N", help="of the random choices"
-    )
+    add_effort(parser, *_SETTINGS)
     parser.add_argument(
         "--problem-output",
         metavar="PROBLEM",
@@ -82,28 +87,28 @@ def add(commands: Commands) -> None:
         "-o",
         "--output",
         metavar="CERTIFICATE",
-        help="file for the certificate (default: none is written)",
+        help="file for the certificate, kept up to date during the search (default: none is "
+        "written)",
     )
 
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.certify.devices import certify_devices
     from offcert.core.devices.files import write_devices_problem
+    from offcert.core.units import format_time
     from offcert.report.devices_text import describe_devices, devices_summary
 
     problem = _changed(_read(options), options)
     if options.problem_output is not None:
         write_devices_problem(options.problem_output, problem)
-    with native_output_to_stderr():
-        certificate = certify_devices(
-            problem, time_limit=options.time_limit, seed=options.seed, rule=options.rule
-        )
-    try:
-        if options.output is not None:
-            write_or_rescue(certificate.write, options.output)
-    finally:
-        show(options, devices_summary(certificate), describe_devices(certificate))
-    return 0
+    units = problem.step.units
+    settings = search_settings(options, *_SETTINGS)
+    return search_and_say(
+        options,
+        partial(certify_devices, problem, rule=options.rule, **settings),
+        lambda found: (devices_summary(found), describe_devices(found)),
+        lambda news: progress_line(news, lambda ticks: format_time(ticks, units)),
+    )
 
 
 def _read(options: argparse.Namespace) -> DevicesProblem:

@@ -17,6 +17,22 @@ if TYPE_CHECKING:
 STDOUT = "-"
 
 
+def require_outputs(options: argparse.Namespace, *names: str) -> None:
+    """Find out before any work whether what is found can be written to the files of some options.
+
+    Raises
+    ------
+    InputError
+        If it cannot.
+    """
+    for name in names or ("output",):
+        path = getattr(options, name, None)
+        if path is not None:
+            from offcert.core.documents import require_writable
+
+            require_writable(path)
+
+
 def show(options: argparse.Namespace, document: dict[str, Any], text: str) -> None:
     """Print a result: one JSON object if the options ask for it, else the text."""
     print(json.dumps(document, allow_nan=False) if options.json else text)

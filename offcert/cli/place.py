@@ -5,17 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from offcert.cli.arguments import count, seconds, seed
-from offcert.cli.ending import ending_anyhow
-from offcert.cli.output import native_output_to_stderr, show
 from offcert.cli.parser import Commands, add_command
-from offcert.cli.progress import progress
-from offcert.cli.searching import DEFAULTS, write_or_rescue
+from offcert.cli.searching import add_effort, progress_line, search_and_say, search_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from offcert.certify.running import SearchProgress
     from offcert.core.placement import PlacementProblem
     from offcert.core.problem import Units
     from offcert.proofs.certificate import Certificate
@@ -56,21 +51,7 @@ def add(commands: Commands) -> None:
         metavar="NAME",
         help="one method; `offcert methods` lists them (default: all, the quick ones first)",
     )
-    parser.add_argument(
-        "--time-limit",
-        type=seconds,
-        metavar="S",
-        help=f"seconds to search (default: {DEFAULTS['time_limit']:g})",
-    )
-    parser.add_argument(
-        "--workers", type=count, metavar="N", help=f"threads (default: {DEFAULTS['workers']})"
-    )
-    parser.add_argument(
-        "--seed",
-        type=seed,
-        metavar="N",
-        help=f"of the random choices (default: {DEFAULTS['seed']})",
-    )
+    add_effort(parser, *_SETTINGS)
     parser.add_argument(
         "-o",
         "--output",
@@ -84,30 +65,18 @@ def add(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> int:
     from functools import partial
 
-    from offcert.certify.interrupts import terminating_interrupts
     from offcert.certify.placing import place
+    from offcert.core.units import format_size
 
     what, units = _read(options.file)
     settings = _settings(options, units)
-
-    def conclude(placed: Any) -> int:
-        try:
-            if options.output is not None:
-                write_or_rescue(partial(_write, placed), options.output)
-        finally:
-            show(options, *_said(placed))
-        return 0
-
-    with (
-        ending_anyhow(conclude),
-        native_output_to_stderr(),
-        terminating_interrupts(),
-        progress(options, partial(_describe_progress, units)) as tell,
-    ):
-        # However this process ends, the file holds the best that was known.
-        keep = None if options.output is None else lambda known: _write(known, options.output)
-        placed = place(what, options.method, **settings, progress=tell, keep=keep)
-    return conclude(placed)
+    return search_and_say(
+        options,
+        partial(place, what, options.method, **settings),
+        _said,
+        lambda news: progress_line(news, lambda size: format_size(size, units), "pool"),
+        _write,
+    )
 
 
 def _read(path: str) -> tuple[Any, Units]:
@@ -157,10 +126,7 @@ def _settings(options: argparse.Namespace, units: Units) -> dict[str, Any]:
             if getattr(options, setting) is not None and setting not in reads:
                 name = f"--{setting.replace('_', '-')}"
                 raise InputError(f"method {options.method} does not use {name}")
-    found: dict[str, Any] = {
-        name: DEFAULTS[name] if getattr(options, name) is None else getattr(options, name)
-        for name in _SETTINGS
-    }
+    found = search_settings(options, *_SETTINGS)
     for name in ("capacity", "alignment"):
         text = getattr(options, name)
         found[name] = None if text is None else parse_capacity(text, units, name)
@@ -192,16 +158,3 @@ def _said(placed: Certificate | PlacementCertificate) -> tuple[dict[str, Any], s
     if isinstance(placed, Certificate):
         return placed_summary(placed), describe_placed(placed)
     return placement_summary(placed), describe_placement(placed)
-
-
-def _describe_progress(units: Units, news: SearchProgress) -> str:
-    from offcert.core.units import format_size
-
-    parts = [f"bound {format_size(news.lower_bound, units)}"]
-    if news.objective is None:
-        parts.append("pool -")
-    else:
-        parts.append(f"pool {format_size(news.objective, units)}")
-        gap = (news.objective - news.lower_bound) / max(news.objective, 1)
-        parts.append(f"gap {100 * gap:.4f} %")
-    return "  ".join([*parts, news.step])

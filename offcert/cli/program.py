@@ -29,6 +29,7 @@ from offcert.cli import (
 )
 from offcert.cli.ending import end_if_stuck
 from offcert.cli.interrupts import say_interrupted
+from offcert.cli.output import require_outputs
 from offcert.cli.parser import EXIT_INPUT, Help, Parser
 
 # In the order of the help text. A new command is a module with `add(commands)`, and a line here.
@@ -99,17 +100,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    getattr(options, "prepare", _require_output)(options)
+    getattr(options, "prepare", require_outputs)(options)
     code: int = options.run(options)
     return code
-
-
-def _require_output(options: argparse.Namespace) -> None:
-    """Find out before any work whether what is found can be written."""
-    if getattr(options, "output", None) is not None:
-        from offcert.core.documents import require_writable
-
-        require_writable(options.output)
 
 
 def exit_code(act: Callable[[], int]) -> int:

@@ -1,4 +1,4 @@
-"""What `certify` and `solve` share: which problem, how long, and how the search is shown."""
+"""What commands that search share: which problem, how long, and how the search is shown."""
 
 from __future__ import annotations
 
@@ -73,29 +73,7 @@ def add_problem(parser: argparse.ArgumentParser, several: bool = False) -> None:
 
 def add_search(parser: argparse.ArgumentParser, several: bool = False) -> None:
     """Add the arguments that say how to search, and where the certificate goes."""
-    each = ", for each limit" if several else ""
-    parser.add_argument(
-        "--time-limit",
-        type=seconds,
-        metavar="S",
-        help=f"seconds to search{each} (default: {DEFAULTS['time_limit']:g})",
-    )
-    parser.add_argument(
-        "--workers", type=count, metavar="N", help=f"threads (default: {DEFAULTS['workers']})"
-    )
-    parser.add_argument(
-        "--target-gap",
-        type=gap,
-        metavar="G",
-        help="stop when value and bound are this close, for example 0.1%% or 0.001 "
-        f"(default: {DEFAULTS['target_gap']:g}, until optimality is proved)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=seed,
-        metavar="N",
-        help=f"of the random choices (default: {DEFAULTS['seed']})",
-    )
+    add_effort(parser, *DEFAULTS, each=", for each limit" if several else "")
     parser.add_argument(
         "-o",
         "--output",
@@ -103,6 +81,39 @@ def add_search(parser: argparse.ArgumentParser, several: bool = False) -> None:
         help="file for the certificate, kept up to date during the search"
         f"{_FOLDER if several else ''} (default: none is written)",
     )
+
+
+def add_effort(parser: argparse.ArgumentParser, *names: str, each: str = "") -> None:
+    """Add those of the settings in `DEFAULTS` that are named, each None where it is not given.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of the command.
+    names : str
+        Keys of `DEFAULTS`.
+    each : str
+        What the time limit is for, if not for all.
+    """
+    known: dict[str, tuple[Callable[[str], Any], str, str]] = {
+        "time_limit": (seconds, "S", f"seconds to search{each}"),
+        "workers": (count, "N", "threads"),
+        "target_gap": (
+            gap,
+            "G",
+            "stop when value and bound are this close, for example 0.1%% or 0.001",
+        ),
+        "seed": (seed, "N", "of the random choices"),
+    }
+    for name in names:
+        kind, metavar, text = known[name]
+        until = ", until optimality is proved" if name == "target_gap" else ""
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=kind,
+            metavar=metavar,
+            help=f"{text} (default: {DEFAULTS[name]:g}{until})",
+        )
 
 
 def read_problem(options: argparse.Namespace) -> Problem:
@@ -135,38 +146,72 @@ def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int
     """Let `find` search as the options say, write what it returns, and say what that is."""
     from functools import partial
 
-    from offcert.certify.interrupts import terminating_interrupts
     from offcert.report.text import certificate_summary, describe_certificate
 
     problem = read_problem(options)
-    settings = search_settings(options)
+    return search_and_say(
+        options,
+        partial(find, problem, **search_settings(options)),
+        lambda found: (certificate_summary(found), describe_certificate(found)),
+        partial(describe_progress, problem),
+    )
 
-    def conclude(certificate: Certificate) -> int:
+
+def search_settings(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return what the options say of the search (or of `names`), and defaults where nothing."""
+    return {
+        name: DEFAULTS[name] if getattr(options, name) is None else getattr(options, name)
+        for name in names or DEFAULTS
+    }
+
+
+def search_and_say(
+    options: argparse.Namespace,
+    find: Callable[..., Any],
+    say: Callable[[Any], tuple[dict[str, Any], str]],
+    describe: Callable[[Any], str],
+    write: Callable[[Any, str | Path], None] | None = None,
+) -> int:
+    """Search, write what was found, and say what that is; however the search ends.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        ``output`` is the file, if one is to be written.
+    find : callable
+        Given ``progress`` and ``keep``, as `offcert.certify.ladder.certify` has them; returns what
+        was found.
+    say : callable
+        Returns what was found for programs and for people.
+    describe : callable
+        Returns a piece of news in one line.
+    write : callable, optional
+        Given what is known and a path; by default what is known has a method ``write``.
+    """
+    from functools import partial
+
+    from offcert.certify.interrupts import terminating_interrupts
+
+    write = write or (lambda known, path: known.write(path))
+
+    def conclude(found: Any) -> int:
         try:
             if options.output is not None:
-                write_or_rescue(certificate.write, options.output)
+                write_or_rescue(partial(write, found), options.output)
         finally:
-            show(options, certificate_summary(certificate), describe_certificate(certificate))
+            show(options, *say(found))
         return 0
 
     with (
         ending_anyhow(conclude),
         native_output_to_stderr(),
         terminating_interrupts(),
-        progress(options, partial(describe_progress, problem)) as tell,
+        progress(options, describe) as tell,
     ):
         # However this process ends, the file holds the best that was known.
-        keep = None if options.output is None else lambda known: known.write(options.output)
-        certificate = find(problem, **settings, progress=tell, keep=keep)
-    return conclude(certificate)
-
-
-def search_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what the options say of the search, and the defaults where they say nothing."""
-    return {
-        name: default if getattr(options, name) is None else getattr(options, name)
-        for name, default in DEFAULTS.items()
-    }
+        keep = None if options.output is None else lambda known: write(known, options.output)
+        found = find(progress=tell, keep=keep)
+    return conclude(found)
 
 
 def write_or_rescue(write: Callable[[str | Path], None], path: str) -> None:
@@ -191,11 +236,16 @@ def describe_progress(problem: Problem, news: SearchProgress) -> str:
     """Return in one line what a search knows; times or sizes in the problem's units."""
     from offcert.core.units import format_objective
 
-    parts = [f"bound {format_objective(news.lower_bound, problem)}"]
+    return progress_line(news, lambda value: format_objective(value, problem))
+
+
+def progress_line(news: SearchProgress, form: Callable[[int], str], best: str = "best") -> str:
+    """Return in one line what a search knows, with values as `form` shows them."""
+    parts = [f"bound {form(news.lower_bound)}"]
     if news.objective is None:
-        parts.append("best -")
+        parts.append(f"{best} -")
     else:
-        parts.append(f"best {format_objective(news.objective, problem)}")
+        parts.append(f"{best} {form(news.objective)}")
         gap = (news.objective - news.lower_bound) / max(news.objective, 1)
         parts.append(f"gap {100 * gap:.4f} %")
     return "  ".join([*parts, news.step])

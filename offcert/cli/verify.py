@@ -31,7 +31,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "certificate",
         metavar="CERTIFICATE",
-        help="file that certify, solve or place has written",
+        help="file that certify, solve, choose, place or devices has written",
     )
     parser.add_argument(
         "--time-limit",

@@ -6,6 +6,7 @@ from typing import Any
 
 from offcert.core.units import format_time
 from offcert.proofs.devices_certificate import DevicesCertificate
+from offcert.report.findings import checked_bounds, findings_summary
 from offcert.verify.devices.document import DevicesVerification
 
 
@@ -55,30 +56,19 @@ def devices_verification_summary(verification: DevicesVerification) -> dict[str,
     """Return what verification says as JSON values."""
     certificate = verification.certificate
     return {
-        "valid": verification.valid,
-        "outcome": str(verification.outcome),
-        "faults": verification.faults,
-        "unverified": verification.unverified,
+        **findings_summary(verification),
         "status": str(certificate.status),
         "objective": certificate.objective,
         "lower_bound": certificate.lower_bound,
         "evidence": None if verification.evidence is None else str(verification.evidence),
-        "bounds": [
-            {
-                "method": each.method,
-                "value": each.value,
-                "evidence": str(each.evidence),
-                "finding": each.finding,
-            }
-            for each in verification.bounds
-        ],
+        "bounds": checked_bounds(verification.bounds),
     }
 
 
 def describe_valid_devices(verification: DevicesVerification) -> str:
     """Return for people what verification says of a certificate that is valid."""
     units = verification.certificate.problem.step.units
-    lines = [f"valid: {verification.certificate.summary()} ({verification.evidence})"]
+    lines = [f"VALID: {verification.certificate.summary()} ({verification.evidence})"]
     for each in verification.bounds:
         value = format_time(each.value, units)
         lines.append(f"  bound {value:>14}  {each.method} ({each.evidence}): {each.finding}")

@@ -9,6 +9,7 @@ from offcert.core.result import SolveStatus
 from offcert.core.units import format_size
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.report.findings import checked_bounds, findings_summary
 from offcert.verify.document import Verification
 from offcert.verify.findings import CheckedBound
 from offcert.verify.placement.document import PlacementVerification
@@ -105,29 +106,13 @@ def placement_verification_summary(verification: PlacementVerification) -> dict[
     """Return the outcome of verifying addresses as JSON values."""
     result = verification.certificate.result
     return {
-        "valid": verification.valid,
-        "outcome": str(verification.outcome),
-        "faults": verification.faults,
-        "unverified": verification.unverified,
+        **findings_summary(verification),
         "status": str(result.status),
         "objective": result.pool,
         "lower_bound": result.lower_bound,
         "evidence": None if verification.evidence is None else str(verification.evidence),
-        "bounds": bounds_to_json(verification.bounds),
+        "bounds": checked_bounds(verification.bounds),
     }
-
-
-def bounds_to_json(bounds: list[CheckedBound]) -> list[dict[str, Any]]:
-    """Return what was found of bounds as JSON values."""
-    return [
-        {
-            "method": bound.method,
-            "value": bound.value,
-            "evidence": str(bound.evidence),
-            "finding": bound.finding,
-        }
-        for bound in bounds
-    ]
 
 
 def describe_valid_placement(verification: PlacementVerification) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from offcert.core.step import StepProblem
 from offcert.core.units import format_size, format_time
 from offcert.proofs.step_certificate import StepCertificate
+from offcert.report.findings import findings_summary
 from offcert.verify.steps.check import StepVerification
 
 
@@ -70,10 +71,7 @@ def _alternatives(certificate: StepCertificate) -> Counter[str]:
 def step_verification_summary(verification: StepVerification) -> dict[str, Any]:
     """Return the outcome of a verification as JSON values."""
     return {
-        "valid": verification.valid,
-        "outcome": str(verification.outcome),
-        "faults": verification.faults,
-        "unverified": verification.unverified,
+        **findings_summary(verification),
         **step_summary(verification.certificate),
     }
 

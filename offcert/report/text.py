@@ -11,8 +11,9 @@ from offcert.core.result import Infeasibility, SolveStatus
 from offcert.core.units import format_objective, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.execution import choices_lines, choices_summary, reruns_of, within
+from offcert.report.findings import checked_bounds, findings_summary
 from offcert.report.origin import origin_lines, origin_summary
-from offcert.report.placement_text import bounds_to_json, placed_summary, valid_placement_lines
+from offcert.report.placement_text import placed_summary, valid_placement_lines
 from offcert.verify.document import Verification
 from offcert.verify.findings import Findings
 
@@ -182,19 +183,16 @@ def verification_summary(verification: Verification) -> dict[str, Any]:
     execution = {} if reruns is None else {"execution": reruns.to_json()}
     placement = {}
     if verification.certificate.placement is not None:
-        bounds = bounds_to_json(verification.placement_bounds)
+        bounds = checked_bounds(verification.placement_bounds)
         placement["placement"] = placed_summary(verification.certificate) | {"bounds": bounds}
     return {
-        "valid": verification.valid,
-        "outcome": str(verification.outcome),
-        "faults": verification.faults,
-        "unverified": verification.unverified,
+        **findings_summary(verification),
         "status": str(result.status),
         "objective": result.objective,
         "lower_bound": result.lower_bound,
         "evidence": None if verification.evidence is None else str(verification.evidence),
         **execution,
-        "bounds": bounds_to_json(verification.bounds),
+        "bounds": checked_bounds(verification.bounds),
         **placement,
     }
 

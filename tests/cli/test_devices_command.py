@@ -8,6 +8,7 @@ from devices_cases import three_layers
 
 from offcert.cli import main
 from offcert.core.devices.files import read_devices_problem, write_devices_problem
+from offcert.heuristics.devices.rules import RULES
 from offcert.proofs.devices_certificate import read_devices_certificate
 
 
@@ -21,7 +22,7 @@ def test_a_step_is_certified_and_verified(
     assert "OPTIMAL" in said
     assert "34" in said
     assert main(["verify", str(target)]) == 0
-    assert capsys.readouterr().out.startswith("valid: OPTIMAL: 34")
+    assert capsys.readouterr().out.startswith("VALID: OPTIMAL: 34")
     assert main(["verify", str(target), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["valid"], document["objective"], document["evidence"]) == (True, 34, "proved")
@@ -78,3 +79,40 @@ def test_sub_batches_are_for_networks(tmp_path: Path, capsys: pytest.CaptureFixt
     write_devices_problem(source, three_layers())
     assert main(["devices", str(source), "--sub-batch", "2"]) == 2
     assert "--sub-batch is for" in capsys.readouterr().err
+
+
+def test_an_interrupt_writes_what_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = tmp_path / "problem.json", tmp_path / "certificate.json"
+    write_devices_problem(source, three_layers())
+    kept = []
+
+    def interrupt(*_: object, **__: object) -> None:
+        kept.append(read_devices_certificate(target))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("offcert.certify.devices.devices_bounds", interrupt)
+    arguments = ["devices", str(source), "-o", str(target), "--time-limit", "1", "-v"]
+    assert main(arguments) == 0
+    said = capsys.readouterr()
+    assert "bound 18 best - rules" in said.err
+    assert "bound 18 best 34 gap 47.0588 % rules" in said.err
+    assert kept[0].objective == read_devices_certificate(target).objective == 34
+    assert main(["verify", str(target)]) == 0
+
+
+def test_files_that_cannot_be_written_are_said_before_any_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "problem.json"
+    write_devices_problem(source, three_layers())
+    for option in ("-o", "--problem-output"):
+        assert main(["devices", str(source), option, "/nowhere/c.json"]) == 2
+        assert "there is no folder /nowhere" in capsys.readouterr().err
+
+
+def test_every_rule_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["devices", "--help"])
+    assert "{" + ",".join(RULES) + "}" in "".join(capsys.readouterr().out.split())
