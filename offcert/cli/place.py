@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from offcert.core.problem import Units
     from offcert.proofs.certificate import Certificate
     from offcert.proofs.placement.certificate import PlacementCertificate
+    from offcert.proofs.step_certificate import StepCertificate
 
 _EXAMPLES = (
     "offcert place certificate.json -o placed.json",
+    "offcert place step-certificate.json --alignment 512 -o placed-step.json",
     "offcert place buffers.csv --capacity 1048576 --time-limit 10 -o offsets.csv",
     "offcert place buffers.csv --method first-fit --json",
 )
@@ -32,8 +34,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "file",
         metavar="FILE",
-        help="certificate of a schedule, which gets addresses; placement problem or document; or "
-        "table of buffers (.csv), as MiniMalloc reads them",
+        help="certificate of a schedule, which gets addresses, or of a step, whose rounds get "
+        "them; placement problem or document; or table of buffers (.csv), as MiniMalloc reads them",
     )
     parser.add_argument(
         "--capacity",
@@ -66,13 +68,19 @@ def _run(options: argparse.Namespace) -> int:
     from functools import partial
 
     from offcert.certify.placing import place
+    from offcert.certify.step_placing import place_step
     from offcert.core.units import format_size
+    from offcert.proofs.step_certificate import StepCertificate
 
     what, units = _read(options.file)
     settings = _settings(options, units)
+    search: Any = place
+    if isinstance(what, StepCertificate):
+        search = place_step
+        _require_document(options.output)
     return search_and_say(
         options,
-        partial(place, what, options.method, **settings),
+        partial(search, what, options.method, **settings),
         _said,
         lambda news: progress_line(news, lambda size: format_size(size, units), "pool"),
         _write,
@@ -80,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _read(path: str) -> tuple[Any, Units]:
-    """Return what is to be placed, a problem or a certificate, and its units."""
+    """Return what is to be placed, a problem or a certificate of either kind, and its units."""
     from offcert.core.documents import read_json
     from offcert.core.errors import InputError
     from offcert.core.messages import show as shown
@@ -92,6 +100,10 @@ def _read(path: str) -> tuple[Any, Units]:
     )
     from offcert.proofs.certificate import CERTIFICATE_FORMAT, certificate_from_json
     from offcert.proofs.placement.certificate import PLACEMENT_FORMAT, placement_from_json
+    from offcert.proofs.step_certificate import (
+        STEP_CERTIFICATE_FORMAT,
+        step_certificate_from_json,
+    )
 
     if is_table(path):
         problem: PlacementProblem = read_placement_csv(path)[0]
@@ -102,16 +114,33 @@ def _read(path: str) -> tuple[Any, Units]:
         if named == CERTIFICATE_FORMAT:
             certificate: Certificate = certificate_from_json(document)
             return certificate, certificate.problem.units
+        if named == STEP_CERTIFICATE_FORMAT:
+            step = step_certificate_from_json(document)
+            return step, step.problem.units
         if named == PLACEMENT_FORMAT:
             problem = placement_from_json(document).problem
         elif named == PLACEMENT_PROBLEM_FORMAT:
             problem = placement_problem_from_json(document)
         else:
-            formats = f"{CERTIFICATE_FORMAT}, {PLACEMENT_FORMAT}, {PLACEMENT_PROBLEM_FORMAT}"
-            raise InputError(f"format must be one of {formats}, not {shown(named)}")
+            known = (
+                CERTIFICATE_FORMAT,
+                PLACEMENT_FORMAT,
+                PLACEMENT_PROBLEM_FORMAT,
+                STEP_CERTIFICATE_FORMAT,
+            )
+            raise InputError(f"format must be one of {', '.join(known)}, not {shown(named)}")
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return problem, problem.units
+
+
+def _require_document(path: str | None) -> None:
+    """Refuse a table for what has several rounds."""
+    from offcert.core.errors import InputError
+    from offcert.core.placement_files import is_table
+
+    if path is not None and is_table(path):
+        raise InputError(f"{path} would be a table, which has no place for the rounds of a step")
 
 
 def _settings(options: argparse.Namespace, units: Units) -> dict[str, Any]:
@@ -133,12 +162,13 @@ def _settings(options: argparse.Namespace, units: Units) -> dict[str, Any]:
     return found
 
 
-def _write(placed: Certificate | PlacementCertificate, path: str | Path) -> None:
+def _write(placed: Certificate | StepCertificate | PlacementCertificate, path: str | Path) -> None:
     """Write a certificate or a document, or a table if the file is to be one."""
     from offcert.core.placement_files import is_table, write_placement_csv
     from offcert.proofs.certificate import Certificate
+    from offcert.proofs.step_certificate import StepCertificate
 
-    if not is_table(path):
+    if isinstance(placed, StepCertificate) or not is_table(path):
         placed.write(path)
         return
     alone = placed.placement if isinstance(placed, Certificate) else placed
@@ -146,15 +176,22 @@ def _write(placed: Certificate | PlacementCertificate, path: str | Path) -> None
     write_placement_csv(path, alone.problem, alone.result.placement)
 
 
-def _said(placed: Certificate | PlacementCertificate) -> tuple[dict[str, Any], str]:
+def _said(
+    placed: Certificate | StepCertificate | PlacementCertificate,
+) -> tuple[dict[str, Any], str]:
     from offcert.proofs.certificate import Certificate
+    from offcert.proofs.step_certificate import StepCertificate
     from offcert.report.placement_text import (
         describe_placed,
+        describe_placed_step,
         describe_placement,
+        placed_step_summary,
         placed_summary,
         placement_summary,
     )
 
+    if isinstance(placed, StepCertificate):
+        return placed_step_summary(placed), describe_placed_step(placed)
     if isinstance(placed, Certificate):
         return placed_summary(placed), describe_placed(placed)
     return placement_summary(placed), describe_placement(placed)

@@ -9,6 +9,7 @@ from offcert.core.result import SolveStatus
 from offcert.core.units import format_size
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.proofs.step_certificate import StepCertificate
 from offcert.report.findings import checked_bounds, findings_summary
 from offcert.verify.document import Verification
 from offcert.verify.findings import CheckedBound
@@ -82,6 +83,32 @@ def describe_placed(certificate: Certificate) -> str:
     """Return what is claimed about the addresses in a certificate for people."""
     assert certificate.placement is not None
     return "\n".join([describe_placement(certificate.placement), *_limit_lines(certificate)])
+
+
+def placed_step_summary(step: StepCertificate) -> dict[str, Any]:
+    """Return what is claimed about the addresses in the rounds of a step as JSON values."""
+    placed = [each.certificate for each in step.rounds]
+    rounds = [None if each.placement is None else placed_summary(each) for each in placed]
+    pools = [None if each is None else each["objective"] for each in rounds]
+    known = [pool for pool in pools if pool is not None]
+    return {
+        "name": step.problem.name,
+        # Rounds run one after the other, in the same memory.
+        "objective": max(known) if len(known) == len(pools) else None,
+        "memory": step.problem.platform.memory,
+        "fits": all(each is not None and each["fits"] for each in rounds),
+        "rounds": rounds,
+    }
+
+
+def describe_placed_step(step: StepCertificate) -> str:
+    """Return what is claimed about the addresses in the rounds of a step for people."""
+    lines = []
+    for number, each in enumerate(step.rounds, 1):
+        lines.append(f"round {number} of {len(step.rounds)}")
+        placed = each.certificate.placement is not None
+        lines.append(describe_placed(each.certificate) if placed else "  has not been placed")
+    return "\n".join(lines)
 
 
 def _limit_lines(certificate: Certificate) -> list[str]:

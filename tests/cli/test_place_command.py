@@ -1,6 +1,8 @@
 """`offcert place`, and what verify, plot and methods make of addresses."""
 
 import json
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,11 +16,18 @@ from offcert.certify.placement_methods import (
     PlacementRung,
 )
 from offcert.certify.placement_search import PlacementSearch
+from offcert.certify.stepping import certify_step
 from offcert.cli import main
+from offcert.core.documents import canonical_digest
+from offcert.core.menu import Alternative, Menu
 from offcert.core.placement import PlacementProblem, Residence
 from offcert.core.placement_files import write_placement_problem
+from offcert.core.platform import Platform
+from offcert.core.step import Round, Split, StepProblem
+from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import read_certificate
 from offcert.proofs.placement.certificate import read_placement
+from offcert.proofs.step_certificate import read_step_certificate
 
 TABLE = "id,lower,upper,size\nx,0,2,4000\ny,1,3,3000\nz,2,4,4000\n"
 
@@ -224,3 +233,56 @@ def test_progress_is_told(table: str, capsys: pytest.CaptureFixture[str]) -> Non
     errors = capsys.readouterr().err
     assert "bound 6.84 KiB pool - load" in errors
     assert "pool 6.84 KiB gap 0.0000 %" in errors
+
+
+@pytest.fixture
+def step(tmp_path: Path) -> str:
+    """A certificate of a step, of two rounds."""
+    uses = [Tensor("a", 6, (0, 3)), Tensor("b", 5, (1, 2))]
+    menu = Menu({1: [Alternative("lean", 9), Alternative("fast", 3, 4)]})
+    rounds = [
+        Round(images, 1, Trace([Operation(f"o{i}", 9, images) for i in range(4)], uses), menu)
+        for images in (2, 1)
+    ]
+    problem = StepProblem("pair", (Split(rounds),), Platform(14, Fraction(1)))
+    certify_step(problem, time_limit=5, workers=1).write(tmp_path / "s.json")
+    return str(tmp_path / "s.json")
+
+
+def test_every_round_of_a_step_is_placed_and_verified(
+    step: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    placed = str(tmp_path / "placed.json")
+    assert main(["place", step, "--time-limit", "4", "-o", placed]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("round 1 of 2\npair")
+    assert said.count("the pool fits") == 2
+    found = read_step_certificate(placed)
+    pools = [part.result.pool or 0 for each in found.rounds if (part := each.certificate.placement)]
+    assert len(pools) == 2
+    assert main(["place", step, "--method", "greedy-size", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["objective"] == max(pools) <= summary["memory"] == 14
+    assert main(["verify", placed]) == 0
+    # One address is changed: verification goes through the rounds.
+    document = json.loads(Path(placed).read_text())
+    part = document["rounds"][1]["certificate"]
+    part["placement"]["residences"][0]["address"] = 1
+    for each in (part, document):
+        del each["digest"]
+        each["digest"] = canonical_digest(each)
+    Path(placed).write_text(json.dumps(document))
+    capsys.readouterr()
+    assert main(["verify", placed]) == 1
+    assert "rounds[1]: " in capsys.readouterr().out
+
+
+def test_a_step_is_no_table_and_needs_a_schedule(
+    step: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["place", step, "-o", str(tmp_path / "o.csv")]) == 2
+    assert "which has no place for the rounds of a step" in capsys.readouterr().err
+    document = replace(read_step_certificate(step), split=None, rounds=())
+    document.write(step)
+    assert main(["place", step]) == 2
+    assert "holds no schedule, so there is nothing to be placed" in capsys.readouterr().err
