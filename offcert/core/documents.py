@@ -12,11 +12,13 @@ import tempfile
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, short_repr, show
 from offcert.core.trace import require_integer
+
+Parsed = TypeVar("Parsed")
 
 # Longer numbers are no bandwidths.
 RATIONAL = re.compile(r"([0-9]{1,40})(?:/([0-9]{1,40}))?")
@@ -49,6 +51,21 @@ def read_json(path: str | Path) -> Any:
         raise InputError(f"{path} is not valid JSON: {error}") from None
     _require_text(path, document)
     return document
+
+
+def read_document(path: str | Path, parse: Callable[[Any], Parsed]) -> Parsed:
+    """Return what `parse` makes of the JSON value in a file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or `parse` refuses what is in it; the sentence names the file.
+    """
+    document = read_json(path)
+    try:
+        return parse(document)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def _require_path(path: object) -> None:
@@ -256,6 +273,11 @@ def parse_rational(text: str, field: str, pattern: re.Pattern[str] = RATIONAL) -
     if denominator == 0:
         raise InputError(f"{field} must not have a denominator of 0, as {show(text)} has")
     return Fraction(int(match[1]), denominator)
+
+
+def rational_text(value: Fraction) -> str:
+    """Return a rational as documents hold it, as `parse_rational` reads it."""
+    return f"{value.numerator}/{value.denominator}"
 
 
 def canonical_digest(document: Any) -> str:

@@ -19,7 +19,7 @@ from offcert.core.documents import (
     Fields,
     canonical_digest,
     parse_rational,
-    read_json,
+    read_document,
     require_format,
     show,
     write_json,
@@ -170,11 +170,7 @@ def read_problem(path: str | Path) -> Problem:
     InputError
         If the file cannot be read or does not describe a problem.
     """
-    document = read_json(path)
-    try:
-        return problem_from_json(document)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    return read_document(path, problem_from_json)
 
 
 def write_problem(path: str | Path, problem: Problem) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from offcert.core.documents import (
     Fields,
     canonical_digest,
-    read_json,
+    read_document,
     require_format,
     show,
     write_atomically,
@@ -112,11 +112,7 @@ def read_placement_problem(path: str | Path) -> PlacementProblem:
     """
     if is_table(path):
         return read_placement_csv(path)[0]
-    document = read_json(path)
-    try:
-        return placement_problem_from_json(document)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    return read_document(path, placement_problem_from_json)
 
 
 def write_placement_problem(path: str | Path, problem: PlacementProblem) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from fractions import Fraction
 
 from offcert.core.placement import Placement, PlacementProblem
 from offcert.core.problem import Units
-from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.core.result import Bound, Evidence, SolveStatus, relative_gap
 from offcert.core.units import format_size
 
 
@@ -90,6 +88,4 @@ class PlacementResult:
     @property
     def gap(self) -> float:
         """``(pool - lower bound) / pool``; infinite without addresses."""
-        if self.pool is None:
-            return math.inf
-        return float(Fraction(self.pool - self.lower_bound, max(self.pool, 1)))
+        return relative_gap(self.pool, self.lower_bound)

@@ -87,6 +87,13 @@ class Infeasibility:
     lacking: int
 
 
+def relative_gap(objective: int | None, lower_bound: int) -> float:
+    """Return ``(objective - lower bound) / objective``; infinite without an objective."""
+    if objective is None:
+        return math.inf
+    return float(Fraction(objective - lower_bound, max(objective, 1)))
+
+
 @dataclass(frozen=True)
 class Result:
     """What a method found.
@@ -167,8 +174,4 @@ class Result:
     @property
     def gap(self) -> float:
         """``(objective - lower bound) / objective``; infinite without a schedule."""
-        if self.objective is None:
-            return math.inf
-        if self.objective == 0:
-            return 0.0
-        return float(Fraction(self.objective - self.lower_bound, self.objective))
+        return relative_gap(self.objective, self.lower_bound)

@@ -15,7 +15,7 @@ from offcert.core.documents import (
     Fields,
     canonical_digest,
     parse_rational,
-    read_json,
+    read_document,
     require_format,
     write_json,
 )
@@ -154,11 +154,7 @@ def read_step(path: str | Path) -> StepProblem:
     InputError
         If the file cannot be read or describes no step.
     """
-    document = read_json(path)
-    try:
-        return step_from_json(document)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    return read_document(path, step_from_json)
 
 
 def write_step(path: str | Path, step: StepProblem) -> None:

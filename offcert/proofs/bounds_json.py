@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from offcert.core.documents import Fields
+from offcert.core.documents import Fields, rational_text
 from offcert.core.errors import InputError
 from offcert.core.messages import show
 from offcert.core.result import Bound, Evidence
@@ -49,5 +49,4 @@ def exact_gap(objective: int | None, lower_bound: int) -> str | None:
     """Return ``(objective - bound) / objective`` as a rational; None without an objective."""
     if objective is None:
         return None
-    gap = Fraction(objective - lower_bound, max(objective, 1))
-    return f"{gap.numerator}/{gap.denominator}"
+    return rational_text(Fraction(objective - lower_bound, max(objective, 1)))

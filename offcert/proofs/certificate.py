@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import offcert
-from offcert.core.documents import Fields, canonical_digest, read_json, require_format, write_json
+from offcert.core.documents import (
+    Fields,
+    canonical_digest,
+    read_document,
+    require_format,
+    write_json,
+)
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest, problem_from_json, problem_to_json
 from offcert.core.messages import cut
@@ -122,11 +128,7 @@ def read_certificate(path: str | Path) -> Certificate:
     InputError
         If the file cannot be read or is no certificate.
     """
-    document = read_json(path)
-    try:
-        return certificate_from_json(document)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    return read_document(path, certificate_from_json)
 
 
 def certificate_from_json(document: Any) -> Certificate:

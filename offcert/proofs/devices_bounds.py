@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from offcert.core.devices.problem import JobKind
-from offcert.core.documents import Fields, parse_rational, show
+from offcert.core.documents import Fields, parse_rational, rational_text, show
 from offcert.core.errors import InputError
 
 # How bounds for several devices are called in certificates.
@@ -58,7 +58,7 @@ class ResourceProof:
             "resource": str(self.resource),
             "jobs": {str(kind): list(which) for kind, which in self.jobs.items()},
             "multipliers": [
-                [operation, f"{value.numerator}/{value.denominator}"]
+                [operation, rational_text(value)]
                 for operation, value in sorted(self.multipliers.items())
             ],
             "after": self.after,

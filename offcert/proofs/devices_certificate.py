@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from offcert.core.devices.files import devices_digest, devices_from_json, devices_to_json
 from offcert.core.devices.problem import DevicesProblem, Job, JobKind
 from offcert.core.devices.schedule import DevicesSchedule, TimedJob
-from offcert.core.documents import Fields, canonical_digest, read_json, require_format, write_json
+from offcert.core.documents import (
+    Fields,
+    canonical_digest,
+    read_document,
+    require_format,
+    write_json,
+)
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
-from offcert.core.result import Bound, SolveStatus
+from offcert.core.result import Bound, SolveStatus, relative_gap
 from offcert.core.schedule import Schedule
 from offcert.core.units import format_time
 from offcert.proofs.bounds_json import bound_from_json, bounds_to_json, exact_gap, member
@@ -66,9 +70,7 @@ class DevicesCertificate:
     @property
     def gap(self) -> float:
         """``(objective - lower bound) / objective``; infinite without a schedule."""
-        if self.objective is None:
-            return math.inf
-        return float(Fraction(self.objective - self.lower_bound, max(self.objective, 1)))
+        return relative_gap(self.objective, self.lower_bound)
 
     @property
     def status(self) -> SolveStatus:
@@ -140,11 +142,7 @@ def read_devices_certificate(path: str | Path) -> DevicesCertificate:
     InputError
         If the file cannot be read or is no certificate for several devices.
     """
-    document = read_json(path)
-    try:
-        return devices_certificate_from_json(document)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    return read_document(path, devices_certificate_from_json)
 
 
 def devices_certificate_from_json(document: Any) -> DevicesCertificate:

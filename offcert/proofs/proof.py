@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, NamedTuple, Self
 
 from offcert.core.documents import Fields
+from offcert.core.result import Bound, Evidence
 from offcert.proofs.forms import FORM, Form
 
 
@@ -55,3 +56,34 @@ class Proof:
         """Return the details of a bound, as a JSON value; absent fields are left out."""
         values = [(name, form, getattr(self, name)) for name, form, _ in self.rules()]
         return {name: form.write(value) for name, form, value in values if value is not None}
+
+
+class Provable:
+    """What kinds of bounds have in common that can be established again without a solver.
+
+    Attributes
+    ----------
+    method : str
+        Its name in certificates.
+    proof : type
+        The dataclass of what a certificate holds for it.
+    """
+
+    method: str
+    proof: type[Proof]
+
+    evidence = Evidence.PROVED
+
+    def bound(self, value: int, proof: Proof) -> Bound:
+        """Return a proved bound of this kind.
+
+        Parameters
+        ----------
+        value : int
+            Ticks or bytes.
+        proof : Proof
+            Of the type `proof`.
+        """
+        if type(proof) is not self.proof:
+            raise TypeError(f"a proof of {self.method} is a {self.proof.__name__}, not {proof!r}")
+        return Bound(self.method, value, Evidence.PROVED, proof.write())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from offcert.core.platform import Link
 from offcert.core.problem import Minimise, Problem, Recompute, Transfers
-from offcert.core.result import Bound, Evidence
+from offcert.core.result import Evidence
 from offcert.proofs.kinds import (
     AtomicHeads,
     Computed,
@@ -26,7 +26,7 @@ from offcert.proofs.kinds import (
     Pivot,
     PivotOutward,
 )
-from offcert.proofs.proof import Proof
+from offcert.proofs.proof import Proof, Provable
 
 _ALL = frozenset(Transfers)
 _ATOMIC = frozenset({Transfers.ATOMIC})
@@ -37,7 +37,7 @@ _UNIT = {Minimise.TIME: "time", Minimise.MEMORY: "memory"}
 
 
 @dataclass(frozen=True)
-class ProofKind:
+class ProofKind(Provable):
     """A kind of bound that can be established again without a solver.
 
     Attributes
@@ -79,8 +79,6 @@ class ProofKind:
     recompute: bool = False
     minimise: Minimise = Minimise.TIME
 
-    evidence = Evidence.PROVED
-
     def misfit(self, problem: Problem) -> str | None:
         """Return why the argument does not hold for a problem, or None."""
         if problem.minimise is not self.minimise:
@@ -92,20 +90,6 @@ class ProofKind:
         if problem.platform.link not in self.links:
             return f"no proof is known for a bound of this kind on a {problem.platform.link} link"
         return None
-
-    def bound(self, value: int, proof: Proof) -> Bound:
-        """Return a proved bound of this kind.
-
-        Parameters
-        ----------
-        value : int
-            Ticks.
-        proof : Proof
-            Of the type `proof`.
-        """
-        if type(proof) is not self.proof:
-            raise TypeError(f"a proof of {self.method} is a {self.proof.__name__}, not {proof!r}")
-        return Bound(self.method, value, Evidence.PROVED, proof.write())
 
 
 @dataclass(frozen=True)

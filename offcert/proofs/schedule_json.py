@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 from typing import Any
 
-from offcert.core.documents import Fields, parse_rational, show
+from offcert.core.documents import Fields, parse_rational, rational_text, show
 from offcert.core.errors import InputError
 from offcert.core.fluid_schedule import FluidSchedule, Piece
 from offcert.core.plan import Kind
@@ -26,9 +25,9 @@ def schedule_to_json(schedule: Schedule | FluidSchedule, trace: Trace) -> dict[s
         document["pieces"] = [
             _place_to_json(piece.kind, piece.gap, trace)
             | {
-                "start": _rational(piece.start),
-                "end": _rational(piece.end),
-                "size": _rational(piece.size),
+                "start": rational_text(piece.start),
+                "end": rational_text(piece.end),
+                "size": rational_text(piece.size),
             }
             for piece in schedule.pieces
         ]
@@ -70,10 +69,6 @@ def schedule_from_json(value: Any, trace: Trace) -> Schedule | FluidSchedule:
             f"not {len(starts)}"
         )
     return schedule
-
-
-def _rational(value: Fraction) -> str:
-    return f"{value.numerator}/{value.denominator}"
 
 
 def _place_to_json(kind: Kind, number: int, trace: Trace) -> dict[str, Any]:

@@ -13,19 +13,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from offcert.core.documents import Fields, canonical_digest, read_json, require_format, write_json
+from offcert.core.documents import (
+    Fields,
+    canonical_digest,
+    read_document,
+    require_format,
+    write_json,
+)
 from offcert.core.errors import InputError
 from offcert.core.menu import Menu
-from offcert.core.result import Bound, SolveStatus
+from offcert.core.messages import cut
+from offcert.core.result import Bound, SolveStatus, relative_gap
 from offcert.core.step import Round, StepProblem
 from offcert.core.step_json import step_digest, step_from_json, step_to_json
 from offcert.core.units import format_time
-from offcert.proofs.bounds_json import bound_from_json, bounds_to_json
+from offcert.proofs.bounds_json import bound_from_json, bounds_to_json, exact_gap
 from offcert.proofs.certificate import Certificate, certificate_from_json
 
 STEP_CERTIFICATE_FORMAT = "offcert-step-certificate"
@@ -147,13 +153,9 @@ class StepCertificate:
     @property
     def gap(self) -> float:
         """``(objective - lower bound) / objective``; infinite without a schedule."""
-        exact = self._exact_gap()
-        return math.inf if exact is None else float(exact)
-
-    def _exact_gap(self) -> Fraction | None:
-        if self.objective is None or self.lower_bound is None:
-            return None
-        return Fraction(self.objective - self.lower_bound, max(self.objective, 1))
+        return (
+            math.inf if self.lower_bound is None else relative_gap(self.objective, self.lower_bound)
+        )
 
     def summary(self) -> str:
         """Return status, choice, makespan, bound and gap in a line for people."""
@@ -170,11 +172,11 @@ class StepCertificate:
         return f"{self.status}: {value}, lower bound {bound}, gap {100 * self.gap:.3g} %"
 
     def __repr__(self) -> str:
-        return f"<StepCertificate {self.problem.name}: {self.summary()}>"
+        return f"<StepCertificate {cut(self.problem.name)}: {self.summary()}>"
 
     def to_json(self) -> dict[str, Any]:
         """Return the certificate as a JSON value (``offcert-step-certificate``, version 1)."""
-        gap = self._exact_gap()
+        least = self.lower_bound
         document: dict[str, Any] = {
             "format": STEP_CERTIFICATE_FORMAT,
             "version": STEP_CERTIFICATE_VERSION,
@@ -183,8 +185,8 @@ class StepCertificate:
             "status": str(self.status),
             "split": self.split,
             "objective": self.objective,
-            "lower_bound": self.lower_bound,
-            "gap": None if gap is None else f"{gap.numerator}/{gap.denominator}",
+            "lower_bound": least,
+            "gap": None if least is None else exact_gap(self.objective, least),
             "split_bounds": [self.split_bound(i) for i in range(len(self.problem.splits))],
             "rounds": [
                 {"choice": list(each.choice), "certificate": each.certificate.to_json()}
@@ -275,11 +277,7 @@ def read_step_certificate(path: str | Path) -> StepCertificate:
     InputError
         If the file cannot be read or is no certificate of a step.
     """
-    document = read_json(path)
-    try:
-        return step_certificate_from_json(document)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    return read_document(path, step_certificate_from_json)
 
 
 def step_certificate_from_json(document: Any) -> StepCertificate:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,8 @@ from offcert.core.documents import (
     Fields,
     canonical_digest,
     parse_rational,
-    read_json,
+    rational_text,
+    read_document,
     require_format,
     write_json,
 )
@@ -37,14 +37,10 @@ def devices_to_json(problem: DevicesProblem) -> dict[str, Any]:
         ],
         "accumulation": {
             "place": str(accumulation.place),
-            "rate": _rational(accumulation.rate),
+            "rate": rational_text(accumulation.rate),
             "cores": accumulation.cores,
         },
     }
-
-
-def _rational(value: Fraction) -> str:
-    return f"{value.numerator}/{value.denominator}"
 
 
 def devices_from_json(document: Any, place: str = "") -> DevicesProblem:
@@ -105,11 +101,7 @@ def read_devices_problem(path: str | Path) -> DevicesProblem:
     InputError
         If the file cannot be read or does not describe a problem on several devices.
     """
-    document = read_json(path)
-    try:
-        return devices_from_json(document)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    return read_document(path, devices_from_json)
 
 
 def write_devices_problem(path: str | Path, problem: DevicesProblem) -> None:

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from offcert.core.documents import Fields, canonical_digest, read_json, require_format, write_json
+from offcert.core.documents import (
+    Fields,
+    canonical_digest,
+    read_document,
+    require_format,
+    write_json,
+)
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.notebook import html
@@ -119,11 +125,7 @@ def read_placement(path: str | Path) -> PlacementCertificate:
     InputError
         If the file cannot be read or is no such document.
     """
-    document = read_json(path)
-    try:
-        return placement_from_json(document)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    return read_document(path, placement_from_json)
 
 
 def placement_from_json(document: Any) -> PlacementCertificate:

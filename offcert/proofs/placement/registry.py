@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcert.core.result import Bound, Evidence
+from offcert.core.result import Evidence
 from offcert.proofs.placement.kinds import Computed
-from offcert.proofs.proof import Proof
+from offcert.proofs.proof import Proof, Provable
 from offcert.proofs.registry import OWN
 
 
 @dataclass(frozen=True)
-class PlacementProofKind:
+class PlacementProofKind(Provable):
     """A kind of bound on a pool that can be established again without a solver.
 
     Attributes
@@ -45,14 +45,6 @@ class PlacementProofKind:
     page: str = "placement"
     searched: bool = False
     families: tuple[str, ...] = ()
-
-    evidence = Evidence.PROVED
-
-    def bound(self, value: int, proof: Proof) -> Bound:
-        """Return a proved bound of this kind, of so many bytes."""
-        if type(proof) is not self.proof:
-            raise TypeError(f"a proof of {self.method} is a {self.proof.__name__}, not {proof!r}")
-        return Bound(self.method, value, Evidence.PROVED, proof.write())
 
 
 @dataclass(frozen=True)
