@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from offcert.core.network import Computation, Network, Value
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Transfers
+from offcert.core.problem import Problem, Recompute, Transfers
 from offcert.core.result import Bound
 from offcert.formulations.joint.bound import cases, cut
 from offcert.formulations.joint.contents import contents
@@ -65,6 +66,24 @@ def test_no_bound_exceeds_brute_force_and_all_moments_say_most() -> None:
     assert reached >= 40
     assert improved >= 20
     assert closed >= 2
+
+
+def test_a_copy_may_begin_to_leave_before_it_is_changed_in_place() -> None:
+    # C changes x, which leaves meanwhile (the checker asks when it was written): 21 ticks, not 29.
+    network = Network(
+        [
+            Computation("A", 1, writes=(0,)),
+            Computation("C", 10, reads=(0,), writes=(1,), repeatable=False),
+            Computation("S", 1, workspace=8, repeatable=False),
+            Computation("D", 1, reads=(0, 1), repeatable=False),
+        ],
+        [Value("x", 8), Value("x'", 0, base=0)],
+    )
+    problem = Problem("changed", network, Platform(8, Fraction(1)), recompute=Recompute.ANY)
+    assert least_time(problem) == 21
+    found = bound(problem, tuple(range(7)), True)
+    assert found is not None
+    assert (found.value, recheck(found, problem)) == (21, None)
 
 
 def test_a_bound_for_whole_values_is_refused_where_transfers_may_pause() -> None:

@@ -47,6 +47,12 @@ class Contents:
     last_reader: tuple[int, ...]
     latest: tuple[int, ...]
 
+    def up_to(self, value: int) -> list[int]:
+        """Return the states through which a copy goes until it is in that of a value."""
+        last = self.maker[value], value
+        same = (v for v, stored in enumerate(self.stored) if stored == self.stored[value])
+        return [v for v in same if v == self.stored[v] or (self.maker[v], v) <= last]
+
 
 def contents(network: Network, offload: bool) -> Contents:
     """Return the contents of a network's values.

@@ -105,6 +105,9 @@ class JointProgram:
         self.room = tuple(room)
         self.unit = max(network.compute_time, 1)
         self.rows = _Rows()
+        self.before = {
+            value: known.up_to(value) for value, movable in enumerate(known.movable) if movable
+        }
         self.cost: list[float] = []
         self.upper: list[float] = []
         self.present = [self._present(boundary) for boundary in range(grid.windows)]
@@ -223,7 +226,8 @@ class JointProgram:
     def _add_left(self) -> None:
         known, at = self.contents, self.grid.at
         for boundary in range(1, self.grid.windows + 1):
-            for value, maker in enumerate(known.maker):
+            for value, stored in enumerate(known.stored):
+                maker = known.maker[stored]
                 useful = known.movable[value] and known.latest[value] >= 0
                 if not useful or 2 * maker + 1 >= at[boundary]:
                     continue
@@ -233,10 +237,13 @@ class JointProgram:
                     self.rows.add(("grown", boundary, (value,)), terms)
         for span, (begin, end) in enumerate(self.grid.spans):
             for value, column in self.left[end].items():
-                if value not in self.present[begin]:
+                # A copy may begin to leave before it is changed in place for the last time.
+                states = [v for v in self.before[value] if v in self.present[begin]]
+                if not states or (2 * known.maker[value] < at[begin] and value not in states):
                     continue
-                terms = [(self.present[begin][value], 1.0), (column, -1.0)]
-                maker = known.maker[value]
+                terms = [(self.present[begin][state], 1.0) for state in states]
+                terms.append((column, -1.0))
+                maker = known.maker[known.stored[value]]
                 if maker in self.again[span]:
                     terms.append((self.again[span][maker], 1.0))
                 if value in self.left[begin]:

@@ -21,7 +21,8 @@ kept
     what is present at its end was there;
 left
     what has left by its end had left before it began, was present then, or its computation ran
-    again: it cannot come back before it leaves for the first time;
+    again: it cannot come back before it leaves for the first time. A copy may begin to leave before
+    it is changed in place for the last time, so here it may have been present in a state before;
 returned
     what has come back has left by its end;
 runs, returns
@@ -42,7 +43,7 @@ Weighing them
 -------------
 The makespan is at least the sum of the windows' means less any weighted sum of slacks. In that
 expression every share has a price; each takes its cheapest value from 0 to 1, but that ``left``
-grows from boundary to boundary, and is 0 until the state has been made. The sum of these minima
+grows from boundary to boundary, and is 0 until its memory has been written. The sum of these minima
 is a lower bound, for any weights. A run again that is decided has its value instead.
 """
 
@@ -211,7 +212,7 @@ class Weighing:
 
     def _cheapest_growth(self, value: int, prices: list[int]) -> int:
         """Return the least cost of having left from some boundary on, or never."""
-        maker = self.states.made_by[value]
+        maker = self.states.begun_by[value]
         from_then_on = list(accumulate(reversed(prices)))[::-1]
         costs = (cost for b, cost in enumerate(from_then_on) if b and self.cuts.over(maker, b))
         return min([0, *costs])
@@ -314,9 +315,10 @@ class Weighing:
         self._add_left(end, value, weight)
         if begin:
             self._add_left(begin, value, -weight)
-        maker = self.states.made_by[value]
-        if self.model.known(value, span):
-            self._add(self.model.present(begin, value), -weight)
+        maker = self.states.begun_by[value]
+        if self.cuts.known(maker, span):
+            for state in self.states.before(value, self.cuts.moment[begin]):
+                self._add(self.model.present(begin, state), -weight)
             if self.model.again(maker, span):
                 self._add(("again", span, maker), -weight)
         elif self.cuts.over(maker, end):

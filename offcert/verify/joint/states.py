@@ -42,6 +42,8 @@ class States:
         changes = [(self.made_by[v], v) for v, each in enumerate(values) if each.base is not None]
         for _, value in sorted(changes):
             self.states[self.memory_of[value]].append(value)
+        # What begins a copy that may come to be in this state: it may leave from then on.
+        self.begun_by = [self.made_by[memory] for memory in self.memory_of]
         self.found = [self._found(number) for number in range(len(network))]
         self.last_reader = [-1] * len(values)
         # Before which first run it can still be of use: also to make again what is of use.
@@ -53,6 +55,19 @@ class States:
             for value in self.found[number]:
                 self.last_reader[value] = max(self.last_reader[value], number)
                 self.last_use[value] = max(self.last_use[value], last)
+
+    def before(self, value: int, moment: int) -> list[int]:
+        """Return the states in which a copy may be at a moment that is in this one then or later.
+
+        A copy that will be changed in place is of use until then.
+        """
+        states = self.states[self.memory_of[value]]
+        return [
+            state
+            for state in states[: states.index(value) + 1]
+            if 2 * self.made_by[state] + 1 <= moment
+            and (state == value or 2 * self.last_use[state] >= moment)
+        ]
 
     def _found(self, number: int) -> frozenset[int]:
         """Return the states that a run of a computation has to find."""

@@ -124,7 +124,8 @@ def test_what_was_changed_in_place_is_made_in_two_runs() -> None:
     assert known.size == (4, 4)
     assert demands(network, known) == [4, 4, 8, 4]
     assert value(problem_of(network, 4, offload=False), 4) == 7 + 5
-    assert value(problem_of(once, 4), *range(7)) == 7 + 8
+    # It may begin to leave while R changes it, which is 2 ticks less for the link to wait.
+    assert value(problem_of(once, 4), *range(7)) == 7 + 8 - 2
 
 
 def changed(repeatable: bool) -> Network:
