@@ -166,6 +166,8 @@ def _check_schedule(verification: Verification) -> None:
     result = verification.certificate.result
     schedule = result.schedule
     if schedule is None:
+        if result.objective is not None:
+            verification.faults.append("objective: there is no schedule that attains it")
         return
     problem = verification.certificate.executed
     if isinstance(schedule, Schedule):

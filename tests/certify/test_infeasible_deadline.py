@@ -73,3 +73,14 @@ def test_it_cannot_be_claimed_or_concealed() -> None:
     assert any("ends by the deadline" in fault for fault in verify(claimed).faults)
     unlimited = replace(late, problem=replace(feasible, deadline=None)).to_json()
     assert any("memory is the objective" in fault for fault in verify(unlimited).faults)
+
+
+def test_bytes_without_a_schedule_that_takes_no_more_are_refused() -> None:
+    feasible = within(chain_problem(), 0)
+    document = certify(feasible, time_limit=1).to_json()
+    assert verify(document).valid
+    # The proved bound alone would pass for the optimum.
+    claimed = document | {"schedule": None, "objective": document["lower_bound"]}
+    claimed |= {"status": "OPTIMAL", "gap": "0/1"}
+    claimed.pop("execution", None)
+    assert verify(resealed(claimed)).faults == ["objective: there is no schedule that attains it"]
