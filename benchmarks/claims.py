@@ -35,7 +35,7 @@ from offcert.core.errors import InputError
 from offcert.core.files import read_problem, write_problem
 from offcert.core.problem import Problem
 from offcert.heuristics.chain_view import chain_view
-from offcert.report.claims import combined, recomputation
+from offcert.report.claims import combined, modnn, recomputation
 from offcert.report.claims.document import FOLDER, Report, write_report
 from offcert.report.claims.exhibits import exhibits_to_json
 from offcert.report.claims.facts import facts_of
@@ -166,8 +166,8 @@ def publish(page: Report, panels: Sequence[Curves], docs: Path) -> None:
         save_grid(panels, docs / FIGURE)
     path = docs / "claims.md"
     text, before = page.text, path.read_text(encoding="utf-8") if path.exists() else ""
-    # The sections about recomputation have benchmarks of their own.
-    for heading in (recomputation.HEADING, combined.HEADING):
+    # The sections about other papers have benchmarks of their own.
+    for heading in (recomputation.HEADING, combined.HEADING, modnn.HEADING):
         text = replaced(text, heading, section_of(before, heading))
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
 

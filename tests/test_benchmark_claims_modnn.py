@@ -1,0 +1,221 @@
+"""What docs/claims.md says about moDNN follows from the figures that are published."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil, floor
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from offcert.core.documents import read_json
+from offcert.core.errors import InputError
+from offcert.report.claims.judge import Outcome
+from offcert.report.claims.modnn import HEADING, modnn_section, written
+from offcert.report.claims.modnn_claims import Agreement, Numbers, agreement
+from offcert.report.claims.modnn_list import CASES, NUMBERS
+from offcert.report.claims.modnn_rows import GB, ModnnRows, rows_from_json, rows_to_json
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
+ROWS = rows_from_json(read_json(ROOT / "docs" / "claims-modnn.json"))
+BY_KEY = {claim.key: claim for claim in (*NUMBERS, *CASES)}
+
+
+@pytest.fixture(name="benchmark_module")
+def _benchmark_module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("claims_modnn")
+
+
+def test_the_published_section_is_written_again(benchmark_module: ModuleType) -> None:
+    section = modnn_section(ROWS, benchmark_module.FIGURE)
+    sections = importlib.import_module("claims_sections")
+    assert sections.section_of(PAGE, HEADING) == section
+    for key in BY_KEY:
+        assert f"### {key}\n" in section
+    assert len(BY_KEY) == len(NUMBERS) + len(CASES)
+
+
+def test_published_figures_are_possible() -> None:
+    for row in ROWS.times:
+        names = ("modnn", "plus", "careless", "careless_plus", "whole", "vdnn")
+        times = [getattr(row, f"{name}_time") for name in names]
+        assert row.ideal_time <= row.bound <= row.best_time
+        assert row.best_time <= min(time for time in times if time is not None)
+        if row.whole_bound is not None:
+            wholes = [time for time in (row.whole_time, row.vdnn_time) if time is not None]
+            assert row.bound <= row.whole_bound <= min(wholes, default=row.whole_bound)
+        # More memory is never a disadvantage.
+        for other in ROWS.times:
+            if other.network == row.network and other.memory > row.memory:
+                assert other.bound <= row.best_time
+    for row in ROWS.memory:
+        assert row.least_weights < row.least < row.sub_batches < row.algorithms < row.ideal
+        assert row.least < row.offloading < row.live < row.ideal
+        assert row.ideal_time <= row.offloading_bound <= row.offloading_best <= row.offloading_time
+        # What leaves the least room takes longest; both bounds are below the paper's way.
+        for suffix in ("", "_weights"):
+            best, bound = (getattr(row, f"least_{what}{suffix}") for what in ("time", "bound"))
+            assert row.ideal_time < bound <= best <= getattr(row, f"least_modnn{suffix}")
+    cores = {row.network: row for row in ROWS.case("3 GB, 20 cores")}
+    for each in ROWS.case("3 GB"):
+        assert cores[each.network].lower_bound <= each.makespan
+
+
+@pytest.mark.parametrize("network", ["vgg16", "resnet34"])
+def test_published_figures_are_those_of_the_model(
+    network: str, benchmark_module: ModuleType
+) -> None:
+    (published,) = [row for row in ROWS.memory if row.network == network]
+    (row,) = [row for row in ROWS.at(6 * GB) if row.network == network]
+    case = benchmark_module.Case(network, row.memory, False, 224)
+    assert row.ideal_time == published.ideal_time == case.ideal
+    for method, name in ((benchmark_module._modnn, "modnn"), (benchmark_module._vdnn, "plus")):
+        size = getattr(row, f"{name}_size")
+        found = benchmark_module.measured(case, size, name, method)
+        assert found == {key: getattr(row, key) for key in found}
+    whole, one = case.profile(case.batch), case.profile(1)
+    fastest = whole.chosen(whole.menu.fastest())
+    assert benchmark_module.placed_apart(fastest) == published.ideal
+    assert fastest.peak_memory == published.live
+    assert benchmark_module.kept(case, fastest, 24 * GB) is published.kept_24
+    assert one.chosen(one.menu.leanest()).least_memory == published.least
+
+
+@pytest.mark.parametrize(
+    ("ours", "paper", "expected"),
+    [
+        ("103/100", "103/100", Agreement.CONFIRMED),
+        ("101/100", "103/100", Agreement.NOT),
+        ("1", "103/100", Agreement.NOT),
+        ("42", "40", Agreement.CONFIRMED),
+        ("421/10", "40", Agreement.IN_TREND),
+        ("1600", "40", Agreement.IN_TREND),
+        ("1601", "40", Agreement.NOT),
+        ("2", "4", Agreement.IN_TREND),
+        ("199/100", "4", Agreement.NOT),
+        ("1/2", "4", Agreement.NOT),
+    ],
+)
+def test_numbers_agree_by_their_effect(ours: str, paper: str, expected: Agreement) -> None:
+    assert agreement(Fraction(ours), Fraction(paper)) is expected
+
+
+@pytest.mark.parametrize(
+    ("larger", "certified", "out"),
+    [
+        (True, (3, 4), False),
+        (True, (2, 3), True),
+        (False, (5, 6), True),
+        (False, (3, 6), False),
+    ],
+)
+def test_what_is_certified_puts_numbers_out_of_reach(
+    larger: bool, certified: tuple[int, int], out: bool
+) -> None:
+    numbers = Numbers({"a": Fraction(3)}, (Fraction(certified[0]), Fraction(certified[1])))
+    claim = replace(NUMBERS[0], paper=Fraction(4), numbers=lambda _: numbers, larger=larger)
+    assert claim.out_of_reach(ROWS) is out
+    uncertified = replace(claim, numbers=lambda _: Numbers({"a": Fraction(3)}))
+    assert not uncertified.out_of_reach(ROWS)
+
+
+def test_factors_are_written_and_rounded() -> None:
+    assert written(Fraction(3716, 1000), "times", floor) == "3.71×"
+    assert written(Fraction(3716, 1000), "times", ceil) == "3.72×"
+    assert written(Fraction(12305, 10), "times") == "1230×"
+    assert written(Fraction(1031, 1000), "more") == "3.1 %"
+    assert written(Fraction(20, 17), "less") == "15 %"
+
+
+def cases(key: str, rows: ModnnRows) -> Iterator[tuple[str, Outcome]]:
+    for claim in CASES:
+        if claim.key == key:
+            for case in claim.cases(rows):
+                yield case.label, case.outcome
+
+
+@pytest.mark.parametrize(
+    ("host", "naive", "expected"),
+    [
+        ((90, 80), (100, 95), Outcome.HOLDS),
+        ((95, 80), (100, 95), Outcome.OPEN),
+        ((110, 99), (100, 95), Outcome.OPEN),
+        ((110, 100), (100, 95), Outcome.FAILS),
+    ],
+)
+def test_the_host_is_better_if_that_is_proved(
+    host: tuple[int, int], naive: tuple[int, int], expected: Outcome
+) -> None:
+    devices = tuple(
+        replace(row, makespan=pair[0], lower_bound=pair[1])
+        for name, pair in (("6 GB", host), ("6 GB, naive", naive))
+        for row in ROWS.case(name)[:1]
+    )
+    found = dict(cases("modnn-host-better", replace(ROWS, devices=devices)))
+    assert list(found.values()) == [expected]
+
+
+def test_cases_follow_from_the_rows() -> None:
+    row = replace(ROWS.memory[0], ideal=13 * GB, live=13 * GB, kept_12=False, least_modnn=None)
+    rows = replace(ROWS, memory=(row,))
+    assert dict(cases("modnn-too-large", rows)) == {"vgg16 in 12 GB": Outcome.HOLDS}
+    free = replace(rows, memory=(replace(row, live=11 * GB),))
+    assert dict(cases("modnn-too-large", free)) == {"vgg16 in 12 GB": Outcome.OPEN}
+    kept = replace(rows, memory=(replace(row, live=11 * GB, kept_12=True),))
+    assert dict(cases("modnn-too-large", kept)) == {"vgg16 in 12 GB": Outcome.FAILS}
+    assert dict(cases("modnn-any-budget", rows)) == {
+        "vgg16": Outcome.FAILS,
+        "vgg16, weights leave": Outcome.HOLDS,
+    }
+    time = replace(ROWS.at(12 * GB)[0], vdnn_moved=378, modnn_moved=1, modnn_time=5, plus_time=5)
+    for moved, expected in ((378, Outcome.HOLDS), (377, Outcome.FAILS)):
+        rows = replace(ROWS, times=(replace(time, vdnn_moved=moved),))
+        assert [each for _, each in cases("modnn-transfers", rows)] == [expected]
+    for plus, expected in ((5, Outcome.FAILS), (6, Outcome.HOLDS)):
+        rows = replace(ROWS, times=(replace(time, plus_time=plus),))
+        assert [each for _, each in cases("modnn-always-better", rows)] == [expected]
+
+
+def test_rows_are_read_as_they_are_written() -> None:
+    document = json.loads(json.dumps(rows_to_json(ROWS)))
+    assert rows_from_json(document) == ROWS
+    document["times"][0]["bound"] = document["times"][0]["best_time"] + 1
+    with pytest.raises(InputError, match="below its bound"):
+        rows_from_json(document)
+    del document["times"][0]["bound"]
+    with pytest.raises(InputError, match="bound"):
+        rows_from_json(document)
+
+
+def test_a_section_is_measured(tmp_path: Path, benchmark_module: ModuleType) -> None:
+    devices = [
+        {**row, "valid": True, "devices": 4}
+        for row in rows_to_json(ROWS)["devices"]
+        if row["network"] == "resnet34"
+    ]
+    (tmp_path / "devices.json").write_text(json.dumps({"rows": devices}))
+    (tmp_path / "claims.md").write_text("# Claims\n\nText\n\n## Last\n\nMore\n")
+    arguments = ["measure", "--networks", "resnet34", "--memory", "12", "--image", "32"]
+    arguments += ["--time-limit", "0.3", "--docs", str(tmp_path)]
+    benchmark_module.main([*arguments, "--devices", str(tmp_path / "devices.json")])
+    found = rows_from_json(read_json(tmp_path / "claims-modnn.json"))
+    assert found.networks == ("resnet34",)
+    assert [row.memory for row in found.times] == [12 * GB]
+    assert found.memory[0].below_infeasible
+    assert found.memory[0].kept_12
+    assert (tmp_path / "claims-modnn.png").stat().st_size > 10_000
+    page = (tmp_path / "claims.md").read_text()
+    assert (
+        page == f"# Claims\n\nText\n\n## Last\n\nMore\n\n{modnn_section(found, 'claims-modnn.png')}"
+    )
+    devices[0]["valid"] = False
+    (tmp_path / "devices.json").write_text(json.dumps({"rows": devices}))
+    with pytest.raises(SystemExit, match="not valid"):
+        benchmark_module.devices_rows(tmp_path / "devices.json")
