@@ -49,9 +49,24 @@ class HostCopies(Generic[Key]):
         self._outside: dict[Key, HostStore] = {}
 
     def write(self, entry: Entry) -> None:
-        """Copy a storage that is on the device."""
-        store, offset = self._room(entry)
-        store.write(offset, entry.device_storage())
+        """Copy a storage that is on the device; there is a copy once all of it is written."""
+        if entry.size == 0:
+            return
+        storage = entry.device_storage()
+        apart = self._outside.pop(entry.key, None)
+        if apart is None and self._clear(entry):
+            offset = self._offsets[entry.key]
+            self._store.write(offset, storage)
+            place = bisect_left(self._lows, offset)
+            self._inside.insert(place, (offset + entry.size, weakref.ref(entry)))
+            self._lows.insert(place, offset)
+            return
+        if apart is None:
+            apart = self._store.another(entry.size)
+            self.outside_entries += 1
+            self.outside_bytes += entry.size
+        apart.write(0, storage)
+        self._outside[entry.key] = apart
 
     def read(self, entry: Entry, data: torch.Tensor) -> None:
         """Fill a tensor of bytes with the copy of a storage."""
@@ -74,24 +89,17 @@ class HostCopies(Generic[Key]):
         apart = self._outside.get(entry.key)
         return (self._store, self._offsets.get(entry.key, 0)) if apart is None else (apart, 0)
 
-    def _room(self, entry: Entry) -> tuple[HostStore, int]:
-        """Return where a copy is to be written; what it does not need any more is forgotten."""
-        if entry.key in self._outside or entry.size == 0:
-            return self._where(entry)
+    def _clear(self, entry: Entry) -> bool:
+        """Forget what lies where a copy is to be written; return whether none of it is needed."""
         offset = self._offsets[entry.key]
-        end = offset + entry.size
         first = bisect_left(self._lows, offset)
         if first > 0 and self._inside[first - 1][0] > offset:
             first -= 1
-        last = bisect_left(self._lows, end, first)
+        last = bisect_left(self._lows, offset + entry.size, first)
         if any(self._is_needed(each) for _, each in self._inside[first:last]):
-            self._outside[entry.key] = self._store.another(entry.size)
-            self.outside_entries += 1
-            self.outside_bytes += entry.size
-            return self._where(entry)
-        self._lows[first:last] = [offset]
-        self._inside[first:last] = [(end, weakref.ref(entry))]
-        return self._where(entry)
+            return False
+        del self._lows[first:last], self._inside[first:last]
+        return True
 
     @staticmethod
     def _is_needed(reference: weakref.ref[Entry]) -> bool:

@@ -258,3 +258,26 @@ def test_copies_by_hand() -> None:
     a.leave(fresh)
     assert fresh.outside_entries == 0
     assert a.back(fresh) == [1] * 4
+
+
+def test_a_copy_that_was_interrupted_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = HostLayout(PlacementProblem("", []), Placement([]), ())
+    layout.__dict__["offsets"] = {"a": 0, "b": 0}
+    copies, a, b = HostCopies(layout, HostStore(4)), Away("a", [1] * 4), Away("b", [2] * 4)
+
+    def interrupted(store: HostStore, offset: int, storage: torch.UntypedStorage) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HostStore, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            copies.write(a)
+    assert not copies.has(a)
+    b.leave(copies)
+    with monkeypatch.context() as patch:
+        patch.setattr(HostStore, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            copies.write(a)
+    assert not copies.has(a)
+    a.leave(copies)
+    assert [each.back(copies) for each in (a, b)] == [[1] * 4, [2] * 4]

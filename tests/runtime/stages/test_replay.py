@@ -11,7 +11,9 @@ from torch import fx, nn
 from torch.nn import functional
 
 from offcert.core.errors import InputError, PlanError
+from offcert.core.placement import Placement
 from offcert.core.plan import Kind, Move, Plan
+from offcert.runtime import host_layout
 from offcert.runtime.predict import predict
 from offcert.runtime.saved import InPlaceError
 from offcert.runtime.stages.replay import offload
@@ -42,6 +44,34 @@ def test_change_in_place_after_saving_is_an_error(evict):
         with pytest.raises(InPlaceError, match="4x8 saved for the backward pass was changed"):
             loss.backward()
     handle.remove()
+
+
+@pytest.mark.parametrize("overlapping", [False, True])
+def test_copies_share_an_arena_and_nothing_is_lost_in_one_that_overlaps(monkeypatch, overlapping):
+    if overlapping:
+        zeros = lambda problem: Placement([0] * len(problem.residences))  # noqa: E731
+        monkeypatch.setattr(host_layout, "_placed", zeros)
+    model = sigmoids()
+    problem = problem_of(model, (4, 8))
+    # Everything returns at once: copies are not needed at the same time.
+    gaps = enumerate(problem.trace.gaps)
+    pairs = [(number, gap.before + 1) for number, gap in gaps if gap.after > gap.before + 1]
+    short = Plan([Move(kind, *pair) for pair in pairs for kind in (Kind.OFFLOAD, Kind.PREFETCH)])
+    for plan in (short, evict_everything(problem)):
+        with offload(model, plan, problem) as step:
+            x = torch.randn(4, 8)
+            step(x).backward()
+            found = [parameter.grad.clone() for parameter in model.parameters()]
+            report = step.report
+        model.zero_grad()
+        model(x).mean().backward()
+        assert all(map(torch.equal, found, [parameter.grad for parameter in model.parameters()]))
+        model.zero_grad()
+        assert report.offloaded_bytes > 0
+        assert report.arena_bytes >= report.arena_load or overlapping
+        if plan is short:
+            assert report.arena_bytes < report.offloaded_bytes
+        assert bool(report.outside_entries) is (overlapping and plan is not short)
 
 
 def test_parameter_changed_between_forward_and_backward_is_an_error():
