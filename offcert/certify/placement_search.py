@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from offcert.certify.running import Running, SearchProgress, UnsoundError
 from offcert.core.placement import Placement, PlacementOutcome, PlacementProblem
@@ -132,8 +131,6 @@ class PlacementSearch(Running):
         unfinished : str, optional
             The step that is running, if the search goes on.
         """
-        # An interrupt may have come between a bound and its comparison with the pool.
-        self._require_consistent()
-        notes = replace(self.notes, unfinished=unfinished, refuted=self.refutations())
+        notes = self.notes_now(unfinished)
         versions = current_versions()
         return PlacementCertificate(self.problem, self.result(), method, settings, notes, versions)

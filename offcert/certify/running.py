@@ -211,6 +211,18 @@ class Running:
         """Return what solvers claimed and schedules refuted, by method."""
         return {bound.method: bound.value for bound in self.refuted}
 
+    def notes_now(self, unfinished: str | None = None) -> Notes:
+        """Return what is to be said beside the result, which is consistent then.
+
+        Parameters
+        ----------
+        unfinished : str, optional
+            The step that is running, if the search goes on.
+        """
+        # An interrupt may have come between a bound and its comparison with what was found.
+        self._require_consistent()
+        return replace(self.notes, unfinished=unfinished, refuted=self.refutations())
+
     def _require_consistent(self) -> None:
         if self.objective is None:
             return

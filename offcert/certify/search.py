@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 
 from offcert.certify.running import Running
@@ -143,9 +142,7 @@ class Search(Running):
         unfinished : str, optional
             The step that is running, if the search goes on.
         """
-        # An interrupt may have come between a bound and its comparison with the schedule.
-        self._require_consistent()
-        notes = replace(self.notes, unfinished=unfinished, refuted=self.refutations())
+        notes = self.notes_now(unfinished)
         return Certificate(self.problem, self.result(), method, settings, notes, current_versions())
 
     def result(self) -> Result:

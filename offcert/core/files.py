@@ -9,7 +9,6 @@ and so on, and the problem is the same, with the same hash, as with these names 
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.documents import (
     Fields,
     canonical_digest,
-    parse_rational,
+    rational_text,
     read_document,
     require_format,
     show,
@@ -34,8 +33,8 @@ from offcert.core.network_json import (
     trace_from_json,
     trace_to_json,
 )
-from offcert.core.platform import Platform
-from offcert.core.problem import Minimise, Problem, Recompute, Units
+from offcert.core.platform_json import platform_from_fields, units_from_fields
+from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.trace import Trace
 
 PROBLEM_FORMAT = "offcert-problem"
@@ -71,13 +70,13 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
     platform = problem.platform
     document |= {
         "memory": platform.memory,
-        "bandwidth": _rational(platform.bandwidth),
+        "bandwidth": rational_text(platform.bandwidth),
         "link": str(platform.link),
         "transfers": str(problem.transfers),
         "units": {"time": problem.units.time, "size": problem.units.size},
     }
     if platform.prefetch_bandwidth is not None:
-        document["prefetch_bandwidth"] = _rational(platform.prefetch_bandwidth)
+        document["prefetch_bandwidth"] = rational_text(platform.prefetch_bandwidth)
     if problem.source is not None:
         document["source"] = dict(problem.source)
     # What is as it was before there was a choice is left out, so that old problems keep their hash.
@@ -90,10 +89,6 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
     if problem.deadline is not None:
         document["deadline"] = problem.deadline
     return document
-
-
-def _rational(value: Fraction) -> str:
-    return f"{value.numerator}/{value.denominator}"
 
 
 def problem_from_json(document: Any, place: str = "") -> Problem:
@@ -114,26 +109,18 @@ def problem_from_json(document: Any, place: str = "") -> Problem:
             '"checkpoint_chain"'
         )
     network = _NETWORKS[given[0]](fields.get(given[0], dict), fields.path(given[0]))
-    units = Fields(fields.get("units", dict), fields.path("units"))
-    back = fields.optional("prefetch_bandwidth", str)
     problem = Problem(
         name=name,
         network=network,
-        platform=Platform(
-            fields.integer("memory", 0),
-            parse_rational(fields.get("bandwidth", str), fields.path("bandwidth")),
-            fields.get("link", str),
-            None if back is None else parse_rational(back, fields.path("prefetch_bandwidth")),
-        ),
+        platform=platform_from_fields(fields),
         transfers=fields.get("transfers", str),
-        units=Units(units.get("time", str), units.get("size", str)),
+        units=units_from_fields(fields),
         source=fields.optional("source", dict),
         recompute=fields.get("recompute", str) if fields.has("recompute") else Recompute.NONE,
         offload=fields.get("offload", bool) if fields.has("offload") else True,
         minimise=fields.get("minimise", str) if fields.has("minimise") else Minimise.TIME,
         deadline=fields.integer("deadline", 0) if fields.has("deadline") else None,
     )
-    units.finish()
     fields.finish()
     return problem
 

@@ -26,7 +26,7 @@ from offcert.core.documents import (
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.placement import Placement, PlacementProblem, Residence
-from offcert.core.problem import Units
+from offcert.core.platform_json import units_from_fields
 
 PLACEMENT_PROBLEM_FORMAT = "offcert-placement-problem"
 PLACEMENT_PROBLEM_VERSION = 1
@@ -75,16 +75,14 @@ def placement_problem_from_json(document: Any, place: str = "") -> PlacementProb
     """
     fields = Fields(document, place)
     require_format(fields, PLACEMENT_PROBLEM_FORMAT, PLACEMENT_PROBLEM_VERSION)
-    units = Fields(fields.get("units", dict), fields.path("units"))
     limited = fields.get("capacity", (int, type(None))) is not None
     problem = PlacementProblem(
         fields.get("name", str),
         [_residence_from_json(item) for item in fields.each("residences")],
         fields.integer("capacity", 0) if limited else None,
         fields.integer("alignment", 1),
-        Units(units.get("time", str), units.get("size", str)),
+        units_from_fields(fields),
     )
-    units.finish()
     fields.finish()
     return problem
 

@@ -14,7 +14,6 @@ from typing import Any
 from offcert.core.documents import (
     Fields,
     canonical_digest,
-    parse_rational,
     read_document,
     require_format,
     write_json,
@@ -22,8 +21,7 @@ from offcert.core.documents import (
 from offcert.core.errors import InputError
 from offcert.core.menu import Alternative, Menu
 from offcert.core.network_json import trace_from_json, trace_to_json
-from offcert.core.platform import Platform
-from offcert.core.problem import Units
+from offcert.core.platform_json import platform_from_fields, units_from_fields
 from offcert.core.step import Round, Split, StepProblem
 
 STEP_FORMAT = "offcert-step"
@@ -110,22 +108,14 @@ def step_from_json(document: Any, place: str = "") -> StepProblem:
     """
     fields = Fields(document, place)
     require_format(fields, STEP_FORMAT, STEP_VERSION)
-    units = Fields(fields.get("units", dict), fields.path("units"))
-    back = fields.optional("prefetch_bandwidth", str)
     step = StepProblem(
         fields.get("name", str),
         tuple(_split_from_json(item) for item in fields.each("splits")),
-        Platform(
-            fields.integer("memory", 0),
-            parse_rational(fields.get("bandwidth", str), fields.path("bandwidth")),
-            fields.get("link", str),
-            None if back is None else parse_rational(back, fields.path("prefetch_bandwidth")),
-        ),
+        platform_from_fields(fields),
         fields.get("transfers", str),
-        Units(units.get("time", str), units.get("size", str)),
+        units_from_fields(fields),
         fields.optional("source", dict),
     )
-    units.finish()
     fields.finish()
     return step
 
