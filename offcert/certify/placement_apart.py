@@ -1,4 +1,4 @@
-"""Large residences first, by the skyline search; then all others, wherever they fit.
+"""Large residences first, by a search for them alone; then all others, wherever they fit.
 
 Training steps have many residences of a few bytes (statistics of normalisation, gradients of
 biases) beside a few hundred that fill the memory. Without the small ones, sizes are multiples of
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from offcert.core.placement import Placement, PlacementProblem
 from offcert.formulations.placement.skyline_search import skyline_search
+from offcert.heuristics.placement.ejection import ejection_search
 from offcert.heuristics.placement.in_order import placed_in_order
 
 # Of the load, what small residences may take together, at most.
@@ -23,7 +24,7 @@ def place_apart(
     seed: int,
     found: Callable[[Placement], object],
 ) -> None:
-    """Search for placements of the large residences, and complete each as it is found.
+    """Search for placements of the large residences by skyline, and complete each.
 
     Parameters
     ----------
@@ -37,9 +38,35 @@ def place_apart(
     found : callable
         Given every placement of all residences.
     """
+    parts = _parts(problem, found)
+    if parts is not None:
+        part, complete = parts
+        skyline_search(part, time_limit=seconds, seed=seed, found=complete)
+
+
+def eject_apart(
+    problem: PlacementProblem,
+    seconds: float,
+    seed: int,
+    found: Callable[[Placement], object],
+) -> None:
+    """Do the same with the search by ejection."""
+    parts = _parts(problem, found)
+    if parts is not None:
+        part, complete = parts
+        complete(ejection_search(part, time_limit=seconds, seed=seed, found=complete))
+
+
+def _parts(
+    problem: PlacementProblem, found: Callable[[Placement], object]
+) -> tuple[PlacementProblem, Callable[[Placement], None]] | None:
+    """Return the problem of the large residences, and what completes a placement of them.
+
+    None where nothing is small.
+    """
     large, small = apart(problem)
     if not small or not large:
-        return
+        return None
     residences = problem.residences
     part = PlacementProblem(
         problem.name, [residences[index] for index in large], None, problem.alignment
@@ -52,7 +79,7 @@ def place_apart(
     def complete(placement: Placement) -> None:
         found(completed(problem, large, small, placement))
 
-    skyline_search(part, time_limit=seconds, seed=seed, found=complete)
+    return part, complete
 
 
 def apart(problem: PlacementProblem) -> tuple[list[int], list[int]]:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.placement_steps import (
     compute_load,
+    eject_large,
     run_heuristic,
     search_apart,
+    search_ejection,
     search_skyline,
     solve_no_overlap,
 )
@@ -103,6 +105,18 @@ PLACEMENT_METHODS: dict[str, PlacementMethod] = {
         (),
         ("time_limit", "seed"),
     ),
+    "ejection-apart": PlacementMethod(
+        eject_large,
+        "ejection for the large residences alone, then the small ones wherever they fit",
+        (),
+        ("time_limit", "seed"),
+    ),
+    "ejection": PlacementMethod(
+        search_ejection,
+        "a local search: each residence pushes out what is in its way and weighs least",
+        (),
+        ("time_limit", "seed"),
+    ),
     "skyline": PlacementMethod(
         search_skyline,
         "depth first over what covers points just above what is placed: exact, anytime",
@@ -122,8 +136,11 @@ PLACEMENT_LADDER: tuple[PlacementRung, ...] = (
     PlacementRung("load"),
     PlacementRung("greedy-area"),
     PlacementRung("greedy-size"),
-    PlacementRung("skyline-apart", 0.5),
-    PlacementRung("skyline", 0.9),
+    # Only where there are small residences, as in training steps: those are beyond exact methods.
+    PlacementRung("skyline-apart", 0.1),
+    PlacementRung("ejection-apart", 0.9),
+    PlacementRung("skyline", 0.8),
+    PlacementRung("ejection", 0.5),
     PlacementRung("no-overlap-cpsat"),
 )
 

@@ -89,6 +89,33 @@ def search_apart(search: PlacementSearch, seconds: float) -> None:
     place_apart(search.problem, seconds, search.seed, search.offer)
 
 
+def eject_large(search: PlacementSearch, seconds: float) -> None:
+    """Search by ejection for the large residences, and complete with the small ones."""
+    search.begin("ejection-apart")
+    with search.untimed():
+        warm_placement()
+    from offcert.certify.placement_apart import eject_apart
+
+    eject_apart(search.problem, seconds, search.seed, search.offer)
+
+
+def search_ejection(search: PlacementSearch, seconds: float) -> None:
+    """Search by ejection, from the best placement that is known."""
+    search.begin("ejection")
+    with search.untimed():
+        warm_placement()
+    from offcert.heuristics.placement.ejection import ejection_search
+
+    found = ejection_search(
+        search.problem,
+        time_limit=seconds,
+        seed=search.seed,
+        hint=search.placement,
+        found=search.offer,
+    )
+    search.offer(found)
+
+
 def solve_no_overlap(search: PlacementSearch, seconds: float) -> None:
     """Hand rectangles that must not overlap to CP-SAT."""
     search.begin("no_overlap_cpsat")

@@ -221,10 +221,14 @@ def warm_joint_search() -> None:
 @cache
 def warm_placement() -> None:
     """Compile what places residences."""
-    from offcert.core.placement import PlacementProblem, Residence
+    from offcert.core.placement import Placement, PlacementProblem, Residence
     from offcert.formulations.placement.skyline_search import skyline_search
+    from offcert.heuristics.placement.ejection import ejection_search
     from offcert.heuristics.placement.greedy import greedy_by_size
 
     problem = PlacementProblem("warm", [Residence("a", 1, 0, 2), Residence("b", 1, 1, 3)])
     greedy_by_size(problem)
     skyline_search(problem)
+    high = Placement([0, 1])
+    disjoint = PlacementProblem("warm", [Residence("a", 1, 0, 1), Residence("b", 1, 1, 2)])
+    ejection_search(disjoint, time_limit=_NO_LIMIT, hint=high)

@@ -1,0 +1,228 @@
+"""The steps of a search by ejection: a residence takes a place, and what is in its way waits.
+
+Some residences are placed, without overlap and within the capacity; the others wait. A step takes
+the waiting one of largest weight, places it where what is in its way weighs least, and lets that
+wait. Whoever was ejected weighs more from then on, so that it is not always the same ones.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offcert.core.compiled import compiled, inlined, plain_inner
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+# The address of what waits; what the two entries of `Pool.counts` count.
+WAITS = -1
+PLACED, WAITING = 0, 1
+# Of its area, what a residence weighs more after it was ejected.
+_GROWTH = 0.05
+
+
+class Boxes(NamedTuple):
+    """What is to be placed: sizes, half-open stretches of time, sizes times lengths."""
+
+    size: Integers
+    first: Integers
+    last: Integers
+    area: Floats
+
+
+class Pool(NamedTuple):
+    """What is placed where, and what waits.
+
+    Attributes
+    ----------
+    address, top : int64 array
+        The first unit of each residence, and the first one above it; `WAITS` in both.
+    by_address, by_top : int64 array
+        Residences that are placed, in order of their first and of their last units.
+    waiting : int64 array
+        Residences that are not, in no order.
+    counts : int64 array
+        How many are placed, and how many wait.
+    weight : float64 array
+        What it costs to eject each.
+    """
+
+    address: Integers
+    top: Integers
+    by_address: Integers
+    by_top: Integers
+    waiting: Integers
+    counts: Integers
+    weight: Floats
+
+
+def new_pool(boxes: Boxes) -> Pool:
+    """Return a pool in which nothing is placed."""
+    count = len(boxes.size)
+    return Pool(
+        address=np.full(count, WAITS, np.int64),
+        top=np.full(count, WAITS, np.int64),
+        by_address=np.zeros(count, np.int64),
+        by_top=np.zeros(count, np.int64),
+        waiting=np.arange(count, dtype=np.int64),
+        counts=np.array([0, count], np.int64),
+        weight=boxes.area.copy(),
+    )
+
+
+@compiled
+def fill(boxes: Boxes, pool: Pool, addresses: Integers, capacity: int) -> None:
+    """Place residences at addresses, without overlap; what ends above the capacity waits."""
+    pool.counts[PLACED] = pool.counts[WAITING] = 0
+    for box in range(len(addresses)):
+        if addresses[box] >= 0 and addresses[box] + boxes.size[box] <= capacity:
+            _put(boxes, pool, box, addresses[box])
+        else:
+            _let_wait(pool, box)
+
+
+@compiled
+def eject(boxes: Boxes, pool: Pool, capacity: int, steps: int, seed: int) -> int:
+    """Take steps until nothing waits; return how many.
+
+    Parameters
+    ----------
+    boxes : Boxes
+        None of them is larger than the capacity.
+    pool : Pool
+        Changed in place.
+    capacity : int
+        Units.
+    steps : int
+        At most so many.
+    seed : int
+        Of the choice among equally good addresses.
+    """
+    np.random.seed(seed)
+    for step in range(steps):
+        if pool.counts[WAITING] == 0:
+            return step
+        box = _heaviest(pool)
+        address = _cheapest(boxes, pool, box, capacity)
+        _clear(boxes, pool, box, address)
+        _put(boxes, pool, box, address)
+    return steps
+
+
+@plain_inner
+def _heaviest(pool: Pool) -> int:
+    """Take the heaviest residence out of those that wait."""
+    waiting, chosen = pool.waiting, 0
+    for place in range(pool.counts[WAITING]):
+        if pool.weight[waiting[place]] > pool.weight[waiting[chosen]]:
+            chosen = place
+    box = waiting[chosen]
+    pool.counts[WAITING] -= 1
+    waiting[chosen] = waiting[pool.counts[WAITING]]
+    return box
+
+
+@inlined
+def _meets(boxes: Boxes, box: int, other: int) -> bool:
+    return boxes.first[other] < boxes.last[box] and boxes.last[other] > boxes.first[box]
+
+
+@inlined
+def _cheapest(boxes: Boxes, pool: Pool, box: int, capacity: int) -> int:
+    """Return the address at which what is in the way weighs least.
+
+    What must go changes only where a residence that it meets begins or ends, so it is enough to
+    look at addresses directly above or below one, and at both ends. From one to the next, what is
+    left behind and what comes in the way is added up.
+    """
+    size, highest, count = boxes.size[box], capacity - boxes.size[box], pool.counts[PLACED]
+    entered, left = 0, 0
+    address, weight = 0, 0.0
+    best, least, ties = 0, np.inf, 1
+    while True:
+        while left < count and pool.top[pool.by_top[left]] <= address:
+            if _meets(boxes, box, pool.by_top[left]):
+                weight -= pool.weight[pool.by_top[left]]
+            left += 1
+        while entered < count and pool.address[pool.by_address[entered]] - size < address:
+            if _meets(boxes, box, pool.by_address[entered]):
+                weight += pool.weight[pool.by_address[entered]]
+            entered += 1
+        # Sums of the same weights in another order differ a little.
+        slack = 1e-9 * (abs(weight) + 1.0)
+        if weight < least - slack:
+            best, least, ties = address, weight, 1
+        elif weight <= least + slack:
+            ties += 1
+            if np.random.random() * ties < 1.0:
+                best = address
+        if address >= highest:
+            return best
+        following = highest
+        while left < count and not _meets(boxes, box, pool.by_top[left]):
+            left += 1
+        if left < count:
+            following = min(following, pool.top[pool.by_top[left]])
+        ahead = entered
+        while ahead < count:
+            other = pool.by_address[ahead]
+            if pool.address[other] - size > address and _meets(boxes, box, other):
+                following = min(following, pool.address[other] - size)
+                break
+            ahead += 1
+        address = following
+
+
+@plain_inner
+def _clear(boxes: Boxes, pool: Pool, box: int, address: int) -> None:
+    """Let all that is in the way of a residence wait, and weigh more."""
+    place, above = 0, address + boxes.size[box]
+    while place < pool.counts[PLACED]:
+        other = pool.by_address[place]
+        if pool.address[other] >= above:
+            return
+        if pool.top[other] > address and _meets(boxes, box, other):
+            _remove(pool.by_address, pool.counts[PLACED], other)
+            _remove(pool.by_top, pool.counts[PLACED], other)
+            pool.counts[PLACED] -= 1
+            pool.weight[other] += _GROWTH * boxes.area[other]
+            _let_wait(pool, other)
+        else:
+            place += 1
+
+
+@plain_inner
+def _let_wait(pool: Pool, box: int) -> None:
+    pool.address[box] = pool.top[box] = WAITS
+    pool.waiting[pool.counts[WAITING]] = box
+    pool.counts[WAITING] += 1
+
+
+@plain_inner
+def _put(boxes: Boxes, pool: Pool, box: int, address: int) -> None:
+    pool.address[box], pool.top[box] = address, address + boxes.size[box]
+    _insert(pool.by_address, pool.counts[PLACED], pool.address, box)
+    _insert(pool.by_top, pool.counts[PLACED], pool.top, box)
+    pool.counts[PLACED] += 1
+
+
+@plain_inner
+def _insert(order: Integers, count: int, key: Integers, box: int) -> None:
+    place = count
+    while place > 0 and key[order[place - 1]] > key[box]:
+        order[place] = order[place - 1]
+        place -= 1
+    order[place] = box
+
+
+@plain_inner
+def _remove(order: Integers, count: int, box: int) -> None:
+    place = 0
+    while order[place] != box:
+        place += 1
+    while place < count - 1:
+        order[place] = order[place + 1]
+        place += 1
