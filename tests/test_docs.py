@@ -263,7 +263,7 @@ def keys(value: object, free: tuple[str, ...]) -> set[str]:
 
 
 READERS = {
-    "problem": ("core/files.py",),
+    "problem": ("core/files.py", "core/platform_json.py"),
     "certificate": ("proofs/certificate.py", "proofs/schedule_json.py"),
     "library": ("instances/library.py", "instances/records.py"),
 }

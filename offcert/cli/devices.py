@@ -56,21 +56,7 @@ def add(commands: Commands) -> None:
         metavar="N",
         help="images that a device processes at a time, for modnn-NETWORK (default: all it has)",
     )
-    parser.add_argument(
-        "--place",
-        choices=("host", "device"),
-        help="who adds gradients up: the host during the step, or the first device after it "
-        "(default: the file's)",
-    )
-    parser.add_argument(
-        "--rate",
-        metavar="RATE",
-        help="at which one core of the host, or the device, adds gradients: 4GB/s, or size units "
-        "per tick (default: the file's)",
-    )
-    parser.add_argument(
-        "--cores", type=count, metavar="N", help="of the host that add (default: the file's)"
-    )
+    _add_accumulation(parser)
     parser.add_argument(
         "--rule",
         choices=("fifo", "activations-first", "gradients-first", "longest-tail"),
@@ -89,6 +75,24 @@ def add(commands: Commands) -> None:
         metavar="CERTIFICATE",
         help="file for the certificate, kept up to date during the search (default: none is "
         "written)",
+    )
+
+
+def _add_accumulation(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--place",
+        choices=("host", "device"),
+        help="who adds gradients up: the host during the step, or the first device after it "
+        "(default: the file's)",
+    )
+    parser.add_argument(
+        "--rate",
+        metavar="RATE",
+        help="at which one core of the host, or the device, adds gradients: 4GB/s, or size units "
+        "per tick (default: the file's)",
+    )
+    parser.add_argument(
+        "--cores", type=count, metavar="N", help="of the host that add (default: the file's)"
     )
 
 

@@ -24,8 +24,6 @@ Prices = NDArray[np.object_]
 # Tried in this order; a tick is the unit, so that the first suits times in nanoseconds.
 _DENOMINATORS = (2, 60, 5040, 1 << 20, 1 << 30)
 _LINKS = ("link", "out", "in")
-# Rows that proofs do not name: verification finds the cheapest growth by itself.
-_GROWN = "grown"
 
 
 @dataclass(frozen=True)
