@@ -258,6 +258,8 @@ def case_from_json(fields: Fields, menu: Menu) -> Case:
         fields.finish()
         return Leaf(bounds)
     operation = fields.integer("operation", 0)
+    if operation not in menu.of:
+        raise InputError(f"{fields.path('operation')}: {operation} is not on the menu")
     parts = []
     for item in fields.each("parts"):
         positions = item.integers("alternatives", 0)

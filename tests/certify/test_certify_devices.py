@@ -18,15 +18,19 @@ from offcert.certify.devices import certify_devices
 from offcert.certify.ladder import certify
 from offcert.certify.running import SearchProgress
 from offcert.certify.watchdog import ending_whole, ending_with
+from offcert.core.devices.problem import Accumulation, DevicesProblem, Gradient, Place
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
+from offcert.core.platform import Link, Platform
+from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.schedule import Schedule
+from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.devices.bounds import devices_bounds
 from offcert.formulations.devices.cpsat import solve_devices
 from offcert.heuristics.devices.search import best_by_rules, improve
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.devices_bounds import RESOURCE, ResourceProof
+from offcert.proofs.devices_bounds import RESOURCE, Resource, ResourceProof
 from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_certificate
 from offcert.verify.devices.bounds import resource_fault
 from offcert.verify.devices.document import verify_devices
@@ -268,3 +272,15 @@ def test_a_part_that_nothing_can_end_ends_with_what_the_whole_knows() -> None:
     assert ended == ["the whole"]
     with ending_whole(lambda: "the whole"):
         assert watchdog._last_resort.get() is None
+
+
+@pytest.mark.parametrize("place", list(Place))
+def test_activations_that_need_not_move_prove_nothing(place: Place) -> None:
+    # A tensor of 20 bytes could leave while the second operation runs, but everything fits.
+    trace = Trace([Operation(f"o{o}", 1) for o in range(3)], [Tensor("x", 20, (0, 2))])
+    step = Problem("roomy", trace, Platform(20, Fraction(1), Link.DUPLEX))
+    gradient = Gradient("g", 1, 2, 2)
+    problem = DevicesProblem("roomy", step, 1, [gradient], Accumulation(place, Fraction(1)))
+    proof = ResourceProof(Resource.BACK, {}, {1: Fraction(1)})
+    # Head and tail of a transfer that does not take place came to 22 ticks.
+    assert "only, not 4" in str(resource_fault(problem, 3, 4, proof))

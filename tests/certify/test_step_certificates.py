@@ -312,3 +312,12 @@ def test_the_step_on_the_page_about_the_format() -> None:
     asked = set(re.findall(r'\.(?:get|optional|integers?|each|has)\(\s*"(\w+)"', text))
     assert {"splits", "alternatives", "choice", "parts"} <= asked
     assert all(re.search(rf"\b{name}\b", PAGE.read_text()) for name in asked)
+
+
+def test_cases_by_an_operation_that_offers_nothing_are_refused() -> None:
+    step = random_step(0)
+    document = json.loads(json.dumps(certify_step(step, time_limit=1).to_json()))
+    fixed = next(o for o in range(5) if o not in step.splits[0].rounds[0].menu.of)
+    document["bounds"][0][0] = {"bounds": [], "operation": fixed, "parts": []}
+    with pytest.raises(InputError, match=f"{fixed} is not on the menu"):
+        verify_step(document)

@@ -88,7 +88,10 @@ class _Bound:
                 head, tail, ticks = self._returning(self.proof.after)
             else:
                 head, tail, ticks = self._forced()
-            if self.host:
+            if not ticks:
+                # Nothing has to move: then neither head nor tail is about anything.
+                pass
+            elif self.host:
                 heads, tails, work = [head], [tail], ticks * self.problem.devices
             else:
                 begin = head + _ceil(ticks * self.problem.devices) + tail
