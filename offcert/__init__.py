@@ -15,12 +15,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from offcert.certify.devices import certify_devices
     from offcert.certify.ladder import certify
     from offcert.certify.methods import solve
     from offcert.certify.placing import place
     from offcert.certify.stepping import certify_step
     from offcert.core.chain import Chain
     from offcert.core.checkpoint_chain import CheckpointChain
+    from offcert.core.devices.files import read_devices_problem
+    from offcert.core.devices.problem import Accumulation, DevicesProblem, Gradient
     from offcert.core.errors import InputError, OffcertError
     from offcert.core.execution import Execution
     from offcert.core.files import read_problem, write_problem
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from offcert.core.trace import Operation, Tensor, Trace
     from offcert.instances.library import Library
     from offcert.proofs.certificate import Certificate, read_certificate
+    from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_certificate
     from offcert.proofs.placement.certificate import PlacementCertificate, read_placement
     from offcert.proofs.step_certificate import StepCertificate, read_step_certificate
     from offcert.runtime.profile import profile
@@ -50,13 +54,17 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Accumulation",
     "Bound",
     "Certificate",
     "Chain",
     "CheckpointChain",
     "Computation",
+    "DevicesCertificate",
+    "DevicesProblem",
     "Evidence",
     "Execution",
+    "Gradient",
     "InputError",
     "Library",
     "Link",
@@ -88,11 +96,14 @@ __all__ = [
     "Units",
     "Value",
     "certify",
+    "certify_devices",
     "certify_step",
     "offload",
     "place",
     "profile",
     "read_certificate",
+    "read_devices_certificate",
+    "read_devices_problem",
     "read_placement",
     "read_placement_problem",
     "read_problem",
@@ -107,13 +118,17 @@ __all__ = [
 
 # Where each name lives. The packages `certify` and `verify` answer for themselves when called.
 _HOMES = {
+    "Accumulation": "offcert.core.devices.problem",
     "Bound": "offcert.core.result",
     "Certificate": "offcert.proofs.certificate",
     "Chain": "offcert.core.chain",
     "CheckpointChain": "offcert.core.checkpoint_chain",
     "Computation": "offcert.core.network",
+    "DevicesCertificate": "offcert.proofs.devices_certificate",
+    "DevicesProblem": "offcert.core.devices.problem",
     "Evidence": "offcert.core.result",
     "Execution": "offcert.core.execution",
+    "Gradient": "offcert.core.devices.problem",
     "InputError": "offcert.core.errors",
     "Library": "offcert.instances.library",
     "Link": "offcert.core.platform",
@@ -143,9 +158,12 @@ _HOMES = {
     "Transfers": "offcert.core.problem",
     "Units": "offcert.core.problem",
     "Value": "offcert.core.network",
+    "certify_devices": "offcert.certify.devices",
     "certify_step": "offcert.certify.stepping",
     "place": "offcert.certify.placing",
     "read_certificate": "offcert.proofs.certificate",
+    "read_devices_certificate": "offcert.proofs.devices_certificate",
+    "read_devices_problem": "offcert.core.devices.files",
     "read_placement": "offcert.proofs.placement.certificate",
     "read_placement_problem": "offcert.core.placement_files",
     "read_problem": "offcert.core.files",

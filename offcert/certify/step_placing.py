@@ -9,6 +9,7 @@ from time import monotonic
 
 from offcert.certify.placing import place
 from offcert.certify.running import SearchProgress
+from offcert.certify.watchdog import ending_whole
 from offcert.core.errors import InputError
 from offcert.core.options import require_seconds
 from offcert.proofs.certificate import Certificate
@@ -66,21 +67,22 @@ def place_step(
         assert keep is not None
         keep(known(number, placed))
 
-    for number, each in enumerate(what.rounds):
-        share = (end - monotonic()) / (len(rounds) - number)
-        placed = place(
-            each.certificate,
-            method,
-            capacity=capacity,
-            alignment=alignment,
-            time_limit=max(share, _LEAST),
-            workers=workers,
-            seed=seed,
-            progress=progress,
-            keep=None if keep is None else partial(keeping, number),
-        )
-        known(number, placed)
-        assert placed.placement is not None
-        if placed.placement.notes.interrupted:
-            break
+    with ending_whole(lambda: replace(what, rounds=tuple(rounds))):
+        for number, each in enumerate(what.rounds):
+            share = (end - monotonic()) / (len(rounds) - number)
+            placed = place(
+                each.certificate,
+                method,
+                capacity=capacity,
+                alignment=alignment,
+                time_limit=max(share, _LEAST),
+                workers=workers,
+                seed=seed,
+                progress=progress,
+                keep=None if keep is None else partial(keeping, number),
+            )
+            known(number, placed)
+            assert placed.placement is not None
+            if placed.placement.notes.interrupted:
+                break
     return replace(what, rounds=tuple(rounds))
