@@ -36,6 +36,9 @@ _RULES = (LOWEST, FEWEST, WEIGHTED, HEAVIEST)
 _PRIORITIES = 4
 # Seconds between two looks at the clock, and nodes before the first.
 _LOOK, _FIRST_LOOK = 0.1, 20
+# Least pools are sought below the best one: a part of what is open. Most attempts are close to it,
+# since far below nothing is found; every sixth is at the bound, to exclude that.
+_PARTS = (8, 16, 4, 8, 32, 1)
 # How much the logarithms of priorities vary, after the first round.
 _SPREAD = 0.3
 
@@ -171,9 +174,7 @@ def least_capacity(
     for turn in count():
         if lower >= upper or time.monotonic() >= until:
             break
-        # What is far from both ends is seldom decided, but shortens the way most.
-        part = (0, 6, 2, 4, 1, 8)[turn % 6]
-        capacity = lower + (upper - 1 - lower) * part // 8
+        capacity = upper - 1 - (upper - 1 - lower) // _PARTS[turn % len(_PARTS)]
         answer = skyline.attempt(capacity, until)
         if answer is Answer.FOUND:
             upper = int((skyline.addresses + skyline.sections.size).max(initial=0))

@@ -29,10 +29,12 @@ from offcert.heuristics.placement.ejection_kernel import (
 from offcert.heuristics.placement.greedy import greedy_by_area
 
 # Of what the best pool has above the load, what the next one may have.
-_NEXT = 0.7
+_NEXT = 0.85
 # Seconds between two looks at the clock, and how many of them before a larger pool is tried.
-_LOOK, _PATIENCE = 0.1, 6
+_LOOK, _PATIENCE = 0.1, 8
 _FIRST_STEPS, _MOST_STEPS = 200, 50_000
+# Of the area of a residence, its weight at first.
+_POWER = 0.8
 # Weights beyond which they are divided, so that they stay exact enough.
 _HEAVY = 1e6
 
@@ -91,7 +93,7 @@ def ejection_search(
             if found is not None:
                 found(best)
             capacity = _next(enough, least)
-            pool.weight[:] = boxes.area
+            pool.weight[:] = boxes.value
             fill(boxes, pool, addresses, capacity)
             continue
         _lighten(pool.weight)
@@ -117,8 +119,8 @@ def _boxes(problem: PlacementProblem, chosen: list[int], unit: int) -> Boxes:
     first = np.array([bisect_left(moments, each.start) for each in rows], np.int64)
     last = np.array([bisect_left(moments, each.end) for each in rows], np.int64)
     size: Integers = np.array([problem.sizes[index] // unit for index in chosen], np.int64)
-    area: Floats = size.astype(np.float64) * (last - first)
-    return Boxes(size, first, last, area / area.mean())
+    value: Floats = (size.astype(np.float64) * (last - first)) ** _POWER
+    return Boxes(size, first, last, value / value.mean())
 
 
 def _lighten(weight: Floats) -> None:

@@ -20,17 +20,17 @@ Floats = NDArray[np.float64]
 # The address of what waits; what the two entries of `Pool.counts` count.
 WAITS = -1
 PLACED, WAITING = 0, 1
-# Of its area, what a residence weighs more after it was ejected.
+# Of its first weight, what a residence weighs more after it was ejected.
 _GROWTH = 0.05
 
 
 class Boxes(NamedTuple):
-    """What is to be placed: sizes, half-open stretches of time, sizes times lengths."""
+    """What is to be placed: sizes, half-open stretches of time, and weights at first."""
 
     size: Integers
     first: Integers
     last: Integers
-    area: Floats
+    value: Floats
 
 
 class Pool(NamedTuple):
@@ -69,7 +69,7 @@ def new_pool(boxes: Boxes) -> Pool:
         by_top=np.zeros(count, np.int64),
         waiting=np.arange(count, dtype=np.int64),
         counts=np.array([0, count], np.int64),
-        weight=boxes.area.copy(),
+        weight=boxes.value.copy(),
     )
 
 
@@ -188,7 +188,7 @@ def _clear(boxes: Boxes, pool: Pool, box: int, address: int) -> None:
             _remove(pool.by_address, pool.counts[PLACED], other)
             _remove(pool.by_top, pool.counts[PLACED], other)
             pool.counts[PLACED] -= 1
-            pool.weight[other] += _GROWTH * boxes.area[other]
+            pool.weight[other] += _GROWTH * boxes.value[other]
             _let_wait(pool, other)
         else:
             place += 1
