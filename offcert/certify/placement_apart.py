@@ -16,6 +16,8 @@ from offcert.heuristics.placement.in_order import placed_in_order
 
 # Of the load, what small residences may take together, at most.
 _SMALL = 0.002
+# Of all residences, how many must be small.
+_MANY = 0.1
 
 
 def place_apart(
@@ -62,10 +64,10 @@ def _parts(
 ) -> tuple[PlacementProblem, Callable[[Placement], None]] | None:
     """Return the problem of the large residences, and what completes a placement of them.
 
-    None where nothing is small.
+    None where too few are small for that to help.
     """
     large, small = apart(problem)
-    if not small or not large:
+    if not large or len(small) < _MANY * len(problem.residences):
         return None
     residences = problem.residences
     part = PlacementProblem(

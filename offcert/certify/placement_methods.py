@@ -136,7 +136,7 @@ PLACEMENT_LADDER: tuple[PlacementRung, ...] = (
     PlacementRung("load"),
     PlacementRung("greedy-area"),
     PlacementRung("greedy-size"),
-    # Only where there are small residences, as in training steps: those are beyond exact methods.
+    # Only where many residences are small, as in training steps: those are beyond exact methods.
     PlacementRung("skyline-apart", 0.1),
     PlacementRung("ejection-apart", 0.9),
     PlacementRung("skyline", 0.8),
