@@ -137,7 +137,7 @@ PLACEMENT_LADDER: tuple[PlacementRung, ...] = (
     PlacementRung("greedy-area"),
     PlacementRung("greedy-size"),
     # Only where many residences are small, as in training steps: those are beyond exact methods.
-    PlacementRung("skyline-apart", 0.1),
+    PlacementRung("skyline-apart", 0.3),
     PlacementRung("ejection-apart", 0.9),
     PlacementRung("skyline", 0.8),
     PlacementRung("ejection", 0.5),
