@@ -222,13 +222,15 @@ def warm_joint_search() -> None:
 def warm_placement() -> None:
     """Compile what places residences."""
     from offcert.core.placement import Placement, PlacementProblem, Residence
-    from offcert.formulations.placement.skyline_search import skyline_search
+    from offcert.formulations.placement.sections import Sections
+    from offcert.formulations.placement.skyline import Skyline
     from offcert.heuristics.placement.ejection import ejection_search
     from offcert.heuristics.placement.greedy import greedy_by_size
 
     problem = PlacementProblem("warm", [Residence("a", 1, 0, 2), Residence("b", 1, 1, 3)])
     greedy_by_size(problem)
-    skyline_search(problem)
+    # Alone: where stacked boxes are as good as can be, nothing is searched for.
+    Skyline(Sections(problem)).attempt(problem.load, until=_NO_LIMIT)
     high = Placement([0, 1])
     disjoint = PlacementProblem("warm", [Residence("a", 1, 0, 1), Residence("b", 1, 1, 2)])
     ejection_search(disjoint, time_limit=_NO_LIMIT, hint=high)

@@ -65,7 +65,7 @@ def add(commands: Commands) -> None:
         "--step",
         dest="step_file",
         metavar="FILE",
-        help="write the step with its choices to a file, and search no further",
+        help="write the step with its choices to a file, and search no further (default: search)",
     )
     add_effort(parser, *DEFAULTS)
     parser.add_argument(
