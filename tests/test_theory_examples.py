@@ -75,7 +75,14 @@ def test_pages_are_well_formed(page: Path) -> None:
         linked = page if not target else page.parent / target
         assert linked.exists(), f"{page.name} links to {target}, which does not exist"
         if anchor:
-            assert f"({anchor})=" in linked.read_text(encoding="utf-8"), f"{page.name}: #{anchor}"
+            assert anchor in anchors(linked.read_text(encoding="utf-8")), f"{page.name}: #{anchor}"
+
+
+def anchors(text: str) -> set[str]:
+    """Return what a link may name in a page: what is marked, and headings."""
+    headings = (title.lower() for title in re.findall(r"^#+ (.+)$", text, re.M))
+    slugs = {re.sub(r"[^\w -]", "", title).replace(" ", "-") for title in headings}
+    return slugs | set(re.findall(r"^\(([\w-]+)\)=$", text, re.M))
 
 
 def test_a_wrong_number_is_found() -> None:
