@@ -17,11 +17,7 @@ from offcert.certify.placement_steps import (
 )
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
-from offcert.proofs.placement.registry import (
-    PLACEMENT_CLAIMS,
-    PLACEMENT_PROOFS,
-    PlacementProofKind,
-)
+from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class PlacementMethod:
         if not self.bounds:
             return "addresses, no bound"
         kinds = [PLACEMENT_PROOFS.get(name) or PLACEMENT_CLAIMS[name] for name in self.bounds]
-        proved = any(isinstance(kind, PlacementProofKind) for kind in kinds)
+        proved = any(name in PLACEMENT_PROOFS for name in self.bounds)
         solvers = sorted({solver for kind in kinds for solver in kind.families})
         said = ["proved"] if proved else []
         said += [f"attested by {' or '.join(solvers)}"] if solvers else []

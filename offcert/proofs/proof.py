@@ -58,19 +58,38 @@ class Proof:
         return {name: form.write(value) for name, form, value in values if value is not None}
 
 
+@dataclass(frozen=True)
 class Provable:
-    """What kinds of bounds have in common that can be established again without a solver.
+    """A kind of bound that can be established again without a solver.
 
     Attributes
     ----------
     method : str
-        Its name in certificates.
+        Its name in documents.
     proof : type
-        The dataclass of what a certificate holds for it.
+        The dataclass of what a document holds for it.
+    verifier : str
+        Module and function below `offcert.verify`, as ``"heads.verifier:atomic_heads"``. The
+        function takes the problem, the bound's value, the proof and limits, and returns what is
+        wrong, or None.
+    summary : str
+        What the bound says, in one line.
+    page : str
+        Of the documentation, below ``docs/theory``.
+    searched : bool
+        Whether verification searches, which may take long; a part of what a search establishes is
+        established, too.
+    families : tuple of str
+        Solvers whose word the bound is where a proof takes too long, if there are any.
     """
 
     method: str
     proof: type[Proof]
+    verifier: str
+    summary: str
+    page: str
+    searched: bool = False
+    families: tuple[str, ...] = ()
 
     evidence = Evidence.PROVED
 
@@ -87,3 +106,27 @@ class Provable:
         if type(proof) is not self.proof:
             raise TypeError(f"a proof of {self.method} is a {self.proof.__name__}, not {proof!r}")
         return Bound(self.method, value, Evidence.PROVED, proof.write())
+
+
+@dataclass(frozen=True)
+class Claimable:
+    """A kind of bound that rests on the word of a solver.
+
+    Attributes
+    ----------
+    method : str
+        Its name in documents.
+    families : tuple of str
+        Solvers that may claim it, under one name for all that are the same inside.
+    summary : str
+        What the bound says, in one line.
+    page : str
+        Of the documentation, below ``docs/theory``.
+    """
+
+    method: str
+    families: tuple[str, ...]
+    summary: str
+    page: str
+
+    evidence = Evidence.ATTESTED

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from offcert.core.platform import Link
 from offcert.core.problem import Minimise, Problem, Recompute, Transfers
-from offcert.core.result import Evidence
 from offcert.proofs.kinds import (
     AtomicHeads,
     Computed,
@@ -26,7 +25,7 @@ from offcert.proofs.kinds import (
     Pivot,
     PivotOutward,
 )
-from offcert.proofs.proof import Proof, Provable
+from offcert.proofs.proof import Claimable, Provable
 
 _ALL = frozenset(Transfers)
 _ATOMIC = frozenset({Transfers.ATOMIC})
@@ -38,42 +37,18 @@ _UNIT = {Minimise.TIME: "time", Minimise.MEMORY: "memory"}
 
 @dataclass(frozen=True)
 class ProofKind(Provable):
-    """A kind of bound that can be established again without a solver.
+    """A kind of bound on schedules that can be established again without a solver.
 
     Attributes
     ----------
-    method : str
-        Its name in certificates.
-    proof : type
-        The dataclass of what a certificate holds for it.
-    verifier : str
-        Module and function below `offcert.verify`, as ``"heads.verifier:atomic_heads"``. The
-        function takes the problem, the bound's value, the proof and limits, and returns what is
-        wrong, or None.
-    summary : str
-        What the bound says, in one line.
-    searched : bool
-        Whether verification searches, which may take long; a part of what a search establishes is
-        established, too.
     transfers, links : frozenset
         For which problems the argument holds.
-    families : tuple of str
-        Solvers whose word the bound is where a proof takes too long, if there are any.
-    page : str
-        Of the documentation, below ``docs/theory``.
     recompute : bool
         Whether the argument holds if computations may run again.
     minimise : Minimise
         What the value is about.
     """
 
-    method: str
-    proof: type[Proof]
-    verifier: str
-    summary: str
-    page: str
-    searched: bool = False
-    families: tuple[str, ...] = ()
     transfers: frozenset[Transfers] = _ATOMIC
     links: frozenset[Link] = _BOTH
     recompute: bool = False
@@ -93,35 +68,21 @@ class ProofKind(Provable):
 
 
 @dataclass(frozen=True)
-class ClaimKind:
-    """A kind of bound that rests on the word of a solver.
+class ClaimKind(Claimable):
+    """A kind of bound on schedules that rests on the word of a solver.
 
     Attributes
     ----------
-    method : str
-        Its name in certificates.
-    families : tuple of str
-        Solvers that may claim it, under one name for all that are the same inside.
-    summary : str
-        What the bound says, in one line.
-    page : str
-        Of the documentation, below ``docs/theory``.
     transfers, recompute, offload : frozenset
         For which problems the claim is a bound.
     minimise : Minimise
         What the value is about.
     """
 
-    method: str
-    families: tuple[str, ...]
-    summary: str
-    page: str
     transfers: frozenset[Transfers] = _ATOMIC
     recompute: frozenset[Recompute] = frozenset({Recompute.NONE})
     minimise: Minimise = Minimise.TIME
     offload: frozenset[bool] = frozenset({True, False})
-
-    evidence = Evidence.ATTESTED
 
     def misfit(self, problem: Problem) -> str | None:
         """Return why the claim is no bound for a problem, or None."""
