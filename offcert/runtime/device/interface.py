@@ -1,0 +1,169 @@
+"""What the engine needs of a device: streams, events, memory, and an arena of the host.
+
+Two devices have it: CUDA's (`offcert.runtime.device.cuda`), and a simulated one on the CPU
+(`offcert.runtime.device.simulated`), on which the same engine is tested, races included.
+
+A device has three streams. Operators run in ``compute``, in the order in which the program calls
+them; copies to the host run in ``out`` and copies from it in ``back``. Nothing orders the work of
+two streams but events: what a stream is given after ``stream.wait(event)`` begins once all has
+ended that the event's stream had been given when the event was recorded. Every call only hands
+work over, and returns at once, but `Device.synchronise`.
+
+Memory of the device is given out and taken back in the order of ``compute``: bytes that a tensor
+has given up may be written by whatever ``compute`` runs next. So another stream that reads or
+writes a tensor must begin after `Device.allocate`, and ``compute`` must wait for it before the
+tensor is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+
+class Event(Protocol):
+    """A point in the work of a stream."""
+
+    @property
+    def reached(self) -> bool:
+        """Whether all that came before it is known to have ended."""
+
+
+class Stream(Protocol):
+    """Work that is done in the order in which it was given."""
+
+    def record(self) -> Event:
+        """Return an event after all that the stream has been given so far."""
+
+    def wait(self, event: Event) -> None:
+        """Let what is given from now on begin only after an event."""
+
+
+class Arena(Protocol):
+    """Memory of the host that the device's streams copy to and from.
+
+    Attributes
+    ----------
+    size : int
+        Bytes; exactly as many as were asked for.
+    """
+
+    size: int
+
+    def view(self, offset: int, size: int) -> torch.Tensor:
+        """Return bytes of it as a tensor over the same memory."""
+
+    def close(self) -> None:
+        """Give the memory back; no stream may use it any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of the storages that a transfer copies together.
+
+    Attributes
+    ----------
+    data : torch.Tensor
+        All bytes of the storage on the device, as a tensor of type ``uint8`` over it.
+    arena : Arena
+        Where its bytes on the host are.
+    offset : int
+        Where they begin there.
+    """
+
+    data: torch.Tensor
+    arena: Arena
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReading:
+    """Bytes of a device's memory.
+
+    Attributes
+    ----------
+    allocated, reserved : int
+        What tensors take now, and what the allocator has taken from the device for them.
+    peak_allocated, peak_reserved : int
+        The most since `Device.reset_peaks`.
+    """
+
+    allocated: int
+    reserved: int
+    peak_allocated: int
+    peak_reserved: int
+
+
+class Device(Protocol):
+    """A device that runs operators in one stream and copies in two others.
+
+    Attributes
+    ----------
+    name : str
+        For people.
+    out, back : Stream
+        Of copies to the host, and of copies from it.
+    tensors : torch.device
+        Where the tensors of a model on this device are, as torch sees it.
+    """
+
+    name: str
+    out: Stream
+    back: Stream
+    tensors: torch.device
+
+    @property
+    def compute(self) -> Stream:
+        """The stream in which the calling thread's operators run."""
+
+    def allocate(self, size: int) -> torch.Tensor:
+        """Return bytes of the device (``uint8``), given out in the order of ``compute``.
+
+        Raises
+        ------
+        torch.OutOfMemoryError
+            If there are not so many.
+        """
+
+    def arena(self, size: int) -> Arena:
+        """Return memory of the host, registered with the device.
+
+        Raises
+        ------
+        OffcertError
+            If there is not so much.
+        """
+
+    def copy_out(self, parts: Sequence[Part]) -> None:
+        """Let ``out`` copy storages to the host, as one transfer.
+
+        The caller keeps the tensors alive until ``compute`` has waited for the copy.
+        """
+
+    def copy_back(self, parts: Sequence[Part]) -> None:
+        """Let ``back`` copy storages from the host, as one transfer; likewise."""
+
+    def ran(self, duration: int) -> None:
+        """Take note that the operators of an operation have all been given to ``compute``.
+
+        Parameters
+        ----------
+        duration : int
+            Nanoseconds that the operation takes according to its problem. A simulated device takes
+            its word for it; a real one knows better.
+        """
+
+    def nanoseconds(self, begin: Event, end: Event) -> int:
+        """Return the time between two events that have been reached (`synchronise`)."""
+
+    def synchronise(self) -> None:
+        """Wait until all streams have done all they were given."""
+
+    def memory(self) -> MemoryReading:
+        """Return what of the device's memory is taken."""
+
+    def reset_peaks(self) -> None:
+        """Begin anew to look for the most bytes."""
