@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 import pytest
 
 from offcert.core.network import Computation, Network, Value
-from offcert.core.platform import Platform
+from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Recompute, Transfers
 from offcert.core.result import Bound
 from offcert.formulations.joint.bound import cases, cut
 from offcert.formulations.joint.contents import contents
 from offcert.formulations.joint.grid import grid_of
+from offcert.proofs import claims
 from offcert.proofs.fluid_document import pack, unpack
+from offcert.proofs.kinds import JointProof
 from offcert.verify.joint.room import largest_sum
 from offcert.verify.recheck import recheck
 from tests.joint_cases import joint_problem, solvable
@@ -68,8 +72,12 @@ def test_no_bound_exceeds_brute_force_and_all_moments_say_most() -> None:
     assert closed >= 2
 
 
-def test_a_copy_may_begin_to_leave_before_it_is_changed_in_place() -> None:
-    # C changes x, which leaves meanwhile (the checker asks when it was written): 21 ticks, not 29.
+@cache
+def changed_in_place() -> Problem:
+    """Return a problem whose x may leave while C changes it: the checker asks when it was written.
+
+    So it takes 21 ticks, not the 29 of an x that leaves only after C.
+    """
     network = Network(
         [
             Computation("A", 1, writes=(0,)),
@@ -79,11 +87,127 @@ def test_a_copy_may_begin_to_leave_before_it_is_changed_in_place() -> None:
         ],
         [Value("x", 8), Value("x'", 0, base=0)],
     )
-    problem = Problem("changed", network, Platform(8, Fraction(1)), recompute=Recompute.ANY)
-    assert least_time(problem) == 21
-    found = bound(problem, tuple(range(7)), True)
-    assert found is not None
-    assert (found.value, recheck(found, problem)) == (21, None)
+    return Problem("changed", network, Platform(8, Fraction(1)), recompute=Recompute.ANY)
+
+
+@cache
+def changed_again() -> Problem:
+    """Return a problem whose x is best made and changed again, and leaves between the two.
+
+    C reads y, which is back only at the end of T; x has the time of T to leave.
+    """
+    network = Network(
+        [
+            Computation("Y", 1, writes=(0,), repeatable=False),
+            Computation("U", 24, repeatable=False),
+            Computation("A", 1, writes=(1,)),
+            Computation("C", 0, reads=(0, 1), writes=(2,)),
+            Computation("S", 1, workspace=28, repeatable=False),
+            Computation("R", 1, workspace=20, repeatable=False),
+            Computation("T", 24, repeatable=False),
+            Computation("S'", 1, workspace=28, repeatable=False),
+            Computation("D", 1, reads=(1, 2), repeatable=False),
+        ],
+        [Value("y", 20), Value("x", 8), Value("x'", 0, base=1)],
+    )
+    platform = Platform(28, Fraction(1), Link.DUPLEX)
+    return Problem("changed again", network, platform, recompute=Recompute.ANY)
+
+
+def test_a_copy_may_begin_to_leave_before_it_is_changed_in_place() -> None:
+    for problem, moments, best in ((changed_in_place(), 7, 21), (changed_again(), 17, 63)):
+        assert least_time(problem) == best
+        found = bound(problem, tuple(range(moments)), True)
+        assert found is not None
+        assert (found.value, recheck(found, problem)) == (best, None)
+
+
+@pytest.mark.parametrize(
+    ("problem", "moments", "claimed", "proved", "multipliers"),
+    [
+        # That x' has not left when C ends, whoever says so: no share of it, or a fact.
+        (
+            changed_in_place,
+            (3, 4),
+            27,
+            19,
+            {"available": [[2, 1, 16]], "returned": [[2, 1, 8]], "link": [[1, 1], [2, 1]]},
+        ),
+        (
+            changed_in_place,
+            range(7),
+            29,
+            21,
+            {
+                "available": [[6, 1, 8]],
+                "kept": [[6, 1, 8], [26, 1, 8]],
+                "origin": [[26, 1, 8]],
+                "link": [[2, 1], [4, 1], [6, 1]],
+            },
+        ),
+        (
+            changed_in_place,
+            (3, 4),
+            27,
+            19,
+            {
+                "available": [[2, 1, 16]],
+                "left": [[0, 1, 8]],
+                "returned": [[2, 1, 8]],
+                "link": [[1, 1], [2, 1]],
+            },
+        ),
+        # That no copy of x is there when C begins.
+        (
+            changed_in_place,
+            (2, 4),
+            26,
+            10,
+            {
+                "available": [[2, 1, 24]],
+                "left": [[3, 1, 8]],
+                "returned": [[2, 1, 16]],
+                "link": [[0, 1], [2, 1]],
+            },
+        ),
+        # That x' leaves during T or after it only if it, not x, is there when T begins.
+        (
+            changed_again,
+            (5, 9, 12, 13, 15),
+            64,
+            59,
+            {
+                "over": 60,
+                "available": [[2, 0, 400], [2, 2, 160], [5, 0, 1200], [5, 2, 480]],
+                "inputs": [[2, 3, 0, 400], [5, 3, 0, 1200]],
+                "kept": [[2, 2, 320]],
+                "left": [[3, 2, 297], [13, 2, 23]],
+                "origin": [[2, 2, 160], [5, 2, 720]],
+                "returned": [[2, 1, 320]],
+                "runs": [[10, 3, 80], [13, 2, 23]],
+                "out": [[1, 60], [2, 40], [4, 37]],
+                "in": [[2, 20], [5, 60]],
+            },
+        ),
+    ],
+)
+def test_that_it_leaves_only_after_the_change_is_refused(
+    problem: Callable[[], Problem],
+    moments: Sequence[int],
+    claimed: int,
+    proved: int,
+    multipliers: dict[str, Any],
+) -> None:
+    pairs = combinations(range(1, len(moments) + 2), 2)
+    proof = JointProof(
+        moments=tuple(moments),
+        spans=tuple((one, two) for one, two in pairs if two > one + 1),
+        whole=True,
+        proof=pack({"over": 1} | multipliers),
+    )
+    said = recheck(claims.proved("joint-lp", claimed, proof), problem())
+    assert said == f"the document says {claimed}, but its proof gives {proved}"
+    assert recheck(claims.proved("joint-lp", proved, proof), problem()) is None
 
 
 def test_a_bound_for_whole_values_is_refused_where_transfers_may_pause() -> None:
