@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offcert.core.errors import InputError, PlanError
@@ -93,26 +94,55 @@ def predict(trace: Trace, plan: Plan | Schedule | FluidSchedule) -> Prediction:
 def _follow(
     trace: Trace, releases: dict[int, list[int]], claims: dict[int, list[int]]
 ) -> Prediction:
-    written: dict[int, int] = defaultdict(int)
-    dying: dict[int, int] = defaultdict(int)
-    for tensor in trace.tensors:
-        written[tensor.uses[0]] += tensor.size
-        dying[tensor.uses[-1]] += tensor.size
-    live = written[-1]
+    moves = [
+        [(tensor, False) for tensor in releases[index]]
+        + [(tensor, True) for tensor in claims[index]]
+        for index in range(len(trace))
+    ]
+    return predict_in_order(trace, moves)
+
+
+def predict_in_order(trace: Trace, moves: Sequence[Sequence[tuple[int, bool]]]) -> Prediction:
+    """Return what is on the device when.
+
+    Parameters
+    ----------
+    trace : Trace
+        What is executed.
+    moves : sequence of sequence of (int, bool)
+        For each operation, the tensors that leave (False) and come back (True) before it begins, in
+        this order. What is on the device between two of them counts towards the operation's peak if
+        something has come back.
+    """
+    written, dying = written_and_dying(trace)
+    live = trace.resident_at_start
     at_begin, at_end, peaks = [], [], []
     for index, operation in enumerate(trace.operations):
-        live -= sum(trace.tensors[tensor].size for tensor in releases[index])
-        live += sum(trace.tensors[tensor].size for tensor in claims[index])
+        most = 0
+        for tensor, back in moves[index]:
+            live += trace.tensors[tensor].size if back else -trace.tensors[tensor].size
+            if back:
+                most = max(most, live)
         at_begin.append(live)
         live += written[index]
-        peaks.append(live + operation.workspace)
+        peaks.append(max(most, live + operation.workspace))
         live -= dying[index]
         at_end.append(live)
-    operations = range(len(trace))
     return Prediction(
-        tuple(tuple(releases[index]) for index in operations),
-        tuple(tuple(claims[index]) for index in operations),
+        tuple(tuple(tensor for tensor, back in each if not back) for each in moves),
+        tuple(tuple(tensor for tensor, back in each if back) for each in moves),
         tuple(at_begin),
         tuple(at_end),
         tuple(peaks),
     )
+
+
+def written_and_dying(trace: Trace) -> tuple[list[int], list[int]]:
+    """Return, for each operation, the bytes that it writes and those that it uses last."""
+    written, dying = [0] * len(trace), [0] * len(trace)
+    for tensor in trace.tensors:
+        if tensor.uses[0] >= 0:
+            written[tensor.uses[0]] += tensor.size
+        if tensor.uses[-1] >= 0:
+            dying[tensor.uses[-1]] += tensor.size
+    return written, dying

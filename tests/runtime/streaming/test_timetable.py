@@ -1,0 +1,127 @@
+"""Timetables and their forecasts: valid by the checker, never better than what is optimal."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from random_instances import mixed_problem
+
+from offcert.core.check import check
+from offcert.core.errors import MethodError, PlanError
+from offcert.core.plan import Kind, Move, Plan
+from offcert.core.platform import Platform
+from offcert.core.problem import Problem
+from offcert.core.simulate import simulate
+from offcert.core.trace import Operation, Tensor, Trace
+from offcert.heuristics.sequential import sequential
+from offcert.runtime.predict import predict
+from offcert.runtime.streaming.forecast import forecast
+from offcert.runtime.streaming.timetable import Act, Action, timetable
+
+
+def random_plan(rng: random.Random, trace: Trace) -> Plan:
+    """Evict a random half of the gaps, each for a random stretch, in a random order."""
+    moves, offloaded = [], set()
+    for number, gap in enumerate(trace.gaps):
+        if rng.random() < 0.5:
+            continue
+        release = gap.before + 1
+        if gap.tensor not in offloaded:
+            offloaded.add(gap.tensor)
+            release = rng.randint(release, gap.after)
+            moves.append(Move(Kind.OFFLOAD, number, release))
+        moves.append(Move(Kind.PREFETCH, number, rng.randint(release, gap.after)))
+    return Plan(moves)
+
+
+def plans(seed: int):
+    """Yield problems with plans that fit into them: of Belady's rule, and at random."""
+    rng = random.Random(seed)
+    problem = mixed_problem(seed, largest=9, smallest=2)
+    try:
+        yield problem, sequential(problem)
+    except MethodError:
+        pass
+    plan = random_plan(rng, problem.trace)
+    peak = predict(problem.trace, plan).peak
+    memory = max(peak, problem.trace.resident_at_start)
+    yield problem.with_memory(memory + rng.choice((0, 0, 3))), plan
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_what_is_forecast_is_a_schedule_of_the_problem(seed):
+    for problem, plan in plans(seed):
+        trace, limit = problem.trace, problem.platform.memory
+        made = timetable(problem, plan)
+        times = forecast(problem, made)
+        assert check(problem, times) == []
+        assert made.prediction.peak <= limit
+        evicted = {move.gap for move in plan.moves if move.kind is Kind.PREFETCH}
+        assert times.evicted == tuple(sorted(evicted))
+        for index, actions in enumerate(made.actions):
+            for action in actions:
+                gap = trace.gaps[action.gap]
+                if action.act is Act.AWAIT:
+                    assert gap.after == index
+                elif action.act is not Act.COPY_OUT:
+                    assert gap.before < index <= gap.after
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_streams_lose_little_against_the_schedule_and_nothing_is_gained_by_waiting(seed):
+    for problem, plan in plans(seed):
+        try:
+            schedule = simulate(problem, plan)
+        except PlanError:
+            continue
+        times = forecast(problem, timetable(problem, schedule))
+        # A claim waits at most for the end of the operation in whose midst it was planned.
+        evictions = len(schedule.evicted)
+        longest = max(problem.trace.durations)
+        assert times.makespan <= schedule.makespan + evictions * longest
+
+
+def problem(memory: int) -> Problem:
+    """A tensor of 4 that is away while B runs, and one of 2 that returns while C runs."""
+    operations = [Operation(name, 5, 0) for name in "ABCD"]
+    tensors = [Tensor("x", 4, (0, 3)), Tensor("y", 6, (1, 2))]
+    return Problem("four", Trace(operations, tensors), Platform(memory, 1))
+
+
+def test_copies_releases_claims_and_waits_by_hand():
+    plan = Plan([Move(Kind.OFFLOAD, 0, 1), Move(Kind.PREFETCH, 0, 3)])
+    made = timetable(problem(6), plan)
+    assert made.actions == (
+        (),
+        (Action(Act.COPY_OUT, 0), Action(Act.RELEASE, 0)),
+        (),
+        (Action(Act.CLAIM, 0), Action(Act.AWAIT, 0)),
+    )
+    times = forecast(problem(6), made)
+    # The copy takes 4: B begins at 9; y dies at 19; the copy back is awaited until 23.
+    assert times.starts == (0, 9, 14, 23)
+    assert made.prediction.peaks == (4, 6, 6, 4)
+
+
+def test_with_room_the_release_waits_and_the_claim_does_not():
+    plan = Plan([Move(Kind.OFFLOAD, 0, 2), Move(Kind.PREFETCH, 0, 2)])
+    made = timetable(problem(10), plan)
+    # The copy ends in the midst of B, where the schedule brings it back at once.
+    assert made.actions[1] == (Action(Act.COPY_OUT, 0),)
+    assert made.actions[2] == (Action(Act.RELEASE, 0), Action(Act.CLAIM, 0))
+    assert forecast(problem(10), made).makespan == 20
+
+
+def test_a_tensor_that_is_saved_late_is_copied_late():
+    plan = Plan([Move(Kind.OFFLOAD, 0, 2), Move(Kind.PREFETCH, 0, 4)])
+    operations = [Operation(name, 5, 0) for name in "ABCDE"]
+    tensors = [Tensor("x", 4, (0, 1, 4))]
+    longer = Problem("five", Trace(operations, tensors), Platform(9, 1))
+    first = [forecast(longer, timetable(longer, plan, ready)) for ready in ({}, {0: 1})]
+    assert [each.transfers[0].start for each in first] == [5, 10]
+
+
+def test_a_plan_that_does_not_fit_is_refused():
+    plan = Plan([Move(Kind.OFFLOAD, 0, 1), Move(Kind.PREFETCH, 0, 3)])
+    with pytest.raises(PlanError, match="lacks 2 bytes"):
+        timetable(replace(problem(6), platform=Platform(4, 1)), plan)
