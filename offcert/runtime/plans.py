@@ -40,12 +40,19 @@ def programs(plan: AnyPlan | Sequence[CertificateLike], problem: Problem | None)
     PlanError
         If a plan does not make sense, or exceeds its problem's memory.
     """
-    return [program(*pair) for pair in _pairs(plan, problem)]
+    return [program(*pair) for pair in planned(plan, problem)]
 
 
-def _pairs(
+def planned(
     plan: AnyPlan | Sequence[CertificateLike], problem: Problem | None
 ) -> Iterator[tuple[Problem, Plan | Schedule | FluidSchedule, Execution | None]]:
+    """Yield problem, plan or schedule, and what is executed, if not everything just once.
+
+    Raises
+    ------
+    InputError
+        If there is no schedule, or the arguments do not go together.
+    """
     if isinstance(plan, Plan | Schedule | FluidSchedule):
         if problem is None:
             raise InputError("problem must be given with a plan that is no certificate")
