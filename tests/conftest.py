@@ -14,6 +14,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ("test_readme" not in item.nodeid, "runtime/" not in item.nodeid))
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs a GPU where there is none."""
+    if item.get_closest_marker("cuda") is not None:
+        torch = pytest.importorskip("torch")
+        if not torch.cuda.is_available():
+            pytest.skip("no CUDA device")
+
+
 def pytest_collection_finish() -> None:
     """Keep modules and collected tests out of what the garbage collector goes through.
 

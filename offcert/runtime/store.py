@@ -44,7 +44,7 @@ class HostStore:
             return
         try:
             with tempfile.TemporaryFile(dir=directory) as file:
-                _reserve(file.fileno(), size)
+                reserve(file.fileno(), size)
                 mapped = mmap.mmap(file.fileno(), size)
         except OSError as error:
             raise OffcertError(f"no room for {size} bytes of offloaded tensors: {error}") from error
@@ -76,7 +76,8 @@ class HostStore:
         return self._bytes[offset : offset + size]
 
 
-def _reserve(descriptor: int, size: int) -> None:
+def reserve(descriptor: int, size: int) -> None:
+    """Let a file be of so many bytes, and have room for all of them."""
     # Writing to a page that a full disk has no block for would end the process with a signal.
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size)

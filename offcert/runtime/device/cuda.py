@@ -1,0 +1,228 @@
+"""A CUDA device: one stream for copies in each direction beside that of the operators.
+
+Operators run in the stream that is current where they are called: the default one, or one that the
+program has chosen; in a backward pass, which runs in threads of autograd's, the one in which the
+forward pass of the same operator ran. PyTorch's allocator hands memory out and takes it back in the
+order of that stream, so nothing here ever asks it to remember the streams that copy
+(``record_stream``): whoever drops a tensor lets ``compute`` wait first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from offcert.core.errors import InputError, OffcertError
+from offcert.runtime.device.interface import Event, MemoryReading, Part
+from offcert.runtime.device.numa import node_of_device
+from offcert.runtime.device.pinned import CudaRegistrar, PinnedArena
+
+_MILLISECOND = 10**6
+
+
+class CudaEvent:
+    """A point in the work of a stream."""
+
+    __slots__ = ("event",)
+
+    def __init__(self, event: torch.cuda.Event) -> None:
+        self.event = event
+
+    @property
+    def reached(self) -> bool:
+        """Whether all that came before it is known to have ended."""
+        return bool(self.event.query())
+
+
+class CudaStream:
+    """Work that is done in the order in which it was given.
+
+    Parameters
+    ----------
+    stream : torch.cuda.Stream
+        Of one device.
+    timed : bool
+        Whether its events know when they were reached, which costs the device a little.
+    """
+
+    __slots__ = ("stream", "timed")
+
+    def __init__(self, stream: torch.cuda.Stream, timed: bool = False) -> None:
+        self.stream = stream
+        self.timed = timed
+
+    def record(self) -> CudaEvent:
+        """Return an event after all that the stream has been given so far."""
+        event = torch.cuda.Event(enable_timing=self.timed)
+        event.record(self.stream)
+        return CudaEvent(event)
+
+    def wait(self, event: Event) -> None:
+        """Let what is given from now on begin only after an event of any CUDA stream."""
+        assert isinstance(event, CudaEvent)
+        self.stream.wait_event(event.event)
+
+
+class CudaDevice:
+    """One CUDA device.
+
+    Parameters
+    ----------
+    device : torch.device or str
+        Without a number, the current one.
+    timed : bool
+        Whether events know when they were reached, so that `nanoseconds` can be asked for.
+
+    Raises
+    ------
+    InputError
+        If there is no such device.
+    """
+
+    def __init__(self, device: torch.device | str = "cuda", *, timed: bool = False) -> None:
+        self.tensors = _existing(torch.device(device))
+        self.name = str(torch.cuda.get_device_name(self.tensors))
+        self.timed = timed
+        # Two of their own: copies in one direction never wait for those in the other.
+        self.out = CudaStream(torch.cuda.Stream(self.tensors), timed)
+        self.back = CudaStream(torch.cuda.Stream(self.tensors), timed)
+
+    @property
+    def compute(self) -> CudaStream:
+        """The stream in which the calling thread's operators run."""
+        return CudaStream(torch.cuda.current_stream(self.tensors), self.timed)
+
+    def allocate(self, size: int) -> torch.Tensor:
+        """Return bytes of the device, given out in the order of ``compute``."""
+        return torch.empty(size, dtype=torch.uint8, device=self.tensors)
+
+    def arena(self, size: int) -> PinnedArena:
+        """Return memory of the host, registered with the device, near to it where that is known."""
+        streams = (self.out.stream, self.back.stream)
+        node = node_of_device(bus_id(self.tensors))
+        return PinnedArena(size, CudaRegistrar(self.tensors, streams), node)
+
+    def copy_out(self, parts: Sequence[Part]) -> None:
+        """Let ``out`` copy storages to the host, as one transfer."""
+        self._require(parts)
+        with torch.cuda.stream(self.out.stream):
+            for part in parts:
+                host = part.arena.view(part.offset, part.data.numel())
+                host.copy_(part.data, non_blocking=True)
+
+    def copy_back(self, parts: Sequence[Part]) -> None:
+        """Let ``back`` copy storages from the host, as one transfer."""
+        self._require(parts)
+        with torch.cuda.stream(self.back.stream):
+            for part in parts:
+                host = part.arena.view(part.offset, part.data.numel())
+                part.data.copy_(host, non_blocking=True)
+
+    def _require(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            if part.data.device != self.tensors:
+                raise OffcertError(
+                    f"a tensor on {part.data.device} cannot be moved by a plan for {self.tensors}: "
+                    "a plan is for one device"
+                )
+        if torch.cuda.is_current_stream_capturing():
+            # A graph would copy from and to the same addresses again, whatever is there by then.
+            raise OffcertError(
+                "tensors cannot be moved by a plan while a CUDA graph is captured; leave out "
+                'torch.cuda.graph, or the mode "reduce-overhead" of torch.compile'
+            )
+
+    def ran(self, duration: int) -> None:
+        """Do nothing: the device takes its own time."""
+
+    def nanoseconds(self, begin: Event, end: Event) -> int:
+        """Return the time between two events that have been reached.
+
+        Raises
+        ------
+        OffcertError
+            If the device was not made to take times.
+        """
+        if not self.timed:
+            raise OffcertError("the events of this device were recorded without times")
+        assert isinstance(begin, CudaEvent)
+        assert isinstance(end, CudaEvent)
+        return round(begin.event.elapsed_time(end.event) * _MILLISECOND)
+
+    def synchronise(self) -> None:
+        """Wait until all streams have done all they were given."""
+        torch.cuda.synchronize(self.tensors)
+
+    def memory(self) -> MemoryReading:
+        """Return what PyTorch's allocator says."""
+        known = torch.cuda.memory_stats(self.tensors)
+        return MemoryReading(
+            *(
+                int(known.get(f"{kind}_bytes.all.{when}", 0))
+                for when in ("current", "peak")
+                for kind in ("allocated", "reserved")
+            )
+        )
+
+    def reset_peaks(self) -> None:
+        """Begin anew to look for the most bytes."""
+        torch.cuda.reset_peak_memory_stats(self.tensors)
+
+
+def cuda_device(model: nn.Module, *, timed: bool = False) -> CudaDevice | None:
+    """Return the CUDA device that a model is on; None if it is on none.
+
+    Raises
+    ------
+    InputError
+        If it is on several devices, or on another kind of device than CUDA's and the CPU.
+    """
+    tensors = [*model.parameters(), *model.buffers()]
+    devices = sorted({str(tensor.device) for tensor in tensors} - {"meta"})
+    others = [name for name in devices if not name.startswith(("cpu", "cuda"))]
+    if others:
+        raise InputError(f"the model is on {others[0]}; plans are for CUDA devices and the CPU")
+    found = [name for name in devices if name.startswith("cuda")]
+    if len(found) > 1:
+        raise InputError(
+            f"the model is on {len(found)} devices, {', '.join(found)}; a plan is for one of them"
+        )
+    return CudaDevice(found[0], timed=timed) if found else None
+
+
+def bus_id(device: torch.device) -> str | None:
+    """Return where a device is on the PCI bus; None if this PyTorch does not tell."""
+    known: Any = torch.cuda.get_device_properties(device)
+    numbers = [getattr(known, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
+    if not all(isinstance(number, int) for number in numbers):
+        return None
+    domain, bus, place = numbers
+    return f"{domain:04x}:{bus:02x}:{place:02x}.0"
+
+
+def versions(device: torch.device) -> dict[str, Any]:
+    """Return what a measurement depends on beside the problem, as a JSON value."""
+    known: Any = torch.cuda.get_device_properties(device)
+    return {
+        "device": str(torch.cuda.get_device_name(device)),
+        "capability": ".".join(map(str, torch.cuda.get_device_capability(device))),
+        "memory": int(known.total_memory),
+        "torch": str(torch.__version__),
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
+    }
+
+
+def _existing(device: torch.device) -> torch.device:
+    if device.type != "cuda":
+        raise InputError(f"{device} is not a CUDA device")
+    if not torch.cuda.is_available():
+        raise InputError(f"{device} cannot be used: PyTorch finds no CUDA device")
+    number = torch.cuda.current_device() if device.index is None else device.index
+    count = torch.cuda.device_count()
+    if number >= count:
+        raise InputError(f"there is no cuda:{number}; PyTorch finds {count} CUDA devices")
+    return torch.device("cuda", number)

@@ -1,0 +1,219 @@
+"""Arenas on the host: registered with the device, or in a file.
+
+PyTorch's own pinned memory is rounded up to the next power of two, a 9 GiB arena to 16, and kept
+when it is given back. So an arena is a mapping of exactly the planned bytes, which is registered
+once and unregistered once, whatever happens in between.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+import weakref
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+
+from offcert.core.errors import OffcertError
+from offcert.runtime.device.numa import near
+from offcert.runtime.store import reserve
+
+# "Portable": for all devices of the process, whichever is current.
+_PORTABLE = 1
+
+
+class Registrar(Protocol):
+    """Makes memory of the host known to a device."""
+
+    def register(self, address: int, size: int) -> None:
+        """Make it known.
+
+        Raises
+        ------
+        OffcertError
+            If the device does not take so much.
+        """
+
+    def unregister(self, address: int) -> None:
+        """Make it unknown."""
+
+    def settle(self) -> None:
+        """Wait until no copy that has been handed over needs the host any more."""
+
+
+class CudaRegistrar:
+    """Registers memory with CUDA, through the runtime that PyTorch has loaded.
+
+    Parameters
+    ----------
+    device : torch.device
+        In whose context it is done.
+    streams : sequence of torch.cuda.Stream
+        Those that copy.
+    """
+
+    def __init__(self, device: torch.device, streams: Sequence[torch.cuda.Stream]) -> None:
+        self._device = device
+        self._streams = tuple(streams)
+        # CUDA does not survive a fork; what the parent has registered is the parent's.
+        self._process = os.getpid()
+
+    def register(self, address: int, size: int) -> None:
+        """Make it known to CUDA."""
+        with torch.cuda.device(self._device):
+            error = int(_cudart().cudaHostRegister(address, size, _PORTABLE))
+            if error == 0:
+                return
+            text = _clear_error(self._device)
+        raise OffcertError(
+            f"{size} bytes of host memory cannot be registered with {self._device}: CUDA error "
+            f"{error}{text}"
+        )
+
+    def unregister(self, address: int) -> None:
+        """Make it unknown to CUDA."""
+        if os.getpid() != self._process:
+            return
+        with torch.cuda.device(self._device):
+            if int(_cudart().cudaHostUnregister(address)) != 0:
+                _clear_error(self._device)
+
+    def settle(self) -> None:
+        """Wait for the streams that copy."""
+        if os.getpid() != self._process:
+            return
+        for stream in self._streams:
+            stream.synchronize()
+
+
+def _cudart() -> Any:
+    return torch.cuda.cudart()
+
+
+def _clear_error(device: torch.device) -> str:
+    """Take the error from CUDA, which would report it at the next kernel, whosever that is."""
+    try:
+        torch.zeros(1, device=device).add_(1)
+    except RuntimeError as error:
+        return f" ({str(error).splitlines()[0]})"
+    return ""
+
+
+class PinnedArena:
+    """Memory of the host, of exactly so many bytes, that a device can copy from and to by itself.
+
+    It is a mapping that is shared with children: were it private, a child that is forked, such as a
+    worker that loads data, would make the kernel copy all of it.
+
+    It is unregistered when it is closed, or nobody has it any more, or the interpreter ends; each
+    time after the copies that are still to be done. The mapping goes when its last view does.
+
+    Parameters
+    ----------
+    size : int
+        Bytes.
+    registrar : Registrar
+        Of the device.
+    node : int, optional
+        Of the memory that is nearest to the device (`offcert.runtime.device.numa`).
+
+    Attributes
+    ----------
+    size : int
+        Bytes.
+    placement : str
+        Where it is, in words that follow "the arena is".
+
+    Raises
+    ------
+    OffcertError
+        If there is not so much, or the device does not take it.
+    """
+
+    def __init__(self, size: int, registrar: Registrar, node: int | None = None) -> None:
+        self.size = size
+        self.placement = "empty"
+        self._bytes = torch.empty(0, dtype=torch.uint8)
+        self._finalizer: weakref.finalize[..., PinnedArena] | None = None
+        if size == 0:
+            return
+        try:
+            mapped = mmap.mmap(-1, size)
+        except (OSError, OverflowError) as error:
+            raise OffcertError(f"no room for {size} bytes of offloaded tensors: {error}") from error
+        self._bytes = torch.frombuffer(mapped, dtype=torch.uint8)
+        address = self._bytes.data_ptr()
+        # Whole pages are placed; to register them is to touch them.
+        with near(node, address, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE) as placement:
+            registrar.register(address, size)
+        self.placement = placement.text
+        # The mapping is held until it has been unregistered, views or no views.
+        self._finalizer = weakref.finalize(self, _release, registrar, address, mapped)
+
+    def view(self, offset: int, size: int) -> torch.Tensor:
+        """Return bytes of it as a tensor over the same memory."""
+        return self._bytes[offset : offset + size]
+
+    @property
+    def closed(self) -> bool:
+        """Whether the device does not know the memory any more."""
+        return self._finalizer is None or not self._finalizer.alive
+
+    def close(self) -> None:
+        """Wait for the copies that are still to be done, and give the memory back."""
+        if self._finalizer is not None:
+            self._finalizer()
+        self._bytes = torch.empty(0, dtype=torch.uint8)
+
+
+def _release(registrar: Registrar, address: int, mapped: mmap.mmap) -> None:
+    try:
+        registrar.settle()
+    finally:
+        # Also after an error of the device, which is told to whoever closes.
+        registrar.unregister(address)
+
+
+class FileArena:
+    """Memory of the host in a file without a name, for what does not fit into the host's limit.
+
+    No device knows it: a copy goes through memory of the driver's, and whoever hands it over waits
+    for it. Its pages may leave the host's memory.
+
+    Parameters
+    ----------
+    size : int
+        Bytes.
+    directory : str, optional
+        Where the file is made; by default where the system puts temporary files.
+
+    Raises
+    ------
+    OffcertError
+        If there is not so much space.
+    """
+
+    placement = "in a file"
+
+    def __init__(self, size: int, directory: str | None = None) -> None:
+        self.size = size
+        self._bytes = torch.empty(0, dtype=torch.uint8)
+        if size == 0:
+            return
+        try:
+            with tempfile.TemporaryFile(dir=directory) as file:
+                reserve(file.fileno(), size)
+                mapped = mmap.mmap(file.fileno(), size)
+        except (OSError, OverflowError) as error:
+            raise OffcertError(f"no room for {size} bytes of offloaded tensors: {error}") from error
+        self._bytes = torch.frombuffer(mapped, dtype=torch.uint8)
+
+    def view(self, offset: int, size: int) -> torch.Tensor:
+        """Return bytes of it as a tensor over the same memory."""
+        return self._bytes[offset : offset + size]
+
+    def close(self) -> None:
+        """Give the space back, once no view of it is left."""
+        self._bytes = torch.empty(0, dtype=torch.uint8)

@@ -1,0 +1,212 @@
+"""Arenas: exactly as large as asked for, unregistered once whatever happens."""
+
+import gc
+import mmap
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from offcert.core.errors import OffcertError
+from offcert.runtime.device import numa
+from offcert.runtime.device.pinned import FileArena, PinnedArena
+
+
+class Registered:
+    """A registrar that keeps a list."""
+
+    def __init__(self, fails=False, broken=False):
+        self.known, self.log, self._fails, self._broken = {}, [], fails, broken
+
+    def register(self, address, size):
+        if self._fails:
+            raise OffcertError("too much")
+        assert address % mmap.PAGESIZE == 0
+        self.known[address] = size
+        self.log.append("register")
+
+    def unregister(self, address):
+        del self.known[address]
+        self.log.append("unregister")
+
+    def settle(self):
+        self.log.append("settle")
+        if self._broken:
+            raise RuntimeError("an illegal memory access was encountered")
+
+
+@pytest.mark.parametrize("size", [1, 4096, 4097, 3 * 2**20 + 5])
+def test_it_has_exactly_the_bytes_asked_for(size):
+    registrar = Registered()
+    arena = PinnedArena(size, registrar)
+    assert list(registrar.known.values()) == [size] == [arena.size]
+    assert arena.view(0, size).untyped_storage().nbytes() == size
+    arena.view(size - 1, 1).fill_(7)
+    assert arena.view(0, size)[-1] == 7
+    arena.close()
+    assert registrar.known == {}
+
+
+def test_it_is_unregistered_once_and_after_what_is_pending():
+    registrar = Registered()
+    arena = PinnedArena(10, registrar)
+    view = arena.view(2, 4)
+    view.fill_(3)
+    assert not arena.closed
+    arena.close()
+    arena.close()
+    assert arena.closed
+    assert registrar.log == ["register", "settle", "unregister"]
+    # Whoever has a view may still look.
+    assert view.tolist() == [3] * 4
+
+
+def test_it_is_unregistered_when_nobody_has_it_any_more():
+    registrar = Registered()
+    arena = PinnedArena(10, registrar)
+    view = arena.view(0, 10)
+    del arena
+    gc.collect()
+    assert registrar.log == ["register", "settle", "unregister"]
+    view.fill_(1)
+
+
+def test_it_is_unregistered_after_an_exception_and_after_an_error_of_the_device():
+    registrar = Registered()
+    with pytest.raises(ZeroDivisionError):
+        _use_and_fail(registrar)
+    gc.collect()
+    assert registrar.known == {}
+    registrar = Registered(broken=True)
+    arena = PinnedArena(10, registrar)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        arena.close()
+    assert registrar.known == {}
+    assert arena.closed
+
+
+def _use_and_fail(registrar):
+    arena = PinnedArena(10, registrar)
+    arena.view(0, 10 // (arena.size - 10))
+
+
+def test_it_is_unregistered_when_the_interpreter_ends():
+    program = """
+        from offcert.runtime.device.pinned import PinnedArena
+
+        class Registrar:
+            def register(self, address, size): print("register", size)
+            def unregister(self, address): print("unregister")
+            def settle(self): print("settle")
+
+        arena = PinnedArena(10, Registrar())
+        raise SystemExit(3)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.split()) == (3, ["register", "10", "settle", "unregister"])
+
+
+def test_what_cannot_be_registered_leaves_nothing():
+    registrar = Registered(fails=True)
+    with pytest.raises(OffcertError, match="too much"):
+        PinnedArena(10, registrar)
+    gc.collect()
+    assert registrar.log == []
+
+
+@pytest.mark.parametrize("size", [2**62, 2**70])
+def test_what_cannot_be_had_is_refused(size, tmp_path):
+    with pytest.raises(OffcertError, match=f"no room for {size} bytes of offloaded tensors"):
+        PinnedArena(size, Registered())
+    with pytest.raises(OffcertError, match=f"no room for {size} bytes of offloaded tensors"):
+        FileArena(size, str(tmp_path))
+
+
+def test_an_arena_of_nothing_is_not_registered():
+    registrar = Registered()
+    arena = PinnedArena(0, registrar)
+    assert arena.view(0, 0).numel() == 0
+    arena.close()
+    assert registrar.log == []
+    assert arena.closed
+
+
+def test_a_file_holds_what_is_written_and_has_no_name(tmp_path):
+    arena = FileArena(5000, str(tmp_path))
+    arena.view(0, 5000).copy_(torch.arange(5000).to(torch.uint8))
+    assert arena.view(4000, 1000).equal(torch.arange(4000, 5000).to(torch.uint8))
+    assert list(tmp_path.iterdir()) == []
+    arena.close()
+    assert FileArena(0, "/nowhere").view(0, 0).numel() == 0
+
+
+def _machine(path, node="1", nodes=2, processors="0-1,4"):
+    device = path / "bus/pci/devices/0000:1a:00.0"
+    device.mkdir(parents=True)
+    (device / "numa_node").write_text(f"{node}\n")
+    for number in range(nodes):
+        folder = path / f"devices/system/node/node{number}"
+        folder.mkdir(parents=True)
+        (folder / "cpulist").write_text(f"{processors}\n")
+    return path
+
+
+def test_the_node_of_a_device(tmp_path):
+    system = _machine(tmp_path)
+    assert numa.node_of_device("0000:1A:00.0", system) == 1
+    assert numa.node_of_device("0000:1b:00.0", system) is None
+    assert numa.node_of_device(None, system) is None
+    assert numa.processors_of(1, system) == {0, 1, 4}
+    assert numa.processors_of(2, system) == frozenset()
+
+
+@pytest.mark.parametrize(("node", "nodes"), [("-1", 2), ("0", 1), ("what", 2)])
+def test_where_memory_is_all_the_same_no_node_is_asked_for(tmp_path, node, nodes):
+    assert numa.node_of_device("0000:1a:00.0", _machine(tmp_path, node, nodes)) is None
+
+
+def test_the_kernel_is_asked_first_then_the_thread_moves_then_nothing_is_done(
+    tmp_path, monkeypatch
+):
+    stays = []
+    monkeypatch.setattr(numa.os, "sched_getaffinity", lambda thread: {0, 1, 2}, raising=False)
+    monkeypatch.setattr(
+        numa.os, "sched_setaffinity", lambda thread, to: stays.append(set(to)), raising=False
+    )
+    system = _machine(tmp_path)
+    with numa.near(1, 4096, 4096, lambda *asked: 0, system) as placement:
+        assert placement.text.startswith("on node 1")
+    assert stays == []
+    with numa.near(1, 4096, 4096, lambda *asked: 1, system) as placement:
+        assert "touched first by its processors" in placement.text
+        assert stays == [{0, 1}]
+    assert stays.pop() == {0, 1, 2}
+    with (
+        pytest.raises(KeyError),
+        numa.near(1, 4096, 4096, lambda *asked: 1, system),
+    ):
+        raise KeyError
+    assert stays[-1] == {0, 1, 2}
+    with numa.near(3, 4096, 4096, lambda *asked: 1, system) as placement:
+        assert "node 3 could not be asked for (Operation not permitted)" in placement.text
+    with numa.near(None, 4096, 4096, None, system) as placement:
+        assert placement.text.startswith("where the system puts it")
+
+
+def test_the_kernels_own_call_does_no_harm():
+    # Node 0 is there everywhere; what a container forbids is only said.
+    with mmap.mmap(-1, 4096) as mapped:
+        data = torch.frombuffer(mapped, dtype=torch.uint8)
+        with numa.near(0, data.data_ptr(), 4096) as placement:
+            data.fill_(1)
+        assert "node 0" in placement.text
+        assert int(data.sum()) == 4096
+        del data
