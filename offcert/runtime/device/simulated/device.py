@@ -1,0 +1,311 @@
+"""The simulated device itself."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import partial
+
+import torch
+
+from offcert.core.errors import OffcertError
+from offcert.core.plan import Kind
+from offcert.core.platform import Link, Platform
+from offcert.runtime.device.interface import Event, MemoryReading, Part, Stream
+from offcert.runtime.device.simulated.adversary import Adversary, late
+from offcert.runtime.device.simulated.arena import PinnedBudget, SimulatedArena
+from offcert.runtime.device.simulated.poison import poison, poisoned
+from offcert.runtime.device.simulated.races import Race, RaceError, RaceKind
+from offcert.runtime.device.simulated.storages import Known, Storages
+from offcert.runtime.device.simulated.streams import (
+    ComputeStream,
+    Host,
+    SimulatedEvent,
+    SimulatedStream,
+    carry_out,
+)
+
+_STREAMS = ("compute", "out", "back")
+_COMPUTE = 0
+
+
+class SimulatedDevice:
+    """A device on the CPU; `offcert.runtime.device.simulated` has its rules.
+
+    Parameters
+    ----------
+    rate_out, rate_back : Fraction
+        Bytes per nanosecond to the host, and from it.
+    link : Link or str
+        ``"simplex"``: one copy at a time, in the order in which they are handed over.
+    pinned : int, optional
+        Bytes of the host that may be registered at a time; by default any number.
+    name : str
+        For people.
+    adversary : callable
+        When copies run that may run now or later.
+    strict : bool
+        Raise races where the device is synchronised.
+
+    Attributes
+    ----------
+    out, back : Stream
+        Of copies.
+    tensors : torch.device
+        The CPU.
+    races : list of Race
+        All that were found.
+    """
+
+    def __init__(
+        self,
+        *,
+        rate_out: Fraction,
+        rate_back: Fraction,
+        link: Link | str = Link.DUPLEX,
+        pinned: int | None = None,
+        name: str = "simulated",
+        adversary: Adversary = late,
+        strict: bool = False,
+    ) -> None:
+        # The platform knows how long a transfer takes, and refuses what is no rate.
+        self._platform = Platform(0, rate_out, Link(link), rate_back)
+        self.name = name
+        self.tensors = torch.device("cpu")
+        self.races: list[Race] = []
+        self._strict = strict
+        self._raised = 0
+        self._host = Host(len(_STREAMS), adversary)
+        self._compute = ComputeStream(_COMPUTE, self._host)
+        self._out = SimulatedStream(1, self._host)
+        self._back = SimulatedStream(2, self._host)
+        self.out: Stream = self._out
+        self.back: Stream = self._back
+        self._link_free = 0
+        self._budget = PinnedBudget(pinned, name)
+        self._storages = Storages(len(_STREAMS), self._died)
+
+    @classmethod
+    def of(
+        cls,
+        platform: Platform,
+        *,
+        pinned: int | None = None,
+        name: str = "simulated",
+        adversary: Adversary = late,
+        strict: bool = False,
+    ) -> SimulatedDevice:
+        """Return a device with the rates and the link of a platform."""
+        return cls(
+            rate_out=platform.rate(Kind.OFFLOAD),
+            rate_back=platform.rate(Kind.PREFETCH),
+            link=platform.link,
+            pinned=pinned,
+            name=name,
+            adversary=adversary,
+            strict=strict,
+        )
+
+    @property
+    def compute(self) -> ComputeStream:
+        """The stream of operators."""
+        return self._compute
+
+    @property
+    def pinned_bytes(self) -> int:
+        """Bytes of the host that arenas hold which have not been closed."""
+        return self._budget.held
+
+    # Memory.
+
+    def allocate(self, size: int) -> torch.Tensor:
+        """Return poisoned bytes, given out in the order of ``compute``."""
+        data = poisoned(size)
+        self._storages.know(data.untyped_storage(), self._compute.work(0))
+        return data
+
+    def arena(self, size: int) -> SimulatedArena:
+        """Return exactly so many poisoned bytes of the host.
+
+        Raises
+        ------
+        OffcertError
+            If the budget has not so many left.
+        """
+        self._budget.take(size)
+        return SimulatedArena(size, len(_STREAMS), self._closing)
+
+    def memory(self) -> MemoryReading:
+        """Return what of the device's memory is taken."""
+        return MemoryReading(0, 0, 0, 0)
+
+    def reset_peaks(self) -> None:
+        """Begin anew to look for the most bytes."""
+
+    # Work.
+
+    def copy_out(self, parts: Sequence[Part]) -> None:
+        """Let ``out`` copy storages to the host, as one transfer."""
+        self._copy(self._out, Kind.OFFLOAD, parts)
+
+    def copy_back(self, parts: Sequence[Part]) -> None:
+        """Let ``back`` copy storages from the host, as one transfer."""
+        self._copy(self._back, Kind.PREFETCH, parts)
+
+    def _copy(self, stream: SimulatedStream, kind: Kind, parts: Sequence[Part]) -> None:
+        jobs = [self._job(part, kind) for part in parts]
+        stream.heed_host()
+        if not self._platform.duplex:
+            stream.clock = max(stream.clock, self._link_free)
+        size = sum(part.data.numel() for part in parts)
+        stream.work(self._platform.transfer_time(size, kind))
+        self._link_free = stream.clock
+        for job in jobs:
+            self._note(stream, job)
+        stream.enqueue(partial(_run, jobs))
+
+    def _job(self, part: Part, kind: Kind) -> _Job:
+        size, arena = part.data.numel(), part.arena
+        assert isinstance(arena, SimulatedArena)
+        assert part.data.dtype == torch.uint8
+        if arena.closed or part.offset < 0 or part.offset + size > arena.size:
+            raise OffcertError(
+                f"{size} bytes at {part.offset} are to be copied, but the arena has "
+                f"{0 if arena.closed else arena.size} bytes"
+            )
+        storage = part.data.untyped_storage()
+        begin = part.data.data_ptr() - storage.data_ptr()
+        known = self._storages.know(storage)
+        return _Job(kind == Kind.OFFLOAD, known, begin, arena, part.offset, size)
+
+    def ran(self, duration: int) -> None:
+        """Take note that operators have run, and let them have taken so many nanoseconds."""
+        self._compute.ran(duration)
+
+    def nanoseconds(self, begin: Event, end: Event) -> int:
+        """Return the time between two events.
+
+        Raises
+        ------
+        OffcertError
+            If the host cannot know it yet.
+        """
+        assert isinstance(begin, SimulatedEvent)
+        assert isinstance(end, SimulatedEvent)
+        if not (begin.reached and end.reached):
+            raise OffcertError("the time of an event is known only once it has been reached")
+        return end.time - begin.time
+
+    def synchronise(self) -> None:
+        """Carry out all that has been handed over.
+
+        Raises
+        ------
+        RaceError
+            If the device is strict, and a race has been found since this was last said.
+        """
+        for stream in (self._out, self._back):
+            carry_out(stream, stream.given)
+        for stream in (self._compute, self._out, self._back):
+            self._host.learns(stream.record())
+        if self._strict and len(self.races) > self._raised:
+            found, self._raised = self.races[self._raised :], len(self.races)
+            raise RaceError("; ".join(race.what for race in found))
+
+    def close(self) -> None:
+        """Wait for all work; what has been allocated stays as it is."""
+        self.synchronise()
+
+    # Races.
+
+    def _note(self, stream: SimulatedStream, job: _Job) -> None:
+        """Take note of what a copy uses, which has just been given to a stream."""
+        knows, known, number = stream.knows, job.known, stream.knows[stream.index]
+        does = f"a copy {_STREAMS[stream.index]} of {job.size} bytes"
+        if knows[_COMPUTE] < known.born:
+            self._found(RaceKind.ALLOCATION, job.size, f"{does} may begin before its allocation")
+        elif (job.outwards or not known.born) and knows[_COMPUTE] < self._compute.operated:
+            self._found(
+                RaceKind.OPERATORS, job.size, f"{does} may begin before operators have ended"
+            )
+        other = known.uses.unordered(knows, not job.outwards)
+        if other is not None:
+            self._found(
+                RaceKind.COPY,
+                job.size,
+                f"{does} may run at the same time as one {_STREAMS[other]} of the same storage",
+            )
+        known.uses.add(stream.index, number, not job.outwards)
+        other = job.arena.ranges.use(job.offset, job.size, stream.index, knows, job.outwards)
+        if other is not None:
+            self._found(
+                RaceKind.HOST,
+                job.size,
+                f"{does} at {job.offset} of the host may run at the same time as one "
+                f"{_STREAMS[other]} there",
+            )
+
+    def _died(self, known: Known) -> None:
+        self._compute.heed_host()
+        other = known.uses.unordered(self._compute.knows, True)
+        if other is not None:
+            self._found(
+                RaceKind.FREE,
+                known.size,
+                f"a storage of {known.size} bytes was dropped before compute had waited for its "
+                f"copy {_STREAMS[other]}",
+            )
+
+    def _closing(self, arena: SimulatedArena) -> None:
+        self._budget.give_back(arena.size)
+        other = arena.ranges.unknown(self._host.knows)
+        if other is not None:
+            self._found(
+                RaceKind.CLOSE,
+                arena.size,
+                f"an arena of {arena.size} bytes was given back before the host had waited for a "
+                f"copy {_STREAMS[other]}",
+            )
+
+    def _found(self, kind: RaceKind, size: int, what: str) -> None:
+        self.races.append(Race(kind, size, f"{self.name}: {what}"))
+
+
+class _Job:
+    """One storage of a copy, to be carried out later."""
+
+    __slots__ = ("arena", "begin", "known", "offset", "outwards", "size")
+
+    def __init__(
+        self,
+        outwards: bool,
+        known: Known,
+        begin: int,
+        arena: SimulatedArena,
+        offset: int,
+        size: int,
+    ) -> None:
+        self.outwards = outwards
+        self.known = known
+        self.begin = begin
+        self.arena = arena
+        self.offset = offset
+        self.size = size
+
+    def run(self) -> None:
+        """Copy; what is gone on one side is poison on the other, or lost."""
+        there = self.known.address(self.begin, self.size)
+        here = None if self.arena.closed else self.arena.address(self.offset)
+        target, source = (here, there) if self.outwards else (there, here)
+        if target is None or self.size == 0:
+            return
+        if source is None:
+            poison(target, self.size)
+        else:
+            ctypes.memmove(target, source, self.size)
+
+
+def _run(jobs: Sequence[_Job]) -> None:
+    for job in jobs:
+        job.run()
