@@ -18,11 +18,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from offcert.core.host_residences import HOST_ALIGNMENT, host_residences_in_order
+from offcert.core.host_residences import HOST_ALIGNMENT, HostResidences
 from offcert.core.placement import Placement, PlacementProblem, Residence
-from offcert.core.plan import Plan
 from offcert.core.problem import Units
-from offcert.core.trace import Trace
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -63,7 +61,7 @@ class HostLayout(Generic[Key]):
 
 
 def host_layout(
-    name: str, trace: Trace, plan: Plan, parts: Mapping[int, Sequence[tuple[Key, int]]]
+    name: str, stays: HostResidences, parts: Mapping[int, Sequence[tuple[Key, int]]]
 ) -> HostLayout[Key]:
     """Return an arena for all that a plan moves.
 
@@ -71,15 +69,13 @@ def host_layout(
     ----------
     name : str
         Of the problem.
-    trace : Trace
-        What is executed.
-    plan : Plan
-        That makes sense on it.
+    stays : HostResidences
+        Which tensors have a copy on the host, and before which operations it is needed.
     parts : mapping of int to sequence of (key, int)
         For each tensor that the plan moves, its storages and their bytes.
     """
     residences, keys = [], []
-    for occupant, stay in host_residences_in_order(trace, plan):
+    for occupant, stay in stays:
         for key, size in parts[occupant.index]:
             residences.append(Residence(stay.name, size, stay.start, stay.end))
             keys.append(key)

@@ -7,7 +7,7 @@ import warnings
 import weakref
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import TracebackType
 from typing import Any
 
@@ -16,8 +16,12 @@ from torch import nn
 
 from offcert.core.errors import InputError, PlanError
 from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule
+from offcert.runtime.device.cuda import cuda_device
+from offcert.runtime.device.interface import Device
 from offcert.runtime.events import OPERATOR, Session
 from offcert.runtime.hooks import Hooks, Saving, unwrap
+from offcert.runtime.movers import Movers, StreamMovers, SynchronousMovers
 from offcert.runtime.plans import AnyPlan, CertificateLike, programs
 from offcert.runtime.program import Program
 from offcert.runtime.reports import OffloadWarning, StepReport
@@ -26,7 +30,6 @@ from offcert.runtime.saved_storages import owned_storages
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.signature import Signature, difference, signature
-from offcert.runtime.store import HostStore
 from offcert.runtime.tracker import LiveBytes
 
 
@@ -38,6 +41,8 @@ def offload(
     strict: bool = False,
     count: bool = False,
     directory: str | None = None,
+    device: Device | None = None,
+    timed: bool = False,
 ) -> Offload:
     """Prepare to train `model` under a plan.
 
@@ -58,7 +63,8 @@ def offload(
     Parameters
     ----------
     model : nn.Module
-        The network that was captured, on the CPU; it may be wrapped by DistributedDataParallel.
+        The network that was captured, on the CPU or on one CUDA device; it may be wrapped by
+        DistributedDataParallel.
     plan : Certificate, Plan or Schedule, or a sequence of certificates
         When tensors leave and come back. Of several certificates each step follows the one that was
         captured with inputs like its own.
@@ -69,7 +75,14 @@ def offload(
     count : bool
         Count live bytes at every operation. It costs 20 to 40 microseconds an operator.
     directory : str, optional
-        Where the temporary file with the offloaded bytes is made.
+        Where the temporary file with the offloaded bytes is made; on a device with streams they are
+        in an arena of pinned memory.
+    device : Device, optional
+        Whose streams copy; by default those of the CUDA device that the model is on, and none for a
+        model on the CPU: there tensors move at once, between two operations.
+    timed : bool
+        Take note of the times of operations and transfers; see `Offload.times`. Only where there
+        are streams.
 
     Returns
     -------
@@ -79,13 +92,16 @@ def offload(
     Raises
     ------
     InputError
-        If a problem was not captured with a clock that training can follow, the model is not on
-        the CPU, or a plan is a schedule that moves tensors in pieces.
+        If a problem was not captured with a clock that training can follow, the model is on several
+        devices, or a plan is a schedule that moves tensors in pieces.
     PlanError
         If a plan does not make sense, or exceeds its problem's memory.
     """
-    found = programs(plan, problem)
-    return Offload(model, found, strict=strict, count=count, directory=directory)
+    of = device if device is not None else cuda_device(unwrap(model), timed=timed)
+    found = programs(plan, problem, streams=of is not None)
+    return Offload(
+        model, found, strict=strict, count=count, directory=directory, device=of, timed=timed
+    )
 
 
 class Offload(AbstractContextManager["Offload"]):
@@ -106,15 +122,19 @@ class Offload(AbstractContextManager["Offload"]):
         strict: bool = False,
         count: bool = False,
         directory: str | None = None,
+        device: Device | None = None,
+        timed: bool = False,
     ) -> None:
         self._root = unwrap(model)
-        require_cpu(self._root)
+        if device is None:
+            require_cpu(self._root)
         self.programs = list(programs)
         self.steps: Counter[str] = Counter()
         self._strict = strict
         self._count = count
-        self._directory = directory
-        self._stores: dict[int, tuple[HostStore, weakref.ref[StepRun]]] = {}
+        self._movers: Movers[Any] = (
+            SynchronousMovers(directory) if device is None else StreamMovers(device, timed=timed)
+        )
         self._hooks = Hooks(self._root, self)
         self._segments = self._segmented()
         # The latest step, as long as no other one has begun, and what it saves.
@@ -199,7 +219,7 @@ class Offload(AbstractContextManager["Offload"]):
         self._close_run("the context ended")
         self._thread = None
         self._counter = None
-        self._stores.clear()
+        self._movers.close()
 
     def _start_counting(self, stack: ExitStack) -> None:
         self._counter = LiveBytes()
@@ -226,6 +246,15 @@ class Offload(AbstractContextManager["Offload"]):
     def report(self) -> StepReport:
         """What the latest step has done so far; complete after its backward pass."""
         return self._report if self._run is None else self._run.report()
+
+    @property
+    def times(self) -> Schedule | None:
+        """When operations and transfers of the latest step ran, in nanoseconds; waits for them.
+
+        None unless times are taken note of, and before a step has ended.
+        """
+        record = self._movers.record if isinstance(self._movers, StreamMovers) else None
+        return record.schedule() if record is not None and record.operations > 0 else None
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
         """Begin a step at a call of the model, or go on with the one under way."""
@@ -278,12 +307,13 @@ class Offload(AbstractContextManager["Offload"]):
         return self._start(chosen, counter)
 
     def _start(self, chosen: Program, counter: LiveBytes | None) -> StepRun:
+        # Memory of the host does not count.
+        with nullcontext() if counter is None else counter.paused():
+            mover, room = self._movers.mover(chosen)
         if counter is not None:
             counter.start()
-        store = self._free_store(chosen)
-        run = StepRun(self._hooks, chosen, store, counter, self._strict, self._ended)
-        if store is not None:
-            self._stores[id(chosen)] = store, weakref.ref(run)
+        run = StepRun(self._hooks, chosen, mover, counter, self._strict, self._ended)
+        self._movers.took(chosen, room, run)
         accepted = run.accepts(chosen.capture.calls[0])
         assert accepted
         self._run, self._latest = run, weakref.ref(run)
@@ -374,16 +404,6 @@ class Offload(AbstractContextManager["Offload"]):
         saving = self._hooks.local.saving
         if saving is not None and saving.leave():
             self._hooks.local.saving = None
-
-    def _free_store(self, chosen: Program) -> HostStore | None:
-        """Return room on the host that no other step needs any more."""
-        if chosen.moves_nothing:
-            return None
-        store, reference = self._stores.get(id(chosen), (None, None))
-        last = None if reference is None else reference()
-        if store is None or (last is not None and last.uses_store):
-            return HostStore(chosen.host.pool, self._directory)
-        return store
 
 
 def _by_operators(chosen: Program) -> bool:

@@ -30,8 +30,12 @@ class CertificateLike(Protocol):
 AnyPlan = CertificateLike | Plan | Schedule | FluidSchedule
 
 
-def programs(plan: AnyPlan | Sequence[CertificateLike], problem: Problem | None) -> list[Program]:
+def programs(
+    plan: AnyPlan | Sequence[CertificateLike], problem: Problem | None, *, streams: bool = False
+) -> list[Program]:
     """Return the programs of a plan or schedule for `problem`, or of certificates.
+
+    `streams` tells whether the streams of a device move tensors.
 
     Raises
     ------
@@ -40,7 +44,7 @@ def programs(plan: AnyPlan | Sequence[CertificateLike], problem: Problem | None)
     PlanError
         If a plan does not make sense, or exceeds its problem's memory.
     """
-    return [program(*pair) for pair in planned(plan, problem)]
+    return [program(*pair, streams=streams) for pair in planned(plan, problem)]
 
 
 def planned(

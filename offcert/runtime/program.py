@@ -11,6 +11,7 @@ from offcert.core.carried.translate import translated
 from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.fluid_schedule import FluidSchedule
+from offcert.core.host_residences import host_residences_in_order
 from offcert.core.plan import Plan
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
@@ -22,6 +23,8 @@ from offcert.runtime.predict import Prediction, predict
 from offcert.runtime.saved_storages import Place
 from offcert.runtime.segments.execution import carried_by
 from offcert.runtime.segments.placed import NOTHING_AGAIN, PlacedProgram
+from offcert.runtime.streaming.host import host_residences_in_streams
+from offcert.runtime.streaming.timetable import Timetable, timetable
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,10 @@ class Program:
         Where each storage that moves lies on the host.
     segments : PlacedProgram
         What runs again in the backward pass.
+    timetable : Timetable or None
+        What is handed to the streams of a device; None where tensors move at once.
+    problem : Problem
+        What runs, everything as often as it does, and on which platform.
     """
 
     name: str
@@ -68,7 +75,9 @@ class Program:
     places: dict[Place, int | None]
     parts: dict[int, tuple[Place, ...]]
     host: HostLayout[Place]
+    problem: Problem
     segments: PlacedProgram = NOTHING_AGAIN
+    timetable: Timetable | None = None
 
     @property
     def moves_nothing(self) -> bool:
@@ -82,7 +91,11 @@ class Program:
 
 
 def program(
-    problem: Problem, plan: Plan | Schedule | FluidSchedule, execution: Execution | None = None
+    problem: Problem,
+    plan: Plan | Schedule | FluidSchedule,
+    execution: Execution | None = None,
+    *,
+    streams: bool = False,
 ) -> Program:
     """Return the program of a plan for a captured problem.
 
@@ -94,6 +107,8 @@ def program(
         Of the problem, or of the execution.
     execution : Execution, optional
         What runs, if not everything just once.
+    streams : bool
+        Whether the streams of a device move tensors, or they move at once, between two operations.
 
     Raises
     ------
@@ -113,13 +128,21 @@ def program(
     trace = problem.trace
     prediction = predict(trace, plan)
     require_memory(problem, prediction)
+    assert isinstance(plan, Plan | Schedule)
     moved = {tensor for tensors in prediction.releases for tensor in tensors}
     parts: dict[int, tuple[Place, ...]] = dict.fromkeys(sorted(moved), ())
     for storage in capture.storages:
         if storage.tensor in parts:
             parts[storage.tensor] += (storage.place,)
-    plan = plan.plan(trace) if isinstance(plan, Schedule) else plan
-    assert isinstance(plan, Plan)
+    table: Timetable | None = None
+    if streams:
+        saved = {tensor: max(each.operation for each in places) for tensor, places in parts.items()}
+        table = timetable(problem, plan, saved)
+        prediction = table.prediction
+        stays = host_residences_in_streams(trace, table)
+    else:
+        made = plan.plan(trace) if isinstance(plan, Schedule) else plan
+        stays = host_residences_in_order(trace, made)
     sizes = {tensor: [(each, each.size) for each in places] for tensor, places in parts.items()}
     return Program(
         problem.name,
@@ -132,8 +155,10 @@ def program(
         _kinds(capture.ticks),
         {storage.place: storage.tensor for storage in capture.storages},
         parts,
-        host_layout(problem.name, trace, plan, sizes),
+        host_layout(problem.name, stays, sizes),
+        problem,
         segments,
+        table,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -22,23 +21,21 @@ from offcert.runtime.events import (
     Session,
 )
 from offcert.runtime.hooks import Hooks
-from offcert.runtime.host_copies import HostCopies
+from offcert.runtime.mover import Mover
 from offcert.runtime.program import Program
-from offcert.runtime.reports import StepReport, Unforeseen, Unfreed
+from offcert.runtime.reports import StepReport, Unforeseen
 from offcert.runtime.saved import Entry, Handle
 from offcert.runtime.saved_storages import Owned, Place, SavedStorages, dtype_name
 from offcert.runtime.signature import Signature
-from offcert.runtime.store import HostStore
 from offcert.runtime.tracker import LiveBytes
 
 
 class StepRun(Session):
     """A step that follows a program as long as it is the step that was captured.
 
-    Before an operation begins, first everything leaves that the plan wants gone by then, then
-    everything comes back whose memory the plan has taken by then. Once the step does something else
-    than the captured one, nothing more leaves; what is away comes back when the plan says, or when
-    autograd asks for it.
+    Before an operation begins, a mover does what the plan wants done by then. Once the step does
+    something else than the captured one, nothing more leaves; what is away comes back when the plan
+    says, or when autograd asks for it.
 
     Parameters
     ----------
@@ -46,8 +43,8 @@ class StepRun(Session):
         Which tell it of events.
     program : Program
         What to follow.
-    store : HostStore or None
-        Where offloaded bytes go; None for a plan that moves nothing.
+    mover : Mover or None
+        Who moves tensors; None for a plan that moves nothing.
     counter : LiveBytes, optional
         Counts live bytes.
     strict : bool
@@ -65,15 +62,15 @@ class StepRun(Session):
         What has happened before that, so that the step is not alone any more.
     counted_as : str or None
         As what kind of step it has been counted.
-    offloaded_bytes : int
-        What was copied to the host.
+    counter : LiveBytes or None
+        Counts live bytes.
     """
 
     def __init__(
         self,
         hooks: Hooks,
         program: Program,
-        store: HostStore | None,
+        mover: Mover | None,
         counter: LiveBytes | None = None,
         strict: bool = False,
         ended: Callable[[StepRun], None] | None = None,
@@ -85,9 +82,8 @@ class StepRun(Session):
         self.finished = False
         self.superseded: str | None = None
         self.counted_as: str | None = None
-        self.offloaded_bytes = 0
-        self._copies = None if store is None else HostCopies(program.host, store)
-        self._counter = counter
+        self.counter = counter
+        self._mover = mover
         self._strict = strict
         self._ended = ended
         self._by_operators = program.capture.ticks[0].kind in (OPERATOR, UNPACK)
@@ -95,10 +91,7 @@ class StepRun(Session):
         self._calls_made = 0
         self._ordinals: dict[tuple[Any, ...], int] = {}
         self._entries: weakref.WeakValueDictionary[Place, Entry] = weakref.WeakValueDictionary()
-        self._unfreed: list[Unfreed] = []
         self._unforeseen: list[Unforeseen] = []
-        self._late_bytes = 0
-        self._prefetched_bytes = 0
         self._at_begin: list[int] = []
         self._at_end: list[int] = []
         self._peaks: list[int] = []
@@ -118,6 +111,8 @@ class StepRun(Session):
         """Take note of what has happened before the backward pass has ended."""
         if not self.finished:
             self.superseded = what
+            if self._mover is not None:
+                self._mover.end(self, complete=False)
 
     def begin_backward(self) -> None:
         """Two steps at once take more memory than one."""
@@ -134,9 +129,14 @@ class StepRun(Session):
         """Whether bytes on the host may still be written or needed."""
         return not self.finished or any(entry.away for entry in self._entries.values())
 
+    @property
+    def offloaded_bytes(self) -> int:
+        """What was copied to the host."""
+        return 0 if self._mover is None else self._mover.offloaded_bytes
+
     def report(self) -> StepReport:
         """Return what the step has done so far."""
-        copies = self._copies
+        mover = self._mover
         return StepReport(
             self.deviation,
             self.finished,
@@ -145,15 +145,15 @@ class StepRun(Session):
             tuple(self._at_begin),
             tuple(self._at_end),
             tuple(self._peaks),
-            tuple(self._unfreed),
+            () if mover is None else tuple(mover.unfreed),
             tuple(self._unforeseen),
-            self._late_bytes,
+            0 if mover is None else mover.late_bytes,
             self.offloaded_bytes,
-            self._prefetched_bytes,
+            0 if mover is None else mover.prefetched_bytes,
             self.program.host.pool,
             self.program.host.load,
-            0 if copies is None else copies.outside_entries,
-            0 if copies is None else copies.outside_bytes,
+            0 if mover is None else mover.outside_entries,
+            0 if mover is None else mover.outside_bytes,
         )
 
     # The clock.
@@ -226,110 +226,56 @@ class StepRun(Session):
 
     def _reach(self, operation: int) -> None:
         if operation <= self.now:
-            self.deviate(f"{self._name(operation)} began again after {self._name(self.now)}")
+            self.deviate(f"{self.name(operation)} began again after {self.name(self.now)}")
             return
         if operation > self.now + 1:
-            self.deviate(f"{self._name(self.now + 1)} never began")
+            self.deviate(f"{self.name(self.now + 1)} never began")
         for index in range(self.now + 1, operation + 1):
             self._close()
             self.now = index
-            self._transfer(index)
-            if self._counter is not None and self.superseded is None:
-                self._at_begin.append(self._counter.live)
-                self._counter.now = index
-                self._counter.start_peak()
+            if self._mover is not None:
+                self._mover.reach(self, index)
+            if self.counter is not None and self.superseded is None:
+                self._at_begin.append(self.counter.live)
+                self.counter.now = index
+                self.counter.start_peak()
 
     def _close(self) -> None:
         # What is alive once another step has begun is not this step's alone.
-        if self._counter is not None and self.superseded is None and self.now >= 0:
-            self._at_end.append(self._counter.live)
-            self._peaks.append(self._counter.peak)
+        if self.counter is not None and self.superseded is None and self.now >= 0:
+            self._at_end.append(self.counter.live)
+            self._peaks.append(self.counter.peak)
 
     def _finish(self) -> None:
         self._close()
-        if self._counter is not None and self.superseded is None:
-            self._counter.stop()
+        if self.counter is not None and self.superseded is None:
+            self.counter.stop()
         self.finished = True
+        if self._mover is not None:
+            self._mover.end(self, complete=self.now + 1 == len(self.program.trace))
         try:
             if self.now + 1 != len(self.program.trace):
-                self.deviate(f"{self._name(self.now + 1)} never began")
+                self.deviate(f"{self.name(self.now + 1)} never began")
         finally:
             if self._ended is not None:
                 self._ended(self)
 
-    def _name(self, operation: int) -> str:
+    def name(self, operation: int) -> str:
+        """Return the name of an operation."""
         return self.program.trace.operations[operation].name if operation >= 0 else "nothing"
 
-    # Transfers.
-
-    def _transfer(self, operation: int) -> None:
-        prediction = self.program.prediction
-        for tensor in prediction.releases[operation]:
-            for place in self.program.parts[tensor]:
-                self._release(place, tensor, operation)
-        for tensor in prediction.claims[operation]:
-            for place in self.program.parts[tensor]:
-                entry = self._entries.get(place)
-                if entry is not None and entry.away:
-                    self._prefetched_bytes += entry.size
-                    self._fetch(entry)
-
-    def _release(self, place: Place, tensor: int, operation: int) -> None:
-        if self.deviation is not None:
-            return
-        entry = self._entries.get(place)
-        if entry is None:
-            shape = "x".join(map(str, place.shape)) or "scalar"
-            self.deviate(
-                f"{self._name(place.operation)} has not saved the {place.dtype} tensor of shape "
-                f"{shape} that should leave before {self._name(operation)}"
-            )
-            return
-        reference = None
-        if not entry.held_elsewhere:
-            if not self._same_on_host(entry):
-                self._copy_to_host(entry)
-                self.offloaded_bytes += entry.size
-            reference = weakref.ref(entry.device_storage())
-            entry.drop()
-        if reference is None or reference() is not None:
-            name = self.program.trace.tensors[tensor].name
-            self._unfreed.append(Unfreed(name, self._name(operation), entry.size))
-
-    def fetch_late(self, entry: Entry) -> None:
-        """Bring back what autograd asks for before the plan does."""
-        self.deviate(f"{entry.size} bytes were needed before the plan brought them back")
-        self._late_bytes += entry.size
-        self._fetch(entry)
-
-    def _fetch(self, entry: Entry) -> None:
-        with self._uncounted():
-            device = torch.empty(entry.size, dtype=torch.uint8)
-            if self._counter is not None:
-                # A tick at an operator comes from within the counter, which sees no operators then.
-                self._counter.adopt(device)
-            assert self._copies is not None
-            self._copies.read(entry, device)
-            entry.put(device)
-
-    def _copy_to_host(self, entry: Entry) -> None:
-        assert self._copies is not None
-        with self._uncounted():
-            self._copies.write(entry)
-
-    def _same_on_host(self, entry: Entry) -> bool:
-        """Whether there is a copy, and still good: `x.data` can be changed without a trace."""
-        assert self._copies is not None
-        if not self._copies.has(entry):
-            return False
-        with self._uncounted():
-            host = self._copies.view(entry)
-            return torch.equal(host, torch.empty(0, dtype=torch.uint8).set_(entry.device_storage()))
-
-    def _uncounted(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._counter is None else self._counter.paused()
-
     # What the forward pass saves.
+
+    def entry(self, place: Place) -> Entry | None:
+        """Return what was saved there, if it was, and autograd still needs it."""
+        return self._entries.get(place)
+
+    def asked_for(self, entry: Entry) -> None:
+        """Bring back what autograd asks for, if the plan has not."""
+        if self._mover is not None:
+            if entry.away:
+                self._mover.fetch_late(self, entry)
+            self._mover.asked_for(entry)
 
     def saved(self, size: int, tensor: torch.Tensor) -> Entry:
         """Return the entry of a storage that is saved for the first time."""
@@ -342,7 +288,7 @@ class StepRun(Session):
         entry = Entry(place, size)
         self._entries[place] = entry
         if place not in self.program.places:
-            self._unforeseen.append(Unforeseen(self._name(max(self.now, 0)), size, dtype, shape))
+            self._unforeseen.append(Unforeseen(self.name(max(self.now, 0)), size, dtype, shape))
         return entry
 
 
@@ -362,6 +308,5 @@ class StepStorages(SavedStorages):
         entry = handle.entry
         if entry is not None:
             self._run.count(UNPACK)
-            if entry.away:
-                self._run.fetch_late(entry)
+            self._run.asked_for(entry)
         return super().unpack(handle)

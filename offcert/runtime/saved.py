@@ -118,14 +118,18 @@ class Entry:
     data : torch.Tensor or None
         All bytes of the storage it came back in; None while the original is on the device, or
         nothing is. Whatever is restored is a view of it, so that its version tells of changes.
+    sending : torch.Tensor or None
+        All bytes of the storage, while a stream copies them to the host: whoever waits for that
+        holds them, and is no one else.
     """
 
-    __slots__ = ("__weakref__", "_handles", "_version", "data", "key", "size")
+    __slots__ = ("__weakref__", "_handles", "_version", "data", "key", "sending", "size")
 
     def __init__(self, key: Any, size: int) -> None:
         self.key = key
         self.size = size
         self.data: torch.Tensor | None = None
+        self.sending: torch.Tensor | None = None
         self._version = 0
         # Most have one or two; a set of weak references would cost more than all else here.
         self._handles: list[weakref.ref[Handle]] = []
@@ -168,11 +172,20 @@ class Entry:
             tensors.append(self.data)
         if not tensors:
             return False
+        if self.sending is not None:
+            tensors.append(self.sending)
         storage = tensors[0].untyped_storage()
         # The storage's own Python object counts as one user; someone may have that alone.
         ours = len(tensors) + 1
         users = torch._C._storage_Use_Count(storage._cdata)
         return users > ours or sys.getrefcount(storage) > _REFERENCES
+
+    def versions(self) -> dict[int, int]:
+        """Return the versions of what is on the device, by who knows them."""
+        found = {
+            id(each): each.tensor._version for each in self._alive() if each.tensor is not None
+        }
+        return found if self.data is None else found | {id(self): self.data._version}
 
     def drop(self) -> None:
         """Drop every reference to the storage on the device."""
@@ -181,7 +194,7 @@ class Entry:
             if handle.tensor is not None:
                 handle.view = View.like(handle.tensor)
                 handle.tensor = None
-        self.data = None
+        self.data = self.sending = None
 
     def put(self, data: torch.Tensor) -> None:
         """Take these bytes as those on the device from now on."""

@@ -21,8 +21,11 @@ from torch import nn
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Units
+from offcert.core.schedule import Schedule
 from offcert.runtime.capture import capture
+from offcert.runtime.device.interface import Device
 from offcert.runtime.offload import Offload, offload
+from offcert.runtime.predict import predict
 from offcert.runtime.reports import StepReport
 from offcert.runtime.step import TrainingStep
 
@@ -76,6 +79,8 @@ class Outcome:
         After its context has ended.
     reports : list of StepReport
         One after every turn of the loop.
+    times : list of Schedule or None
+        Likewise, on a device with streams.
     model : nn.Module
         That followed the plan.
     """
@@ -85,6 +90,7 @@ class Outcome:
     offload: Offload
     model: nn.Module
     reports: list[StepReport] = field(default_factory=list)
+    times: list[Schedule | None] = field(default_factory=list)
 
     def require_followed(self, steps: int | None = None) -> Outcome:
         """Assert that every step moved all that the plan moves, and counted what it predicts."""
@@ -129,6 +135,8 @@ def compare(
     count: bool = True,
     strict: bool = False,
     plan: Callable[[Problem], Plan] = evict_everything,
+    device: Callable[[Problem], Device] | None = None,
+    limit: int | None = None,
 ) -> Outcome:
     """Train a plain copy and, under a plan that evicts everything, the model of the step.
 
@@ -140,6 +148,11 @@ def compare(
         Gives the batch of a turn of the loop; by default always that of the step.
     prepare : callable, optional
         Called with either model before its loop, after the capture.
+    device : callable, optional
+        Gives the device whose streams move tensors, for the captured problem.
+    limit : int, optional
+        Bytes that the plan is for; by default what the plan needs if `device` is given, so that all
+        that it wants to leave must leave, and what plain training needs otherwise.
     """
     loop = loop or standard_loop(step)
     plain = copy.deepcopy(step.model)
@@ -149,7 +162,12 @@ def compare(
         problem = problem_of_step(step, clock, tensors)
     require_same(before, state_of(step.model))
     chosen = plan(problem)
-    made = offload(step.model, chosen, problem, count=count, strict=strict)
+    if device is not None:
+        limit = predict(problem.trace, chosen).peak if limit is None else limit
+        problem = problem.with_memory(max(limit, problem.trace.resident_at_start))
+    on = None if device is None else device(problem)
+    options = {"strict": strict, "device": on, "timed": on is not None}
+    made = offload(step.model, chosen, problem, count=count, **options)
     outcome = Outcome(problem, chosen, made, step.model)
     expected = list(_train(plain, step, loop, steps, batches, prepare))
     found = []
@@ -157,6 +175,7 @@ def compare(
         for state in _train(step.model, step, loop, steps, batches, prepare):
             found.append(state)
             outcome.reports.append(made.report)
+            outcome.times.append(made.times)
     assert len(found) == len(expected) == steps
     for theirs, ours in zip(expected, found, strict=True):
         require_same(theirs, ours)

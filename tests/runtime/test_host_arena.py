@@ -162,7 +162,7 @@ def test_without_that_guard_an_overlapping_arena_is_found_by_these_tests(
 def test_residences_that_are_an_operation_too_short_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right = host_layout.host_residences_in_order
+    right = program.host_residences_in_order
 
     def short(trace, plan):
         return tuple(
@@ -170,7 +170,7 @@ def test_residences_that_are_an_operation_too_short_are_found(
             for of, stay in right(trace, plan)
         )
 
-    monkeypatch.setattr(host_layout, "host_residences_in_order", short)
+    monkeypatch.setattr(program, "host_residences_in_order", short)
     assert sum(report.outside_entries for seed in range(10) for report in train(seed).reports) > 0
 
 

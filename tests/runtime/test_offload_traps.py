@@ -18,9 +18,9 @@ from torch import nn
 
 from offcert.core.errors import InputError, PlanError
 from offcert.core.plan import Kind, Move, Plan
+from offcert.runtime.mover import SynchronousMover
 from offcert.runtime.offload import OffloadWarning, offload
 from offcert.runtime.predict import predict
-from offcert.runtime.run import StepRun
 from offcert.runtime.saved import InPlaceError
 from offcert.runtime.step import TrainingStep
 
@@ -529,8 +529,13 @@ def test_plans_above_the_limit_and_without_a_capture_are_refused():
 
 
 def test_a_plan_that_does_not_bring_a_tensor_back_in_time_is_late_and_says_so(monkeypatch):
-    fetch = StepRun._fetch
-    monkeypatch.setattr(StepRun, "_fetch", lambda run, entry: run._late_bytes and fetch(run, entry))
+    fetch = SynchronousMover._fetch
+
+    def late(mover, step, entry):
+        if mover.late_bytes:
+            fetch(mover, step, entry)
+
+    monkeypatch.setattr(SynchronousMover, "_fetch", late)
     with pytest.warns(OffloadWarning, match="were needed before the plan brought them back"):
         outcome = compare(mean_step(Apply(), 4, 8))
     for report in outcome.reports:

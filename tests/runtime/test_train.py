@@ -11,8 +11,8 @@ from torch import nn
 
 from offcert.core.errors import InputError, PlanError
 from offcert.core.plan import Plan
+from offcert.runtime.mover import SynchronousMover
 from offcert.runtime.profile import profile
-from offcert.runtime.run import StepRun
 from offcert.runtime.step import TrainingStep
 from offcert.runtime.train import train
 
@@ -119,13 +119,13 @@ def test_a_model_or_a_step_of_the_callers_is_trained_the_plain_way():
 
 def _broken(monkeypatch, break_it):
     """Let something happen to the planned model's saved storages when they come back."""
-    original = StepRun._fetch
+    original = SynchronousMover._fetch
 
-    def fetch(self, entry):
-        original(self, entry)
+    def fetch(self, step, entry):
+        original(self, step, entry)
         break_it(entry)
 
-    monkeypatch.setattr(StepRun, "_fetch", fetch)
+    monkeypatch.setattr(SynchronousMover, "_fetch", fetch)
 
 
 def test_a_wrong_byte_that_comes_back_is_found_and_named(monkeypatch):

@@ -104,20 +104,24 @@ class Device(Protocol):
     ----------
     name : str
         For people.
-    out, back : Stream
-        Of copies to the host, and of copies from it.
     tensors : torch.device
         Where the tensors of a model on this device are, as torch sees it.
     """
 
     name: str
-    out: Stream
-    back: Stream
     tensors: torch.device
 
     @property
     def compute(self) -> Stream:
         """The stream in which the calling thread's operators run."""
+
+    @property
+    def out(self) -> Stream:
+        """The stream of copies to the host."""
+
+    @property
+    def back(self) -> Stream:
+        """The stream of copies from it."""
 
     def allocate(self, size: int) -> torch.Tensor:
         """Return bytes of the device (``uint8``), given out in the order of ``compute``.

@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from offcert.core.errors import InputError, PlanError
 from offcert.core.fluid_schedule import FluidSchedule
+from offcert.core.host_residences import host_residences_in_order
 from offcert.core.plan import Plan
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
@@ -137,7 +138,8 @@ def offload(
     parts = {tensor: list(rows.items()) for tensor, rows in storages.items()}
     decisions = plan.plan(problem.trace) if isinstance(plan, Schedule) else plan
     assert isinstance(decisions, Plan)
-    layout = host_layout(problem.name, problem.trace, decisions, parts)
+    stays = host_residences_in_order(problem.trace, decisions)
+    layout = host_layout(problem.name, stays, parts)
     meter = _Transfers(prepared.staged(), problem.trace, prediction, storages, layout, directory)
     return Offload(meter, prepared.batches)
 

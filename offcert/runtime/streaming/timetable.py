@@ -269,9 +269,7 @@ def _released_late(trace: Trace, actions: Actions, limit: int) -> Actions:
     return tuple(late)
 
 
-def _memory_moves(
-    trace: Trace, actions: Sequence[Sequence[Action]]
-) -> list[list[tuple[int, bool]]]:
+def _memory_moves(trace: Trace, actions: Actions) -> list[list[tuple[int, bool]]]:
     """Return, for each operation, which tensors leave (False) and come back (True), in order."""
     return [
         [

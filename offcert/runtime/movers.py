@@ -1,0 +1,129 @@
+"""Who makes movers for the steps of a training loop, and keeps the host's memory between them."""
+
+from __future__ import annotations
+
+import weakref
+from abc import ABC, abstractmethod
+from typing import Generic, Protocol, TypeVar
+
+from offcert.runtime.device.interface import Arena, Device
+from offcert.runtime.mover import Mover, SynchronousMover
+from offcert.runtime.program import Program
+from offcert.runtime.saved_storages import Place
+from offcert.runtime.store import HostStore
+from offcert.runtime.streaming.copies import StreamCopies
+from offcert.runtime.streaming.mover import StreamMover
+from offcert.runtime.streaming.record import StepRecord
+
+Room = TypeVar("Room")
+
+
+class User(Protocol):
+    """A step that uses room on the host."""
+
+    @property
+    def uses_store(self) -> bool:
+        """Whether bytes on the host may still be written or needed."""
+
+
+class Movers(ABC, Generic[Room]):
+    """Makes a mover for every step.
+
+    Steps with the same program use the same room on the host, one after the other; one that begins
+    while another still needs the room gets room of its own.
+    """
+
+    def __init__(self) -> None:
+        self._rooms: dict[int, tuple[Room, weakref.ref[User]]] = {}
+
+    @abstractmethod
+    def mover(self, program: Program) -> tuple[Mover | None, Room | None]:
+        """Return a mover for a step, and the room that it uses; None if nothing moves."""
+
+    def took(self, program: Program, room: Room | None, step: User) -> None:
+        """Take note of the step that uses a room."""
+        if room is not None:
+            self._rooms[id(program)] = room, weakref.ref(step)
+
+    def _free_room(self, program: Program) -> Room | None:
+        """Return room that no other step needs any more, if there is some."""
+        room, reference = self._rooms.get(id(program), (None, None))
+        last = None if reference is None else reference()
+        return None if last is not None and last.uses_store else room
+
+    def close(self) -> None:
+        """Give all memory of the host back."""
+        self._rooms.clear()
+
+
+class SynchronousMovers(Movers[HostStore]):
+    """Makes movers that copy at once, into a memory-mapped file.
+
+    Parameters
+    ----------
+    directory : str, optional
+        Where the file is made.
+    """
+
+    def __init__(self, directory: str | None = None) -> None:
+        super().__init__()
+        self._directory = directory
+
+    def mover(self, program: Program) -> tuple[Mover | None, HostStore | None]:
+        """Return a mover for a step, and where it copies to; None if nothing moves."""
+        if program.moves_nothing:
+            return None, None
+        store = self._free_room(program) or HostStore(program.host.pool, self._directory)
+        return SynchronousMover(program, store), store
+
+
+class StreamMovers(Movers[StreamCopies[Place]]):
+    """Makes movers that let the streams of a device copy.
+
+    Parameters
+    ----------
+    device : Device
+        Whose streams copy.
+    timed : bool
+        Take note of all times.
+
+    Attributes
+    ----------
+    record : StepRecord or None
+        The times of the latest step, if they are taken note of.
+    """
+
+    def __init__(self, device: Device, *, timed: bool = False) -> None:
+        super().__init__()
+        self.record: StepRecord | None = None
+        self._device = device
+        self._timed = timed
+        self._arenas: list[Arena] = []
+        self._made: list[StreamCopies[Place]] = []
+
+    def mover(self, program: Program) -> tuple[Mover | None, StreamCopies[Place] | None]:
+        """Return a mover for a step, and where it copies to; None if there is nothing to do."""
+        if program.moves_nothing and not self._timed:
+            return None, None
+        self.record = StepRecord(self._device) if self._timed else None
+        copies = self._free_room(program) or self._new(program)
+        return StreamMover(program, self._device, copies, self.record), copies
+
+    def _new(self, program: Program) -> StreamCopies[Place]:
+        arena = self._device.arena(program.host.pool)
+        self._arenas.append(arena)
+        copies = StreamCopies(self._device, program.host, arena)
+        self._made.append(copies)
+        return copies
+
+    def close(self) -> None:
+        """Wait for the device, and give all memory of the host back."""
+        super().close()
+        try:
+            self._device.synchronise()
+        finally:
+            arenas, self._arenas = self._arenas, []
+            made, self._made = self._made, []
+            for arena in (*arenas, *(each for copies in made for each in copies.arenas())):
+                arena.close()
+            self.record = None

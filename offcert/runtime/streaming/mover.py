@@ -1,0 +1,281 @@
+"""`StreamMover`: carries a timetable out on the streams of a device."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from offcert.core.plan import Kind
+from offcert.runtime.device.interface import Device, Event, Stream
+from offcert.runtime.mover import Mover, Step, away, lacking, uncounted, unfreed
+from offcert.runtime.program import Program
+from offcert.runtime.saved import Entry
+from offcert.runtime.saved_storages import Place
+from offcert.runtime.streaming.copies import StreamCopies
+from offcert.runtime.streaming.record import StepRecord
+from offcert.runtime.streaming.timetable import Act, Action
+
+
+@dataclass
+class _Sent:
+    """A tensor on its way to the host.
+
+    Attributes
+    ----------
+    copied : Event
+        After which it is there.
+    data : list of torch.Tensor
+        Its storages' bytes, which must not be given back before.
+    versions : dict
+        For each storage, its versions when the copy was handed over.
+    """
+
+    copied: Event
+    data: list[torch.Tensor]
+    versions: dict[Place, dict[int, int]]
+
+
+@dataclass
+class _Coming:
+    """Storages on their way back."""
+
+    back: Event
+    data: list[torch.Tensor]
+
+
+class StreamMover(Mover):
+    """Moves tensors by the streams of a device, as a timetable says.
+
+    The order of work is that of the timetable (`offcert.runtime.streaming.timetable`). What it
+    relies on, so that no byte is read or given away too early:
+
+    1. A copy to the host begins after ``compute`` has done all operations before the present one.
+    2. The bytes of a tensor that leaves are held until ``compute`` has waited for its copy.
+    3. A copy back begins after the point of ``compute`` at which its memory was taken, and after
+       the copy to the host that it reads.
+    4. Whatever autograd asks for, ``compute`` has waited for.
+    5. A step that ends, in whatever way, lets ``compute`` wait for every copy under way.
+
+    Parameters
+    ----------
+    program : Program
+        What to follow; with a timetable.
+    device : Device
+        Whose streams copy.
+    copies : StreamCopies
+        On the host.
+    record : StepRecord, optional
+        Takes note of the times.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        device: Device,
+        copies: StreamCopies[Place],
+        record: StepRecord | None = None,
+    ) -> None:
+        super().__init__()
+        assert program.timetable is not None
+        self._device = device
+        self._copies = copies
+        self._outside_before = copies.outside_entries, copies.outside_bytes
+        self._record = record
+        self._timetable = program.timetable
+        self._durations = program.trace.durations
+        self._sent: dict[int, _Sent] = {}
+        self._coming: dict[int, _Coming] = {}
+        # For each storage that has come back but was not waited for, the gap that it came for.
+        self._unawaited: dict[Place, int] = {}
+        self._last: Event | None = None
+        self._ended: Event | None = None
+        self._did = {
+            Act.COPY_OUT: self._copy_out,
+            Act.RELEASE: self._release,
+            Act.CLAIM: self._claim,
+            Act.AWAIT: self._await,
+        }
+
+    @property
+    def outside_entries(self) -> int:
+        """Copies outside of the arena."""
+        return self._copies.outside_entries - self._outside_before[0]
+
+    @property
+    def outside_bytes(self) -> int:
+        """Their bytes."""
+        return self._copies.outside_bytes - self._outside_before[1]
+
+    def reach(self, step: Step, operation: int) -> None:
+        """Hand over what the timetable says before an operation begins."""
+        self._operation_ended(operation - 1)
+        for action in self._timetable.actions[operation]:
+            self._did[action.act](step, action, operation)
+        if self._record is not None:
+            self._record.began(self._device.compute.record())
+
+    def _operation_ended(self, operation: int) -> None:
+        if operation >= 0:
+            self._device.ran(self._durations[operation])
+        self._ended = None
+        if self._record is not None:
+            self._ended = self._device.compute.record()
+            self._record.ended(self._ended)
+
+    # To the host.
+
+    def _copy_out(self, step: Step, action: Action, operation: int) -> None:
+        tensor = step.program.trace.gaps[action.gap].tensor
+        entries = self._leaving(step, tensor, operation)
+        if entries:
+            self._send(action.gap, tensor, entries)
+
+    def _leaving(self, step: Step, tensor: int, operation: int) -> list[Entry]:
+        """Return the storages of a tensor that is to leave; none if the step has gone astray."""
+        found = []
+        for place in step.program.parts[tensor]:
+            entry = None if step.deviation is not None else step.entry(place)
+            if entry is not None:
+                found.append(entry)
+            elif step.deviation is None:
+                lacking(step, place, operation)
+        return [] if step.deviation is not None else found
+
+    def _send(self, gap: int, tensor: int, entries: Iterable[Entry]) -> None:
+        device, rows = self._device, []
+        if self._ended is None:
+            self._ended = device.compute.record()
+        device.out.wait(self._ended)
+        self._follow_the_link(device.out)
+        for entry in entries:
+            storage = entry.device_storage()
+            entry.sending = torch.empty(0, dtype=torch.uint8, device=device.tensors).set_(storage)
+            rows.append((entry, entry.sending))
+        versions = {entry.key: entry.versions() for entry, _ in rows}
+        begin = self._begin(device.out)
+        copied = self._last = self._copies.send(rows)
+        self._transferred(Kind.OFFLOAD, gap, begin, copied)
+        self._sent[tensor] = _Sent(copied, [data for _, data in rows], versions)
+        self.offloaded_bytes += sum(entry.size for entry, _ in rows)
+
+    def _release(self, step: Step, action: Action, operation: int) -> None:
+        tensor = step.program.trace.gaps[action.gap].tensor
+        entries = self._leaving(step, tensor, operation)
+        held = [entry for entry in entries if entry.held_elsewhere]
+        leaving = [entry for entry in entries if entry not in held]
+        if leaving and self._is_stale(tensor, leaving):
+            # Changed after it was complete, as the capture saw it: what is on its way is no use.
+            self._await_sent(tensor)
+            self._ended = None
+            self._send(action.gap, tensor, leaving)
+        self._await_sent(tensor)
+        for entry in leaving:
+            reference = weakref.ref(entry.device_storage())
+            entry.drop()
+            if reference() is not None:
+                held.append(entry)
+        self.unfreed += [unfreed(step, tensor, operation, entry.size) for entry in held]
+
+    def _is_stale(self, tensor: int, entries: Iterable[Entry]) -> bool:
+        """Whether the host has no copy of some storage, or one from before a change in place."""
+        sent = self._sent.get(tensor)
+        if sent is None:
+            return any(entry.changed or not self._copies.has(entry) for entry in entries)
+        for entry in entries:
+            then, now = sent.versions.get(entry.key), entry.versions()
+            if then is None or any(now.get(who, v) != v for who, v in then.items()):
+                return True
+            if max(now.values(), default=0) > max(then.values(), default=0):
+                return True
+        return False
+
+    def _await_sent(self, tensor: int) -> None:
+        """Let ``compute`` wait until a tensor is on the host; nothing is held for it any more."""
+        sent = self._sent.pop(tensor, None)
+        if sent is not None:
+            self._device.compute.wait(sent.copied)
+
+    # From the host.
+
+    def _claim(self, step: Step, action: Action, operation: int) -> None:
+        tensor = step.program.trace.gaps[action.gap].tensor
+        entries = away(step, step.program.parts[tensor])
+        if entries:
+            try:
+                self._bring(step, action.gap, entries)
+            except torch.OutOfMemoryError:
+                # It is not lost: whoever asks for it tries again.
+                size = sum(entry.size for entry in entries)
+                name = step.name(operation)
+                step.deviate(f"the device has no {size} bytes for what comes back before {name}")
+
+    def _bring(self, step: Step, gap: int, entries: Iterable[Entry]) -> None:
+        device, rows = self._device, []
+        with uncounted(step):
+            for entry in entries:
+                data = device.allocate(entry.size)
+                if step.counter is not None:
+                    step.counter.adopt(data)
+                rows.append((entry, data))
+        device.back.wait(device.compute.record())
+        self._follow_the_link(device.back)
+        begin = self._begin(device.back)
+        back = self._last = self._copies.bring(rows)
+        self._transferred(Kind.PREFETCH, gap, begin, back)
+        self.prefetched_bytes += sum(entry.size for entry, _ in rows)
+        for entry, data in rows:
+            entry.put(data)
+            self._unawaited[entry.key] = gap
+        self._coming[gap] = _Coming(back, [data for _, data in rows])
+
+    def _await(self, step: Step, action: Action, operation: int) -> None:
+        self._await_coming(action.gap)
+
+    def _await_coming(self, gap: int) -> None:
+        coming = self._coming.pop(gap, None)
+        if coming is not None:
+            self._device.compute.wait(coming.back)
+            self._unawaited = {key: of for key, of in self._unawaited.items() if of != gap}
+
+    def fetch_late(self, step: Step, entry: Entry) -> None:
+        """Bring back what autograd asks for before the plan does."""
+        step.deviate(f"{entry.size} bytes were needed before the plan brought them back")
+        self.late_bytes += entry.size
+        # Of no gap of the plan: it is waited for at once.
+        self._bring(step, _LATE, [entry])
+        self._await_coming(_LATE)
+
+    def asked_for(self, entry: Entry) -> None:
+        """Let ``compute`` wait for a storage that autograd asks for before its operation began."""
+        gap = self._unawaited.get(entry.key)
+        if gap is not None:
+            self.late_bytes += entry.size
+            self._await_coming(gap)
+
+    # The end, and what both directions share.
+
+    def end(self, step: Step, *, complete: bool) -> None:
+        """Let ``compute`` wait for every copy under way; nothing is held for them any more."""
+        if complete:
+            self._operation_ended(len(self._durations) - 1)
+        for tensor in tuple(self._sent):
+            self._await_sent(tensor)
+        for gap in tuple(self._coming):
+            self._await_coming(gap)
+
+    def _follow_the_link(self, stream: Stream) -> None:
+        if self._timetable.simplex and self._last is not None:
+            stream.wait(self._last)
+
+    def _begin(self, stream: Stream) -> Event | None:
+        return None if self._record is None else stream.record()
+
+    def _transferred(self, kind: Kind, gap: int, begin: Event | None, end: Event) -> None:
+        if self._record is not None and begin is not None:
+            self._record.transferred(kind, gap, begin, end)
+
+
+_LATE = -1
