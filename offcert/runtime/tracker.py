@@ -17,6 +17,8 @@ _ADOPTING = {torch.ops.aten.lift_fresh.default}
 
 Listener = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
 Announcer = Callable[[Any, tuple[Any, ...], dict[str, Any]], None]
+Allocated = Callable[[int, int], None]
+Freed = Callable[[int], None]
 
 
 class StorageRecord:
@@ -66,6 +68,10 @@ class LiveBytes(TorchDispatchMode):
         The most bytes alive at once since `start_peak`.
     announcer, listener : callable, optional
         Called before and after every operator that is counted.
+    allocated, freed : callable, optional
+        Called with the address and the bytes of each storage before it counts, and with its
+        address once it counts no more. What `allocated` raises is raised by the operator: there
+        is not so much memory.
     """
 
     def __init__(self) -> None:
@@ -75,6 +81,8 @@ class LiveBytes(TorchDispatchMode):
         self.peak = 0
         self.announcer: Announcer | None = None
         self.listener: Listener | None = None
+        self.allocated: Allocated | None = None
+        self.freed: Freed | None = None
         self._counting = False
         # Keyed by the address of the storage, which is unique while the storage lives.
         self._alive: dict[int, StorageRecord] = {}
@@ -135,6 +143,8 @@ class LiveBytes(TorchDispatchMode):
             return record
         record = StorageRecord(storage.nbytes(), self.now)
         key = storage._cdata
+        if self.allocated is not None:
+            self.allocated(key, record.size)
         self._alive[key] = record
 
         def died(_: object, key: int = key, record: StorageRecord = record) -> None:
@@ -149,8 +159,13 @@ class LiveBytes(TorchDispatchMode):
         if not record.excluded:
             record.died = self.now
             self.live -= record.size
+            self._is_freed(key)
         if self._alive.get(key) is record:
             del self._alive[key]
+
+    def _is_freed(self, key: int) -> None:
+        if self.freed is not None:
+            self.freed(key)
 
     def record(self, storage: torch.UntypedStorage) -> StorageRecord | None:
         """Return the record of a storage that is being counted, or None."""
@@ -168,6 +183,7 @@ class LiveBytes(TorchDispatchMode):
                 record.excluded = True
                 record.died = self.now
                 self.live -= record.size
+                self._is_freed(storage._cdata)
             self._set_foreign(storage)
 
     def start_peak(self) -> None:
@@ -176,7 +192,9 @@ class LiveBytes(TorchDispatchMode):
 
     def start(self) -> None:
         """Forget every storage and count from zero."""
-        for record in self._alive.values():
+        for key, record in self._alive.items():
+            if not record.excluded:
+                self._is_freed(key)
             # Its finalizer must not subtract from the new count.
             record.excluded = True
         self._alive = {}

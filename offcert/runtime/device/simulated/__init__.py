@@ -37,15 +37,22 @@ Its rules:
    ``compute`` does without waiting is found by rules 2 to 4, bytes being wrong.
 8. An arena takes exactly its bytes from what the host may register, until it is closed. Only
    closing gives them back, so that an arena that was forgotten is seen in ``pinned_bytes``.
+9. Memory of the device is taken by what `SimulatedDevice.allocate` returned, until it has died,
+   and by what a `LiveBytes` counts that the device watches, for as long as it counts. Without
+   one the tensors of operators take none, since nobody sees them. It is given out as PyTorch does
+   on CUDA (`offcert.runtime.device.simulated.allocator`), or ideally, and beyond its limit it is
+   out of memory.
 """
 
 from offcert.runtime.device.simulated.adversary import Adversary, by_chance, early, late
+from offcert.runtime.device.simulated.allocator import Policy
 from offcert.runtime.device.simulated.arena import SimulatedArena
 from offcert.runtime.device.simulated.device import SimulatedDevice
 from offcert.runtime.device.simulated.races import Race, RaceError, RaceKind
 
 __all__ = [
     "Adversary",
+    "Policy",
     "Race",
     "RaceError",
     "RaceKind",

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -14,7 +15,9 @@ from offcert.core.plan import Kind
 from offcert.core.platform import Link, Platform
 from offcert.runtime.device.interface import Event, MemoryReading, Part, Stream
 from offcert.runtime.device.simulated.adversary import Adversary, late
+from offcert.runtime.device.simulated.allocator import Policy, allocator
 from offcert.runtime.device.simulated.arena import PinnedBudget, SimulatedArena
+from offcert.runtime.device.simulated.ledger import Ledger
 from offcert.runtime.device.simulated.poison import poison, poisoned
 from offcert.runtime.device.simulated.races import Race, RaceError, RaceKind
 from offcert.runtime.device.simulated.storages import Known, Storages
@@ -25,6 +28,7 @@ from offcert.runtime.device.simulated.streams import (
     SimulatedStream,
     carry_out,
 )
+from offcert.runtime.tracker import LiveBytes
 
 _STREAMS = ("compute", "out", "back")
 _COMPUTE = 0
@@ -39,6 +43,14 @@ class SimulatedDevice:
         Bytes per nanosecond to the host, and from it.
     link : Link or str
         ``"simplex"``: one copy at a time, in the order in which they are handed over.
+    memory : int, optional
+        Bytes of the device that may be reserved; by default any number.
+    policy : Policy or str
+        ``"caching"``: memory is given out as PyTorch does on CUDA, and falls to pieces;
+        ``"ideal"``: it does not.
+    granularity : int
+        Bytes that the caching allocator rounds up to. Its segments are multiples of it: with 512
+        they take 2 MiB and more.
     pinned : int, optional
         Bytes of the host that may be registered at a time; by default any number.
     name : str
@@ -64,6 +76,9 @@ class SimulatedDevice:
         rate_out: Fraction,
         rate_back: Fraction,
         link: Link | str = Link.DUPLEX,
+        memory: int | None = None,
+        policy: Policy | str = Policy.CACHING,
+        granularity: int = 512,
         pinned: int | None = None,
         name: str = "simulated",
         adversary: Adversary = late,
@@ -84,27 +99,25 @@ class SimulatedDevice:
         self.back: Stream = self._back
         self._link_free = 0
         self._budget = PinnedBudget(pinned, name)
+        self._ledger = Ledger(allocator(Policy(policy), memory, name, granularity))
         self._storages = Storages(len(_STREAMS), self._died)
 
     @classmethod
-    def of(
-        cls,
-        platform: Platform,
-        *,
-        pinned: int | None = None,
-        name: str = "simulated",
-        adversary: Adversary = late,
-        strict: bool = False,
-    ) -> SimulatedDevice:
-        """Return a device with the rates and the link of a platform."""
+    def of(cls, platform: Platform, **options: Any) -> SimulatedDevice:
+        """Return a device with the rates and the link of a platform.
+
+        Parameters
+        ----------
+        platform : Platform
+            Its memory is left out: what a problem counts is not all that a device holds.
+        **options
+            The other parameters.
+        """
         return cls(
             rate_out=platform.rate(Kind.OFFLOAD),
             rate_back=platform.rate(Kind.PREFETCH),
             link=platform.link,
-            pinned=pinned,
-            name=name,
-            adversary=adversary,
-            strict=strict,
+            **options,
         )
 
     @property
@@ -120,10 +133,25 @@ class SimulatedDevice:
     # Memory.
 
     def allocate(self, size: int) -> torch.Tensor:
-        """Return poisoned bytes, given out in the order of ``compute``."""
+        """Return poisoned bytes, given out in the order of ``compute``.
+
+        Raises
+        ------
+        torch.OutOfMemoryError
+            If the memory has not so many left, or only in pieces.
+        """
         data = poisoned(size)
-        self._storages.know(data.untyped_storage(), self._compute.work(0))
+        storage = data.untyped_storage()
+        self._ledger.give_out(storage._cdata, size)
+        self._storages.know(storage, self._compute.work(0))
         return data
+
+    def watch(self, tracker: LiveBytes) -> None:
+        """Let every storage that a tracker counts take memory of the device, as long as it does.
+
+        An operator whose output has no room raises `torch.OutOfMemoryError`.
+        """
+        self._ledger.watch(tracker)
 
     def arena(self, size: int) -> SimulatedArena:
         """Return exactly so many poisoned bytes of the host.
@@ -138,10 +166,11 @@ class SimulatedDevice:
 
     def memory(self) -> MemoryReading:
         """Return what of the device's memory is taken."""
-        return MemoryReading(0, 0, 0, 0)
+        return self._ledger.read()
 
     def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""
+        self._ledger.reset_peaks()
 
     # Work.
 
@@ -246,7 +275,8 @@ class SimulatedDevice:
                 f"{_STREAMS[other]} there",
             )
 
-    def _died(self, known: Known) -> None:
+    def _died(self, key: int, known: Known) -> None:
+        self._ledger.died(key)
         self._compute.heed_host()
         other = known.uses.unordered(self._compute.knows, True)
         if other is not None:

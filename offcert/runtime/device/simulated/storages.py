@@ -50,10 +50,10 @@ class Storages:
     streams : int
         How many use them.
     died : callable
-        Called with what was known of a storage that has died.
+        Called with the address and with what was known of a storage that has died.
     """
 
-    def __init__(self, streams: int, died: Callable[[Known], None]) -> None:
+    def __init__(self, streams: int, died: Callable[[int, Known], None]) -> None:
         self._streams = streams
         self._died = died
         # By address, which is unique while a storage lives.
@@ -69,7 +69,7 @@ class Storages:
             def died(_: object, key: int = key, known: Known = known) -> None:
                 if self._known.get(key) is known:
                     del self._known[key]
-                self._died(known)
+                self._died(key, known)
 
             known.reference = weakref.ref(storage, died)
         return known
