@@ -26,7 +26,7 @@ def test_every_field_is_explained() -> None:
 
 def test_what_is_written_is_explained() -> None:
     document = json.loads(json.dumps(certify_devices(three_layers(), time_limit=1).to_json()))
-    free = ("versions", "step", "steps", "jobs")
+    free = ("versions", "settings", "step", "steps", "jobs")
     assert keys(document, free) <= fields("devices")
     for job in document["schedule"]["jobs"]:
         assert set(job) <= fields("devices")

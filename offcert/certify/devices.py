@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from fractions import Fraction
+from functools import partial
 
 from offcert.certify.devices_search import DevicesSearch
+from offcert.certify.effort import Effort
 from offcert.certify.interrupts import mind_interrupt
 from offcert.certify.ladder import certify
-from offcert.certify.running import SearchProgress
+from offcert.certify.running import SearchProgress, keeper
 from offcert.certify.watchdog import ending_whole, watched
 from offcert.core.devices.problem import DevicesProblem
 from offcert.core.devices.schedule import DevicesSchedule
@@ -27,7 +28,10 @@ from offcert.heuristics.devices.search import best_by_rules, improve
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.devices_bounds import DEVICE
 from offcert.proofs.devices_certificate import DevicesCertificate
+from offcert.proofs.settings import Settings
 
+# What a certificate says where no single rule was asked for.
+LADDER = "devices"
 # Events in a problem up to which the model is tried.
 _MOST_EVENTS = 300
 
@@ -78,15 +82,22 @@ def certify_devices(
         raise InputError(f"rule must be one of {', '.join(RULES)}, not {show(rule)}")
     limit = require_seconds(time_limit, "time_limit")
     workers, seed = require_count(workers, "workers"), require_seed(seed, "seed")
-    search = DevicesSearch(problem, limit, progress, keep)
+    settings = Settings(time_limit=limit, workers=workers, seed=seed)
+    name = LADDER if rule is None else rule
+    search = DevicesSearch(problem, limit, progress, keeper(name, settings, keep))
+    known = partial(search.certificate, name, settings)
     step = problem.step.plain()
     if step.trace.least_memory <= step.platform.memory:
-        with ending_whole(search.certificate), suppress(KeyboardInterrupt):
-            _begin(search, step, limit, workers, seed, RULES if rule is None else [rule])
-            if rule is None:
-                _improve(search, seed)
-                _solve(search, workers, seed)
-    return search.certificate()
+        try:
+            with ending_whole(known):
+                effort = Effort(limit, workers, seed)
+                _begin(search, step, effort, known, RULES if rule is None else [rule])
+                if rule is None:
+                    _improve(search, effort, known)
+                    _solve(search, effort, known)
+        except KeyboardInterrupt:
+            search.note(interrupted=True)
+    return known()
 
 
 def shared_link(step: Problem, devices: int) -> Problem:
@@ -99,9 +110,8 @@ def shared_link(step: Problem, devices: int) -> Problem:
 def _begin(
     search: DevicesSearch,
     step: Problem,
-    limit: float,
-    workers: int,
-    seed: int,
+    effort: Effort,
+    known: Callable[[], DevicesCertificate],
     rules: Iterable[str],
 ) -> None:
     """Look for plans of one device and for bounds, and put the devices together by rules."""
@@ -109,8 +119,9 @@ def _begin(
     search.add(Bound(DEVICE, step.trace.compute_time, Evidence.PROVED))
     found: list[Certificate] = []
     for problem in _single(search.problem, step):
-        seconds = max(limit / 5, 0.1)
-        found.append(certify(problem, time_limit=seconds, workers=workers, seed=seed))
+        seconds = max(effort.seconds / 5, 0.1)
+        found.append(certify(problem, time_limit=seconds, workers=effort.workers, seed=effort.seed))
+        search.note(failed={**search.notes.failed, **found[-1].notes.failed})
         if found[-1].notes.interrupted:
             break
     search.alone = _best_proved(found[0], step)
@@ -122,9 +133,9 @@ def _begin(
         search.offer(*made)
     mind_interrupt(found[-1])
     search.begin("bounds of resources")
-    with watched(search, limit, search.certificate), search.surviving():
+    with watched(search, effort.seconds, known), search.surviving():
         alone = 0 if search.alone is None else search.alone.value
-        for bound in devices_bounds(search.problem, alone, time_limit=limit / 10):
+        for bound in devices_bounds(search.problem, alone, time_limit=effort.seconds / 10):
             search.add(bound)
 
 
@@ -135,7 +146,9 @@ def _single(problem: DevicesProblem, step: Problem) -> list[Problem]:
     return [step]
 
 
-def _improve(search: DevicesSearch, seed: int) -> None:
+def _improve(
+    search: DevicesSearch, effort: Effort, known: Callable[[], DevicesCertificate]
+) -> None:
     """Search over orders, in half of the time that is left."""
     begin = search.schedule
     if begin is None or search.done:
@@ -147,18 +160,18 @@ def _improve(search: DevicesSearch, seed: int) -> None:
     def offer(better: DevicesSchedule) -> None:
         search.offer(better, by)
 
-    with watched(search, seconds, search.certificate), search.surviving():
+    with watched(search, seconds, known), search.surviving():
         improve(
             search.problem,
             begin,
             time_limit=seconds,
             target=search.lower_bound,
-            seed=seed,
+            seed=effort.seed,
             found=offer,
         )
 
 
-def _solve(search: DevicesSearch, workers: int, seed: int) -> None:
+def _solve(search: DevicesSearch, effort: Effort, known: Callable[[], DevicesCertificate]) -> None:
     """Ask the model for a schedule and a bound, if the problem is small."""
     problem, makespan = search.problem, search.objective
     trace = problem.step.trace
@@ -167,14 +180,14 @@ def _solve(search: DevicesSearch, workers: int, seed: int) -> None:
         return
     search.begin("CP-SAT")
     seconds = max(0.5, search.remaining)
-    with watched(search, seconds, search.certificate), search.surviving():
+    with watched(search, seconds, known), search.surviving():
         answer = solve_devices(
             problem,
             makespan,
             lower_bound=search.lower_bound,
             time_limit=seconds,
-            workers=workers,
-            seed=seed,
+            workers=effort.workers,
+            seed=effort.seed,
         )
         if answer.schedule is not None:
             search.offer(answer.schedule, "CP-SAT")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from offcert.certify.running import Running, SearchProgress, UnsoundError
+from offcert.certify.running import Running, SearchProgress
 from offcert.core.devices.check import check_devices
 from offcert.core.devices.problem import DevicesProblem
 from offcert.core.devices.schedule import DevicesSchedule
 from offcert.core.result import Bound
-from offcert.proofs.certificate import current_versions
 from offcert.proofs.devices_bounds import DEVICE
 from offcert.proofs.devices_certificate import DevicesCertificate
 
 
-class DevicesSearch(Running):
+class DevicesSearch(Running[DevicesCertificate]):
     """Collects schedules and bounds; every schedule passes the checker before it counts.
 
     Parameters
@@ -26,8 +26,7 @@ class DevicesSearch(Running):
     progress : callable, optional
         Told of every improvement and every step.
     keep : callable, optional
-        Given a certificate of what is known before every step, and about every second when
-        something new is known.
+        Given the search before every step, and about every second when something new is known.
 
     Attributes
     ----------
@@ -44,10 +43,9 @@ class DevicesSearch(Running):
         problem: DevicesProblem,
         time_limit: float,
         progress: Callable[[SearchProgress], None] | None = None,
-        keep: Callable[[DevicesCertificate], None] | None = None,
+        keep: Callable[[DevicesSearch], None] | None = None,
     ) -> None:
-        keeping = None if keep is None else lambda: keep(self.certificate())
-        super().__init__(time_limit, progress, keeping)
+        super().__init__(time_limit, progress, None if keep is None else lambda: keep(self))
         self.problem = problem
         self.schedule: DevicesSchedule | None = None
         self.alone: Bound | None = None
@@ -77,25 +75,13 @@ class DevicesSearch(Running):
         UnsoundError
             If it is none of the problem, or shorter than a proved lower bound.
         """
-        if self.objective is not None and schedule.makespan >= self.objective:
+        if not self._admits(schedule.makespan, lambda: check_devices(self.problem, schedule)):
             return False
-        faults = check_devices(self.problem, schedule)
-        if faults:
-            raise UnsoundError(f"{self._step} returned an invalid schedule: {faults[0]}")
         self.schedule, self.found_by = schedule, found_by
-        self._require_consistent()
-        self._tell_news()
-        return True
+        return self._took()
 
-    def certificate(self) -> DevicesCertificate:
-        """Return what is known now."""
-        # An interrupt may have come between a bound and its comparison with the schedule.
-        self._require_consistent()
+    def _certificate(self, **origin: Any) -> DevicesCertificate:
+        bounds = tuple(self.bounds)
         return DevicesCertificate(
-            self.problem,
-            self.schedule,
-            tuple(self.bounds),
-            self.alone,
-            self.found_by,
-            current_versions(),
+            self.problem, self.schedule, bounds, self.alone, self.found_by, **origin
         )

@@ -78,17 +78,14 @@ class JointSearch(Search):
             return False
         self._require_legal(execution)
         problem = self.problem if execution is None else self.problem.executed(execution)
-        faults = check(problem.with_memory(memory), schedule)
-        if faults:
-            raise UnsoundError(f"{self.step} returned an invalid schedule: {faults[0]}")
+        if not self._admits(value, lambda: check(problem.with_memory(memory), schedule)):
+            return False
         deadline = self.problem.deadline
         if deadline is not None and schedule.makespan > deadline:
             return False
         self.execution, self.schedule = execution, schedule
         self.memory = memory if least_bytes else None
-        self._require_consistent()
-        self._tell_news()
-        return True
+        return self._took()
 
     def _can_be_carried_out(self, execution: Execution) -> bool:
         """Whether the runtime can execute it, if the problem is a captured step of a program."""

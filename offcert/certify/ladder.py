@@ -12,7 +12,8 @@ from offcert.certify.joint_search import JointSearch
 from offcert.certify.known import offer_known, require_known
 from offcert.certify.rung import Rung
 from offcert.certify.rungs import LADDERS, ladder_for
-from offcert.certify.search import Search, SearchProgress, keeper
+from offcert.certify.running import keeper
+from offcert.certify.search import Search, SearchProgress
 from offcert.certify.watchdog import GRACE, LONG_GRACE, watched
 from offcert.core.errors import MethodError
 from offcert.core.options import require_search
@@ -70,7 +71,7 @@ def certify(
     options = require_search(problem, time_limit, workers, target_gap, seed)
     time_limit, workers, target_gap, seed = options
     settings = Settings(time_limit=time_limit, workers=workers, target_gap=target_gap, seed=seed)
-    keeping = None if keep is None else keeper("certify", settings, keep)
+    keeping = keeper("certify", settings, keep)
     search, rungs = search_for(problem, time_limit, target_gap, progress, keeping)
     search.infeasibility = infeasibility(problem)
     so_far = partial(search.certificate, "certify", settings)

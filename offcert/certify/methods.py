@@ -16,7 +16,8 @@ from offcert.certify.joint_rungs import chooses_execution
 from offcert.certify.joint_search import JointSearch
 from offcert.certify.method import Method
 from offcert.certify.modnn_methods import MODNN_METHODS
-from offcert.certify.search import Search, SearchProgress, keeper
+from offcert.certify.running import keeper
+from offcert.certify.search import Search, SearchProgress
 from offcert.certify.searched_steps import (
     climb_heads,
     climb_joined,
@@ -369,7 +370,7 @@ def solve(
         grid=grid,
         solver=solver,
     )
-    keeping = None if keep is None else keeper(method, settings, keep)
+    keeping = keeper(method, settings, keep)
     state = JointSearch if chooses_execution(problem) else Search
     search = state(problem, time_limit, target_gap, progress, keeping)
     search.infeasibility = infeasibility(problem)

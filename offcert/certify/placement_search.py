@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from offcert.certify.running import Running, SearchProgress, UnsoundError
+from offcert.certify.running import Running, SearchProgress
 from offcert.core.placement import Placement, PlacementOutcome, PlacementProblem
 from offcert.core.placement_result import PlacementResult
 from offcert.proofs.attestation import cross_attested
-from offcert.proofs.certificate import current_versions
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.placement.registry import placement_kind_of
-from offcert.proofs.settings import Settings
 from offcert.verify.placement.overlap import placement_faults
 
 
-class PlacementSearch(Running):
+class PlacementSearch(Running[PlacementCertificate]):
     """Collects addresses and bounds; every placement passes the checker before it counts.
 
     Parameters
@@ -93,15 +92,12 @@ class PlacementSearch(Running):
             If residences overlap, or the pool is smaller than a proved lower bound.
         """
         pool = placement.pool(self.problem)
-        if self.objective is not None and pool >= self.objective:
+        if not self._admits(
+            pool, lambda: placement_faults(self._unlimited, placement), "invalid addresses"
+        ):
             return False
-        faults = placement_faults(self._unlimited, placement)
-        if faults:
-            raise UnsoundError(f"{self._step} returned invalid addresses: {faults[0]}")
         self.placement = placement
-        self._require_consistent()
-        self._tell_news()
-        return True
+        return self._took()
 
     def take(self, outcome: PlacementOutcome) -> None:
         """Take what a search returned: its placement and its bounds."""
@@ -117,20 +113,5 @@ class PlacementSearch(Running):
         placement = self.placement if fits else None
         return PlacementResult.of(self.problem, placement, bounds, self.seconds)
 
-    def certificate(
-        self, method: str, settings: Settings, unfinished: str | None = None
-    ) -> PlacementCertificate:
-        """Return what is known now, what made it and what is to be said beside it.
-
-        Parameters
-        ----------
-        method : str
-            What runs.
-        settings : Settings
-            What it was asked.
-        unfinished : str, optional
-            The step that is running, if the search goes on.
-        """
-        notes = self.notes_now(unfinished)
-        versions = current_versions()
-        return PlacementCertificate(self.problem, self.result(), method, settings, notes, versions)
+    def _certificate(self, **origin: Any) -> PlacementCertificate:
+        return PlacementCertificate(self.problem, self.result(), **origin)

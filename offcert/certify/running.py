@@ -6,10 +6,10 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from offcert.certify.compile import group_of, noted_compilations
 from offcert.certify.interrupts import held_interrupts, is_interrupt
@@ -17,9 +17,13 @@ from offcert.certify.keeping import Keeping
 from offcert.certify.workings import Workings
 from offcert.core.errors import OffcertError
 from offcert.core.result import Bound, Evidence
-from offcert.proofs.settings import Notes
+from offcert.proofs.certificate import current_versions
+from offcert.proofs.settings import Notes, Settings
 
 _LOG = logging.getLogger("offcert")
+
+# What a search returns.
+Known = TypeVar("Known")
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class UnsoundError(OffcertError):
     """A solver contradicted itself: a program error that must never be papered over."""
 
 
-class Running:
+class Running(Generic[Known]):
     """A search that runs: it has a clock, collects bounds, survives failures, and tells of news.
 
     Steps `note` what is to be said beside the result, and leave what later ones need in
@@ -211,17 +215,60 @@ class Running:
         """Return what solvers claimed and schedules refuted, by method."""
         return {bound.method: bound.value for bound in self.refuted}
 
-    def notes_now(self, unfinished: str | None = None) -> Notes:
-        """Return what is to be said beside the result, which is consistent then.
+    def certificate(self, method: str, settings: Settings, unfinished: str | None = None) -> Known:
+        """Return what is known now, what made it and what is to be said beside it.
 
         Parameters
         ----------
+        method : str
+            What runs.
+        settings : Settings
+            What it was asked.
         unfinished : str, optional
             The step that is running, if the search goes on.
         """
         # An interrupt may have come between a bound and its comparison with what was found.
         self._require_consistent()
-        return replace(self.notes, unfinished=unfinished, refuted=self.refutations())
+        notes = replace(self.notes, unfinished=unfinished, refuted=self.refutations())
+        return self._certificate(
+            method=method, settings=settings, notes=notes, versions=current_versions()
+        )
+
+    def _certificate(self, **origin: Any) -> Known:
+        """Return what is known, which is consistent, with where it comes from."""
+        raise NotImplementedError
+
+    def _admits(
+        self, value: int, check: Callable[[], Sequence[str]], what: str = "an invalid schedule"
+    ) -> bool:
+        """Return whether something is better than all before; then a checker has passed it.
+
+        Parameters
+        ----------
+        value : int
+            Ticks or bytes.
+        check : callable
+            Returns what is wrong with it.
+        what : str
+            What it is if anything is wrong.
+
+        Raises
+        ------
+        UnsoundError
+            If anything is.
+        """
+        if self.objective is not None and value >= self.objective:
+            return False
+        faults = check()
+        if faults:
+            raise UnsoundError(f"{self._step} returned {what}: {faults[0]}")
+        return True
+
+    def _took(self) -> bool:
+        """Compare what was found with the bounds, and tell of it; return True."""
+        self._require_consistent()
+        self._tell_news()
+        return True
 
     def _require_consistent(self) -> None:
         if self.objective is None:
@@ -250,3 +297,12 @@ class Running:
             self._progress(
                 SearchProgress(self.seconds, self._step, self.objective, self.lower_bound)
             )
+
+
+def keeper(
+    method: str, settings: Settings, keep: Callable[[Known], None] | None
+) -> Callable[[Running[Known]], None] | None:
+    """Return what gives `keep` a certificate of an unfinished search; None if nothing keeps it."""
+    if keep is None:
+        return None
+    return lambda search: keep(search.certificate(method, settings, search.step))

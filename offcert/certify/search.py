@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 from offcert.certify.running import Running
 from offcert.certify.running import SearchProgress as SearchProgress
@@ -18,11 +19,10 @@ from offcert.core.result import Infeasibility, Result, SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import Simulator
 from offcert.proofs.attestation import cross_attested
-from offcert.proofs.certificate import Certificate, current_versions
-from offcert.proofs.settings import Settings
+from offcert.proofs.certificate import Certificate
 
 
-class Search(Running):
+class Search(Running[Certificate]):
     """Collects schedules and bounds; every schedule passes a checker before it counts.
 
     ``schedule`` is the best one of whole transfers, ``fluid`` the best one in pieces.
@@ -100,15 +100,10 @@ class Search(Running):
         except PlanError:
             squeezed = schedule
         best = min(squeezed, schedule, key=lambda candidate: candidate.makespan)
-        if self.objective is not None and best.makespan >= self.objective:
+        if not self._admits(best.makespan, lambda: check(self.problem, best)):
             return False
-        faults = check(self.problem, best)
-        if faults:
-            raise UnsoundError(f"{self._step} returned an invalid schedule: {faults[0]}")
         self.schedule = best
-        self._require_consistent()
-        self._tell_news()
-        return True
+        return self._took()
 
     def offer_fluid(self, schedule: FluidSchedule) -> bool:
         """Take a schedule whose transfers are in pieces if it is better.
@@ -118,32 +113,13 @@ class Search(Running):
         UnsoundError
             If it is not a schedule of the problem, or beats a proved lower bound.
         """
-        if self.objective is not None and schedule.makespan >= self.objective:
+        if not self._admits(schedule.makespan, lambda: check_fluid(self.problem, schedule)):
             return False
-        faults = check_fluid(self.problem, schedule)
-        if faults:
-            raise UnsoundError(f"{self._step} returned an invalid schedule: {faults[0]}")
         self.fluid = schedule
-        self._require_consistent()
-        self._tell_news()
-        return True
+        return self._took()
 
-    def certificate(
-        self, method: str, settings: Settings, unfinished: str | None = None
-    ) -> Certificate:
-        """Return what is known now, what made it and what is to be said beside it.
-
-        Parameters
-        ----------
-        method : str
-            What runs.
-        settings : Settings
-            What it was asked.
-        unfinished : str, optional
-            The step that is running, if the search goes on.
-        """
-        notes = self.notes_now(unfinished)
-        return Certificate(self.problem, self.result(), method, settings, notes, current_versions())
+    def _certificate(self, **origin: Any) -> Certificate:
+        return Certificate(self.problem, self.result(), **origin)
 
     def result(self) -> Result:
         """Return what is known now."""
@@ -157,10 +133,3 @@ class Search(Running):
             status = SolveStatus.FEASIBLE
         bounds = tuple(cross_attested(self.bounds))
         return Result(status, self.best, bounds, self.seconds, self.infeasibility)
-
-
-def keeper(
-    method: str, settings: Settings, keep: Callable[[Certificate], None]
-) -> Callable[[Search], None]:
-    """Return what gives `keep` a certificate of an unfinished search; see `Search`."""
-    return lambda search: keep(search.certificate(method, settings, search.step))

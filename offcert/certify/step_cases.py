@@ -94,6 +94,8 @@ class RoundSearch:
         self.memory = problem(each.trace).platform.memory
         self.best: Answer | None = None
         self.certificate: Certificate | None = None
+        # What failed in searches for bounds and schedules.
+        self.failed: dict[str, str] = {}
         self.root = Node({})
         self._open: list[tuple[float, int, Node]] = []
         self._number = count()
@@ -120,7 +122,7 @@ class RoundSearch:
         else:
             found = solve(relaxed, "bounds", time_limit=2, workers=1)
             self._bound(node, relaxed, found.result.bounds)
-            mind_interrupt(found)
+            self._heed(found)
             self._choose(node, menu)
         heappush(self._open, (node.value, next(self._number), node))
 
@@ -173,7 +175,12 @@ class RoundSearch:
                 self.certificate = found
                 self.best = Answer(schedule.makespan, choice, schedule)
             self.upgrade(schedule)
-        mind_interrupt(found)
+        self._heed(found)
+
+    def _heed(self, part: Certificate) -> None:
+        """Remember what failed in a search, and end if it was interrupted."""
+        self.failed |= part.notes.failed
+        mind_interrupt(part)
 
     def upgrade(self, schedule: Schedule, rounds: int = 3) -> None:
         """Take faster alternatives wherever a schedule has room for them, while that helps."""
@@ -219,7 +226,7 @@ class RoundSearch:
         self._bound(node, relaxed, found.result.bounds)
         if isinstance(found.result.schedule, Schedule):
             self._offer_from(node, found.result.schedule)
-        mind_interrupt(found)
+        self._heed(found)
 
     def _offer_from(self, node: Node, schedule: Schedule) -> None:
         """Give the schedule of a relaxation the fastest alternatives for which it has room.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from math import inf
 
 from offcert.certify.keeping import Keeping
@@ -19,11 +18,13 @@ from offcert.core.step import StepProblem
 from offcert.core.trace import Trace
 from offcert.core.units import format_time
 from offcert.proofs.certificate import Certificate, current_versions
-from offcert.proofs.settings import Settings
+from offcert.proofs.settings import Notes, Settings
 from offcert.proofs.step_certificate import RoundAnswer, StepCertificate
 
 # Part of the time that is kept for schedules of what has been chosen.
 _LAST = 0.25
+# What a search that goes on is doing.
+_WORK = "a search over choices"
 
 
 def certify_step(
@@ -73,8 +74,11 @@ def certify_step(
         progress,
         keep,
     )
-    with ending_whole(search.certificate), suppress(KeyboardInterrupt):
-        search.run()
+    try:
+        with ending_whole(search.certificate):
+            search.run()
+    except KeyboardInterrupt:
+        search.interrupted = True
     return search.certificate()
 
 
@@ -94,7 +98,9 @@ class _Search:
         self.target = target
         self.seed = seed
         self.progress = progress
-        self.keeping = Keeping(None if keep is None else lambda: keep(self.certificate()))
+        self.keeping = Keeping(None if keep is None else lambda: keep(self.certificate(_WORK)))
+        self.settings = Settings(time_limit=seconds, workers=workers, target_gap=target, seed=seed)
+        self.interrupted = False
         self.end = time.monotonic() + seconds
         self.searched = self.end - _LAST * seconds
         self.told = ""
@@ -175,14 +181,25 @@ class _Search:
     def _shown(self, value: float) -> str:
         return "-" if value == inf else format_time(int(value), self.step.units)
 
-    def certificate(self) -> StepCertificate:
-        """Return what is known now; schedules of what was chosen get what is left of the time."""
+    def certificate(self, unfinished: str | None = None) -> StepCertificate:
+        """Return what is known now, and what is running if the search goes on."""
         bounds = tuple(tuple(search.root.case() for search in row) for row in self.rows)
-        best = self._best()
-        if self._value(best) == inf:
-            return StepCertificate(self.step, None, (), bounds, current_versions())
-        answers = tuple(map(self._answer, self.rows[best]))
-        return StepCertificate(self.step, best, answers, bounds, current_versions())
+        best: int | None = self._best()
+        answers: tuple[RoundAnswer, ...] = ()
+        if best is not None and self._value(best) < inf:
+            answers = tuple(map(self._answer, self.rows[best]))
+        else:
+            best = None
+        failed = {
+            step: message
+            for row in self.rows
+            for search in row
+            for step, message in search.failed.items()
+        }
+        notes = Notes(interrupted=self.interrupted, unfinished=unfinished, failed=failed)
+        return StepCertificate(
+            self.step, best, answers, bounds, self.settings, notes, current_versions()
+        )
 
     def _answer(self, search: RoundSearch) -> RoundAnswer:
         assert search.best is not None

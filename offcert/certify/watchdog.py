@@ -80,7 +80,7 @@ def ending_whole(known: Callable[[], Any]) -> Iterator[None]:
 
 @contextmanager
 def watched(
-    search: Running, seconds: float, known: Callable[[], Any], grace: float | None = None
+    search: Running[Any], seconds: float, known: Callable[[], Any], grace: float | None = None
 ) -> Iterator[None]:
     """Interrupt the block when it has outlasted its time; that is then a failure like others.
 
@@ -116,7 +116,7 @@ def watched(
 class _Watch:
     """Looks at the clock from another thread while a block runs."""
 
-    def __init__(self, search: Running, seconds: float, known: Callable[[], Any]) -> None:
+    def __init__(self, search: Running[Any], seconds: float, known: Callable[[], Any]) -> None:
         self.fired = False
         self._search = search
         self._left = seconds

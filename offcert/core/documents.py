@@ -254,14 +254,29 @@ _JSON_NAMES = {
 }
 
 
-def require_format(fields: Fields, name: str, version: int) -> None:
-    """Raise unless the document says that it has this format and version."""
+def require_format(fields: Fields, name: str, version: int, conversion: str = "") -> None:
+    """Raise unless the document says that it has this format and version.
+
+    Parameters
+    ----------
+    fields : Fields
+        The document's.
+    name : str
+        The format.
+    version : int
+        The one that is read.
+    conversion : str
+        What to do with files of versions before, if there were any.
+    """
     found = fields.get("format", str)
     if found != name:
         raise InputError(f'format must be "{name}", not {show(found)}')
     number = fields.integer("version")
     if number != version:
-        raise InputError(f"version {number} of {name} is not known; this program reads {version}")
+        how = f" ({conversion})" if 0 < number < version else ""
+        raise InputError(
+            f"version {number} of {name} is not known; this program reads {version}{how}"
+        )
 
 
 def parse_rational(text: str, field: str, pattern: re.Pattern[str] = RATIONAL) -> Fraction:

@@ -24,9 +24,15 @@ from offcert.core.schedule import Schedule
 from offcert.core.units import format_time
 from offcert.proofs.bounds_json import bound_from_json, bounds_to_json, exact_gap, member
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
+from offcert.proofs.settings import Notes, Settings
+from offcert.proofs.settings import from_json as settings_from_json
+from offcert.proofs.settings import to_json as settings_to_json
 
 DEVICES_CERTIFICATE_FORMAT = "offcert-devices-certificate"
-DEVICES_CERTIFICATE_VERSION = 1
+DEVICES_CERTIFICATE_VERSION = 2
+
+# How to make version 2 of version 1.
+_CONVERSION = 'version 1 lacks "method" and "settings": certify its problem again'
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,12 @@ class DevicesCertificate:
         on.
     found_by : str
         What found the schedule, in words.
+    method : str
+        ``"devices"``, or the name of the single rule that was followed.
+    settings : Settings
+        What the search was asked.
+    notes : Notes
+        What it remarked beside the result.
     versions : mapping
         Of this program and of what it computed with.
     """
@@ -55,6 +67,9 @@ class DevicesCertificate:
     bounds: tuple[Bound, ...]
     alone: Bound | None = None
     found_by: str = ""
+    method: str = "devices"
+    settings: Settings = field(default_factory=Settings)
+    notes: Notes = field(default_factory=Notes)
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -94,7 +109,7 @@ class DevicesCertificate:
         return f"{self.status}: {made}, lower bound {bound}, gap {100 * self.gap:.3g} %"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the certificate as a JSON value (``offcert-devices-certificate``, version 1)."""
+        """Return the certificate as a JSON value (``offcert-devices-certificate``, version 2)."""
         document: dict[str, Any] = {
             "format": DEVICES_CERTIFICATE_FORMAT,
             "version": DEVICES_CERTIFICATE_VERSION,
@@ -108,6 +123,8 @@ class DevicesCertificate:
             "bounds": bounds_to_json(self.bounds),
             "schedule": None if self.schedule is None else self._schedule_to_json(self.schedule),
             "found_by": self.found_by,
+            "method": self.method,
+            "settings": settings_to_json(self.settings, self.notes),
             "versions": dict(self.versions),
         }
         document["digest"] = canonical_digest(document)
@@ -154,16 +171,20 @@ def devices_certificate_from_json(document: Any) -> DevicesCertificate:
         One sentence that names the first field that is missing, wrong or unknown.
     """
     fields = Fields(document)
-    require_format(fields, DEVICES_CERTIFICATE_FORMAT, DEVICES_CERTIFICATE_VERSION)
+    require_format(fields, DEVICES_CERTIFICATE_FORMAT, DEVICES_CERTIFICATE_VERSION, _CONVERSION)
     problem = devices_from_json(fields.get("problem", dict), "problem")
     alone = fields.optional("alone", (dict, type(None)))
     schedule = fields.optional("schedule", (dict, type(None)))
+    settings, notes = settings_from_json(fields.get("settings", dict), "settings")
     certificate = DevicesCertificate(
         problem,
         None if schedule is None else _schedule_from_json(schedule, problem),
         tuple(bound_from_json(item) for item in fields.each("bounds")),
         None if alone is None else bound_from_json(Fields(alone, "alone")),
         fields.get("found_by", str),
+        fields.get("method", str),
+        settings,
+        notes,
         fields.get("versions", dict),
     )
     # What these say is derived; `verify` compares it with what it ought to be.

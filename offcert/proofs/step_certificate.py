@@ -33,9 +33,14 @@ from offcert.core.step_json import step_digest, step_from_json, step_to_json
 from offcert.core.units import format_time
 from offcert.proofs.bounds_json import bound_from_json, bounds_to_json, exact_gap
 from offcert.proofs.certificate import Certificate, certificate_from_json
+from offcert.proofs.settings import Notes, Settings
+from offcert.proofs.settings import from_json as settings_from_json
+from offcert.proofs.settings import to_json as settings_to_json
 
 STEP_CERTIFICATE_FORMAT = "offcert-step-certificate"
-STEP_CERTIFICATE_VERSION = 1
+STEP_CERTIFICATE_VERSION = 2
+# How to make version 2 of version 1.
+_CONVERSION = 'version 1 lacks "settings": certify its problem again'
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,10 @@ class StepCertificate:
         One for each round of that split.
     bounds : tuple of tuple of Case
         For each split, a tree of cases for each of its rounds.
+    settings : Settings
+        What the search was asked.
+    notes : Notes
+        What it remarked beside the result.
     versions : mapping
         Of this program and of what it computed with.
     """
@@ -101,6 +110,8 @@ class StepCertificate:
     split: int | None
     rounds: tuple[RoundAnswer, ...]
     bounds: tuple[tuple[Case, ...], ...]
+    settings: Settings = field(default_factory=Settings)
+    notes: Notes = field(default_factory=Notes)
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -175,7 +186,7 @@ class StepCertificate:
         return f"<StepCertificate {cut(self.problem.name)}: {self.summary()}>"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the certificate as a JSON value (``offcert-step-certificate``, version 1)."""
+        """Return the certificate as a JSON value (``offcert-step-certificate``, version 2)."""
         least = self.lower_bound
         document: dict[str, Any] = {
             "format": STEP_CERTIFICATE_FORMAT,
@@ -193,6 +204,7 @@ class StepCertificate:
                 for each in self.rounds
             ],
             "bounds": [[case_to_json(case) for case in row] for row in self.bounds],
+            "settings": settings_to_json(self.settings, self.notes),
             "versions": dict(self.versions),
         }
         document["digest"] = canonical_digest(document)
@@ -291,7 +303,7 @@ def step_certificate_from_json(document: Any) -> StepCertificate:
         One sentence that names the first field that is missing, wrong or unknown.
     """
     fields = Fields(document)
-    require_format(fields, STEP_CERTIFICATE_FORMAT, STEP_CERTIFICATE_VERSION)
+    require_format(fields, STEP_CERTIFICATE_FORMAT, STEP_CERTIFICATE_VERSION, _CONVERSION)
     problem = step_from_json(fields.get("problem", dict), "problem")
     split = None
     if fields.get("split", (int, type(None))) is not None:
@@ -307,13 +319,14 @@ def step_certificate_from_json(document: Any) -> StepCertificate:
     if len(rounds) != expected:
         raise InputError(f"rounds must have {expected} entries, not {len(rounds)}")
     bounds = _bounds_from_json(fields, problem)
+    settings, notes = settings_from_json(fields.get("settings", dict), "settings")
     versions = fields.get("versions", dict)
     # What these say is derived; verification compares it with what it ought to be.
     derived = ("problem_sha256", "status", "objective", "lower_bound", "gap", "split_bounds")
     for name in (*derived, "digest"):
         fields.get(name, (str, int, list, type(None)))
     fields.finish()
-    return StepCertificate(problem, split, tuple(rounds), bounds, versions)
+    return StepCertificate(problem, split, tuple(rounds), bounds, settings, notes, versions)
 
 
 def _bounds_from_json(fields: Fields, problem: StepProblem) -> tuple[tuple[Case, ...], ...]:

@@ -7,6 +7,7 @@ from typing import Any
 from offcert.core.units import format_time
 from offcert.proofs.devices_certificate import DevicesCertificate
 from offcert.report.findings import checked_bounds, findings_summary
+from offcert.report.notes import notes_lines, notes_summary
 from offcert.verify.devices.document import DevicesVerification
 
 
@@ -27,6 +28,7 @@ def devices_summary(certificate: DevicesCertificate) -> dict[str, Any]:
             {"method": b.method, "value": b.value, "evidence": str(b.evidence)}
             for b in certificate.bounds
         ],
+        **notes_summary(certificate.notes),
     }
 
 
@@ -45,6 +47,7 @@ def describe_devices(certificate: DevicesCertificate) -> str:
     if certificate.objective is not None:
         lines.append(f"  gap          {100 * certificate.gap:.4f} %")
         lines.append(f"  found by     {certificate.found_by}")
+    lines += notes_lines(certificate.notes)
     for bound in certificate.bounds:
         what = bound.details.get("resource")
         name = bound.method if what is None else f"{bound.method}, {what}"

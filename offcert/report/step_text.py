@@ -9,6 +9,7 @@ from offcert.core.step import StepProblem
 from offcert.core.units import format_size, format_time
 from offcert.proofs.step_certificate import StepCertificate
 from offcert.report.findings import findings_summary
+from offcert.report.notes import notes_lines, notes_summary
 from offcert.verify.steps.check import StepVerification
 
 
@@ -30,6 +31,7 @@ def step_summary(certificate: StepCertificate) -> dict[str, Any]:
             for number, size in enumerate(step.sizes)
         ],
         "alternatives": dict(_alternatives(certificate)),
+        **notes_summary(certificate.notes),
     }
 
 
@@ -52,7 +54,7 @@ def describe_step(certificate: StepCertificate) -> str:
         bound = certificate.split_bound(number)
         said = "does not fit" if bound is None else f"at least {format_time(bound, units)}"
         lines.append(f"  sub-batch {size:>5}  {said}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *notes_lines(certificate.notes)])
 
 
 def _alternatives(certificate: StepCertificate) -> Counter[str]:

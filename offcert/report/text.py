@@ -12,6 +12,7 @@ from offcert.core.units import format_objective, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.execution import choices_lines, choices_summary, reruns_of, within
 from offcert.report.findings import checked_bounds, findings_summary
+from offcert.report.notes import notes_lines, notes_summary
 from offcert.report.origin import origin_lines, origin_summary
 from offcert.report.placement_text import placed_summary, valid_placement_lines
 from offcert.verify.document import Verification
@@ -104,14 +105,7 @@ def certificate_summary(certificate: Certificate) -> dict[str, Any]:
             "needed": infeasibility.needed,
             "lacking": infeasibility.lacking,
         }
-    notes = certificate.notes
-    if notes.no_plan is not None:
-        summary["no_plan"] = notes.no_plan
-    if notes.failed:
-        summary["failed"] = dict(notes.failed)
-    if notes.interrupted:
-        summary["interrupted"] = True
-    return summary
+    return summary | notes_summary(certificate.notes)
 
 
 def offloaded_names(certificate: Certificate) -> list[str]:
@@ -144,10 +138,7 @@ def describe_certificate(certificate: Certificate) -> str:
         lines += _found_lines(certificate)
     elif choices_summary(problem):
         lines.append("  no schedule  is known")
-    if certificate.notes.no_plan is not None:
-        lines.append(f"  {certificate.notes.no_plan}")
-    for step, message in certificate.notes.failed.items():
-        lines.append(f"  {step} failed: {message}")
+    lines += notes_lines(certificate.notes)
     lines.append(f"  found in     {result.runtime:.1f} s")
     for bound in result.bounds:
         value = format_objective(bound.value, problem)

@@ -32,6 +32,8 @@ from offcert.heuristics.devices.search import best_by_rules, improve
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.devices_bounds import RESOURCE, Resource, ResourceProof
 from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_certificate
+from offcert.proofs.settings import Notes, Settings
+from offcert.report.devices_text import devices_summary
 from offcert.verify.devices.bounds import resource_fault
 from offcert.verify.devices.document import verify_devices
 
@@ -170,8 +172,11 @@ def test_forged_certificates_are_refused(tmp_path) -> None:
     assert offcert.verify(path).valid
     assert offcert.verify(certificate).evidence is not None
     assert read_devices_certificate(path).objective == certificate.objective
+    assert read_devices_certificate(path) == certificate
     with pytest.raises(InputError, match="version 7"):
         verify_devices(document | {"version": 7})
+    with pytest.raises(InputError, match=r'version 1 .* reads 2 \(version 1 lacks "method" and'):
+        verify_devices(document | {"version": 1})
 
 
 def test_details_that_make_no_sense_are_refused() -> None:
@@ -203,7 +208,9 @@ def test_a_device_that_is_too_small_is_said_to_be() -> None:
 def test_a_rule_is_followed_alone() -> None:
     problem = random_devices(8, largest=3)
     ruled = certify_devices(problem, time_limit=1, rule="fifo")
-    assert ruled.found_by == "fifo"
+    assert ruled.found_by == ruled.method == "fifo"
+    assert ruled.settings == Settings(time_limit=1.0, workers=2, seed=0)
+    assert ruled.notes == Notes()
     with pytest.raises(InputError, match="rule must be one of"):
         certify_devices(problem, rule="lifo")
 
@@ -232,10 +239,15 @@ def test_an_interrupt_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> No
             certificate = certify_devices(problem, time_limit=1, keep=kept.append)
         assert certificate.objective is not None
         assert certificate.lower_bound > 0
+        # Nothing is searched any more where the bound is met.
+        interrupted = certificate.notes.interrupted
+        assert interrupted or (name in ("improve", "solve_devices") and certificate.gap == 0)
+        assert devices_summary(certificate).get("interrupted", False) is interrupted
         assert verify_devices(document_of(certificate)).valid
         objectives.append(certificate.objective)
     assert objectives == sorted(objectives, reverse=True)
     assert all(verify_devices(document_of(each)).valid for each in kept)
+    assert {each.notes.unfinished for each in kept} >= {"rules", "bounds of resources"}
 
 
 def test_improvements_are_handed_on_at_once() -> None:

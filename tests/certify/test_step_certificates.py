@@ -24,7 +24,9 @@ from offcert.core.step import Round, Split, StepProblem
 from offcert.core.step_json import step_digest, step_from_json, step_to_json
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import Certificate
+from offcert.proofs.settings import Notes, Settings
 from offcert.proofs.step_certificate import Division, StepCertificate, step_certificate_from_json
+from offcert.report.step_text import describe_step, step_summary
 from offcert.verify.limits import Limits
 from offcert.verify.steps.check import verify_step
 
@@ -259,6 +261,9 @@ def test_what_is_known_is_kept_and_told() -> None:
     step = random_step(5)
     found = certify_step(step, time_limit=5, progress=told.append, keep=kept.append)
     assert kept
+    assert {each.notes.unfinished for each in kept} == {"a search over choices"}
+    assert found.notes == Notes()
+    assert found.settings == Settings(time_limit=5.0, workers=2, target_gap=0.0, seed=0)
     assert told[-1].startswith(f"bound {found.lower_bound}  best {found.objective}  gap ")
     assert told[-1].endswith("%  sub-batch 2")
     for each in kept:
@@ -278,6 +283,8 @@ def test_an_interrupt_in_a_part_ends_the_whole(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("offcert.certify.step_cases.certify", interrupted)
     found = certify_step(random_step(5), time_limit=5)
     assert calls == ["certify"]
+    assert found.notes.interrupted
+    assert step_summary(found)["interrupted"]
     assert found.objective is not None
     assert verify_step(document_of(found)).valid
 
@@ -289,6 +296,30 @@ def test_a_full_disk_costs_nothing() -> None:
     with pytest.warns(UserWarning, match="could not be kept"):
         found = certify_step(random_step(5), time_limit=5, keep=keep)
     assert found.objective is not None
+
+
+def test_what_failed_in_a_part_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*arguments: Any, **options: Any) -> Certificate:
+        certificate = certify(*arguments, **options)
+        return replace(certificate, notes=replace(certificate.notes, failed={"annealing": "why"}))
+
+    monkeypatch.setattr("offcert.certify.step_cases.certify", failing)
+    found = certify_step(random_step(5), time_limit=5)
+    assert found.notes.failed == {"annealing": "why"}
+    assert "  annealing failed: why" in describe_step(found).splitlines()
+    document = document_of(found)
+    assert document["settings"]["failed"] == {"annealing": "why"}
+    assert step_certificate_from_json(document) == found
+
+
+def test_a_version_before_is_refused_with_what_to_do() -> None:
+    document = document_of(certify_step(random_step(0).with_memory(2), time_limit=1))
+    del document["settings"]
+    why = r'version 1 of offcert-step-certificate is not known; this program reads 2 \(.*"settings"'
+    with pytest.raises(InputError, match=why):
+        verify_step(document | {"version": 1})
+    with pytest.raises(InputError, match=r"this program reads 2$"):
+        verify_step(document | {"version": 3})
 
 
 def test_bad_arguments() -> None:
