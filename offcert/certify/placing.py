@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 from typing import Any, overload
 
 from offcert.certify.placement_methods import PLACEMENT_LADDER, placement_method_called
@@ -35,6 +36,7 @@ def place(
     *,
     capacity: int | None = None,
     alignment: int | None = None,
+    shorten: bool = False,
     time_limit: float = 60.0,
     workers: int = 2,
     seed: int = 0,
@@ -50,6 +52,7 @@ def place(
     *,
     capacity: int | None = None,
     alignment: int | None = None,
+    shorten: bool = False,
     time_limit: float = 60.0,
     workers: int = 2,
     seed: int = 0,
@@ -64,6 +67,7 @@ def place(
     *,
     capacity: int | None = None,
     alignment: int | None = None,
+    shorten: bool = False,
     time_limit: float = 60.0,
     workers: int = 2,
     seed: int = 0,
@@ -84,6 +88,10 @@ def place(
         the pool is to be as small as possible.
     alignment : int, optional
         Bytes of which addresses are multiples; by default the problem's, and 1 for a certificate.
+    shorten : bool
+        Whether a certificate's schedule may first be replaced by one of the same step time that
+        keeps things for as short as possible. That is far easier to place; but nothing returns
+        earlier than it has to, so whatever takes longer than was foreseen delays the step.
     time_limit : float
         Seconds. What is known then is returned; an interrupt (Ctrl-C) does the same.
     workers : int
@@ -98,18 +106,24 @@ def place(
     Returns
     -------
     PlacementCertificate or Certificate
-        Of a certificate the same certificate, with addresses.
+        Of a certificate the same certificate, with addresses; and with the schedule that they are
+        for, if it was shortened.
 
     Raises
     ------
     InputError
         If an argument is of the wrong type or out of its range, there is no such method, or the
-        certificate holds no schedule that can be placed.
+        certificate holds no schedule that can be placed; or if there is no certificate whose
+        schedule could be shortened.
     """
     time_limit = require_seconds(time_limit, "time_limit")
     workers, seed = require_count(workers, "workers"), require_seed(seed, "seed")
     chosen = None if method is None else placement_method_called(method)
     problem, occupants = _problem(what, capacity, alignment)
+    asked_of, left = what, time_limit
+    if shorten:
+        what, left = _shorter(what, time_limit)
+        problem, occupants = _problem(what, capacity, alignment)
     name = LADDER if method is None else method
     asked = {"time_limit": time_limit, "workers": workers, "seed": seed}
     if chosen is not None:
@@ -120,16 +134,17 @@ def place(
         placed = search.certificate(name, settings, unfinished)
         if not isinstance(what, Certificate):
             return placed
-        return replace(what, placement=replace(placed, occupants=occupants))
+        notes = replace(placed.notes, shortened=what is not asked_of)
+        return replace(what, placement=replace(placed, occupants=occupants, notes=notes))
 
     keeping = None if keep is None else lambda search: keep(known(search, search.step))
-    search = PlacementSearch(problem, time_limit, workers, seed, progress, keeping)
+    search = PlacementSearch(problem, left, workers, seed, progress, keeping)
     try:
         if chosen is None:
             _climb(search, partial(known, search))
         else:
-            with watched(search, time_limit, partial(known, search)), search.surviving():
-                chosen.run(search, time_limit)
+            with watched(search, left, partial(known, search)), search.surviving():
+                chosen.run(search, left)
     except KeyboardInterrupt:
         search.note(interrupted=True)
     found: PlacementCertificate | Certificate = known(search)
@@ -160,6 +175,17 @@ def _problem(
     if faults:
         raise InputError(f"the certificate's schedule is none of its problem: {faults[0]}")
     return problem, tuple(of for of, _ in residences(executed.trace, schedule))
+
+
+def _shorter(what: PlacementProblem | Certificate, time_limit: float) -> tuple[Certificate, float]:
+    """Return a certificate with shorter residences, and the seconds that are left."""
+    if not isinstance(what, Certificate):
+        raise InputError("only the schedule of a certificate can be shortened, no other problem")
+    from offcert.certify.shortening import with_short_residences
+
+    began = monotonic()
+    found = with_short_residences(what, time_limit)
+    return found, max(0.0, time_limit - (monotonic() - began))
 
 
 def _climb(search: PlacementSearch, known: Callable[[], Any]) -> None:

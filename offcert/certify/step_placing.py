@@ -25,6 +25,7 @@ def place_step(
     *,
     capacity: int | None = None,
     alignment: int | None = None,
+    shorten: bool = False,
     time_limit: float = 60.0,
     workers: int = 2,
     seed: int = 0,
@@ -40,7 +41,7 @@ def place_step(
     ----------
     what : StepCertificate
         With a split that was chosen, and a schedule of whole transfers for every round.
-    method, capacity, alignment, time_limit, workers, seed, progress, keep
+    method, capacity, alignment, shorten, time_limit, workers, seed, progress, keep
         As for `offcert.certify.placing.place`. After an interrupt the rounds that follow stay as
         they are.
 
@@ -75,6 +76,7 @@ def place_step(
                 method,
                 capacity=capacity,
                 alignment=alignment,
+                shorten=shorten,
                 time_limit=max(share, _LEAST),
                 workers=workers,
                 seed=seed,

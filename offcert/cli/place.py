@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = (
     "offcert place certificate.json -o placed.json",
+    "offcert place certificate.json --shorten -o placed.json",
     "offcert place step-certificate.json --alignment 512 -o placed-step.json",
     "offcert place buffers.csv --capacity 1048576 --time-limit 10 -o offsets.csv",
     "offcert place buffers.csv --method first-fit --json",
@@ -47,6 +48,13 @@ def add(commands: Commands) -> None:
         "--alignment",
         metavar="SIZE",
         help="of which addresses are multiples, such as 512 (default: the file's, or 1)",
+    )
+    parser.add_argument(
+        "--shorten",
+        action="store_true",
+        help="let a schedule be replaced by one of the same step time that keeps everything for as "
+        "short as possible, which is far easier to place (default: addresses are for the schedule "
+        "as it is)",
     )
     parser.add_argument(
         "--method",
@@ -159,6 +167,8 @@ def _settings(options: argparse.Namespace, units: Units) -> dict[str, Any]:
     for name in ("capacity", "alignment"):
         text = getattr(options, name)
         found[name] = None if text is None else parse_capacity(text, units, name)
+    if options.shorten:
+        found["shorten"] = True
     return found
 
 

@@ -57,6 +57,8 @@ class Notes:
         For each step that failed, with what message.
     refuted : mapping of str to int
         For each method whose solver claimed what a schedule refutes, the claim in ticks.
+    shortened : bool
+        Whether the schedule was replaced, before it was placed, by one of the same step time.
     """
 
     interrupted: bool = False
@@ -66,6 +68,7 @@ class Notes:
     ordered_objective: int | None = None
     failed: Mapping[str, str] = field(default_factory=dict)
     refuted: Mapping[str, int] = field(default_factory=dict)
+    shortened: bool = False
 
 
 def to_json(settings: Settings, notes: Notes) -> dict[str, Any]:
@@ -105,6 +108,7 @@ def from_json(value: Any, place: str) -> tuple[Settings, Notes]:
         ordered_objective=_integer(document, value, "ordered_objective"),
         failed=_strings(document, "failed"),
         refuted=_integers(document, "refuted"),
+        shortened=bool(document.optional("shortened", bool)),
     )
     document.finish()
     return settings, notes

@@ -39,6 +39,8 @@ def placement_summary(placed: PlacementCertificate) -> dict[str, Any]:
         summary["failed"] = dict(placed.notes.failed)
     if placed.notes.interrupted:
         summary["interrupted"] = True
+    if placed.notes.shortened:
+        summary["shortened"] = True
     return summary
 
 
@@ -51,6 +53,8 @@ def describe_placement(placed: PlacementCertificate) -> str:
         f"  residences   {len(problem.residences)}",
         f"  load         {exact_size(problem.load, units)}",
     ]
+    if placed.notes.shortened:
+        lines.append("  schedule     shortened, with the same step time")
     if result.pool is not None:
         lines.append(f"  pool         {exact_size(result.pool, units)}")
     elif result.status is SolveStatus.UNKNOWN:

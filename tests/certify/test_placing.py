@@ -11,7 +11,7 @@ from placement_cases import random_placement_problem, scheduled
 from placement_oracle import least_placement, least_pool
 
 import offcert
-from offcert.certify import placing
+from offcert.certify import placing, shortening
 from offcert.certify.placement_methods import (
     PLACEMENT_LADDER,
     PLACEMENT_METHODS,
@@ -24,6 +24,8 @@ from offcert.certify.running import SearchProgress, UnsoundError
 from offcert.core.errors import InputError
 from offcert.core.placement import Placement, PlacementProblem, Residence
 from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.core.schedule import Schedule
+from offcert.proofs.certificate import certificate_from_json
 from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
 from offcert.verify.placement.overlap import placement_faults
 
@@ -192,3 +194,36 @@ def test_what_is_kept_of_a_certificate_is_one(monkeypatch: pytest.MonkeyPatch) -
     assert kept[0].placement is not None
     assert kept[0].placement.notes.unfinished == "load"
     assert all(offcert.verify(json.loads(json.dumps(each.to_json()))).valid for each in kept)
+
+
+def test_a_shortened_schedule_takes_the_place_of_the_given_one() -> None:
+    given = next(each for each in scheduled(40, 5) if len(each.result.schedule.transfers) > 1)
+    kept = place(given, time_limit=5)
+    assert kept.result is given.result
+    assert not kept.placement.notes.shortened
+    placed = place(given, shorten=True, time_limit=5)
+    assert placed.placement.notes.shortened
+    assert placed.result.schedule != given.result.schedule
+    assert placed.result.objective == given.result.objective
+    assert placed.placement.settings.time_limit == 5
+    assert offcert.verify(placed).valid
+    again = certificate_from_json(json.loads(json.dumps(placed.to_json())))
+    assert again.placement.notes.shortened
+    # Nothing is left to be shortened.
+    assert place(placed, shorten=True, time_limit=5).result.schedule == placed.result.schedule
+    problem = random_placement_problem(0)
+    with pytest.raises(InputError, match="only the schedule of a certificate can be shortened"):
+        place(problem, shorten=True)
+
+
+def test_an_invalid_schedule_from_shortening_is_not_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = next(each for each in scheduled(40, 5) if len(each.result.schedule.transfers) > 1)
+    schedule = given.result.schedule
+    for shift in (-9, 9):
+        starts, ends = (
+            [tick + shift for tick in ticks] for ticks in (schedule.starts, schedule.ends)
+        )
+        wrong = Schedule(starts, ends, ())
+        monkeypatch.setattr(shortening, "shortened", lambda *_, found=wrong, **__: found)
+        with pytest.raises(UnsoundError, match="shortening returned an invalid schedule"):
+            place(given, shorten=True)
