@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_certificate
     from offcert.proofs.placement.certificate import PlacementCertificate, read_placement
     from offcert.proofs.step_certificate import StepCertificate, read_step_certificate
+    from offcert.runtime.compiled.backend import backend
     from offcert.runtime.profile import profile
     from offcert.runtime.step import TrainingStep
     from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
@@ -95,6 +96,7 @@ __all__ = [
     "Transfers",
     "Units",
     "Value",
+    "backend",
     "certify",
     "certify_devices",
     "certify_step",
@@ -174,6 +176,7 @@ _HOMES = {
 }
 _NEED_TORCH = {
     "TrainingStep": "offcert.runtime.step",
+    "backend": "offcert.runtime.compiled.backend",
     "offload": "offcert.training.offload",
     "profile": "offcert.runtime.profile",
     "sub_batch_steps": "offcert.runtime.sub_batches",

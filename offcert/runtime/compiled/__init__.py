@@ -1,0 +1,1 @@
+"""Plans under `torch.compile`: transfers and recomputation as nodes of the compiled graphs."""

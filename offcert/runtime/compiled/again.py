@@ -1,0 +1,181 @@
+"""Marks what runs again in the backward pass, before the joint graph is divided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import fx
+from torch.utils.checkpoint import CheckpointPolicy
+
+from offcert.runtime.compiled.calls import Call, Calls, Stack, is_backward
+from offcert.runtime.compiled.line import launches, storage_of
+from offcert.runtime.compiled.report import RunsAgain
+from offcert.runtime.events import ENTER
+from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
+
+
+def mark(
+    program: PlacedProgram, joint: fx.GraphModule, outputs: int, calls: Calls
+) -> list[RunsAgain]:
+    """Mark the nodes of a joint graph that segments run again, for PyTorch's partitioners.
+
+    A segment runs again lazily: each of its nodes right before the backward pass first needs what
+    it computes. What nodes outside of it save stays saved. Inputs that the step changes, such as
+    the running statistics of a batch norm, are copied for what reads them again.
+
+    Parameters
+    ----------
+    program : PlacedProgram
+        The segments.
+    joint : torch.fx.GraphModule
+        Forward and backward pass in one.
+    outputs : int
+        How many of its results are those of the forward pass.
+    calls : Calls
+        Of its nodes.
+
+    Returns
+    -------
+    list of RunsAgain
+        One for every outermost segment.
+    """
+    nodes = [n for n in joint.graph.nodes if n.op == "call_function" and not is_backward(n)]
+    within: dict[fx.Node, int] = {}
+    rows: list[tuple[PlacedSegment, list[fx.Node], list[str]]] = []
+    for number, segment in enumerate(program.segments):
+        inside = _inside(segment)
+        found = [node for node in nodes if node not in within and inside(calls.stack(node))]
+        kept, lost = _kept(segment, found, calls)
+        within.update((node, number) for node in found if node not in kept)
+        why = [f"{each} keeps what no node of the graph computes" for each in lost]
+        if segment.inner:
+            inner = ", ".join(map(str, segment.inner))
+            why.append(f"{inner} inside of it runs again with it, not once more by itself")
+        rows.append((segment, found, why))
+    saved = {node for node in within if _is_saved_outside(node, within, program, calls)}
+    for node in within:
+        policy = CheckpointPolicy.MUST_SAVE if node in saved else CheckpointPolicy.MUST_RECOMPUTE
+        node.meta["recompute"] = policy
+    rerun = {node for node in within if node not in saved}
+    _copy_what_changes(joint, outputs, rerun)
+    return [
+        RunsAgain(str(segment), tuple(n.name for n in found if n in rerun), tuple(why))
+        for segment, found, why in rows
+    ]
+
+
+def _inside(segment: PlacedSegment) -> Callable[[Stack], bool]:
+    """Return what tells whether calls around a node are in a segment."""
+    if segment.line:
+        line = {Call(*each) for each in segment.line}
+        return lambda stack: not line.isdisjoint(stack)
+    whole = Call(segment.path, segment.call)
+    if segment.children is None:
+        if not segment.path:
+            return lambda stack: True
+        return lambda stack: whole in stack
+    first, last = segment.children
+    prefix = f"{segment.path}." if segment.path else ""
+
+    def among(stack: Stack) -> bool:
+        if segment.path and whole not in stack:
+            return False
+        for call in stack:
+            name = call.path.removeprefix(prefix)
+            if call.path.startswith(prefix) and "." not in name and name.isdigit():
+                # Names of the children of a sequence are numbers, and they run in their order.
+                return first.isdigit() and int(first) <= int(name) <= int(last)
+            if name in (first, last):
+                return True
+        return False
+
+    return among
+
+
+def _kept(
+    segment: PlacedSegment, nodes: list[fx.Node], calls: Calls
+) -> tuple[set[fx.Node], list[str]]:
+    """Return the nodes whose results stay, and the names of what was not found."""
+    kept: set[fx.Node] = set()
+    lost = []
+    for each in (kept for one in segment.nested() for kept in one.kept):
+        found = _between(each, nodes, calls)
+        if each.operators is not None:
+            working = [node for node in found if launches(node)]
+            chosen = {working[n] for n in each.operators if n < len(working)}
+            # Parts of their results, and views of them.
+            found = [n for n in found if n in chosen or chosen.intersection(n.all_input_nodes)]
+        if not found:
+            lost.append(each.path)
+        kept.update(found)
+    return kept, lost
+
+
+def _between(kept: Kept, nodes: list[fx.Node], calls: Calls) -> list[fx.Node]:
+    """Return the nodes from an event at a module up to the next event."""
+    call = Call(kept.path, kept.call)
+    stacks = [calls.stack(node) for node in nodes]
+    if kept.kind == ENTER:
+        begin = next((n for n, stack in enumerate(stacks) if call in stack), None)
+    else:
+        ends = [n for n, stack in enumerate(stacks) if call in stack]
+        begin = ends[-1] + 1 if ends else None
+    if begin is None or begin == len(nodes):
+        return []
+    end = next((n for n in range(begin, len(nodes)) if stacks[n] != stacks[begin]), len(nodes))
+    return nodes[begin:end]
+
+
+def _is_saved_outside(
+    node: fx.Node, within: dict[fx.Node, int], program: PlacedProgram, calls: Calls
+) -> bool:
+    """Whether a node outside of its segment saves what a node computes, or runs again with it."""
+    inside = _inside(program.segments[within[node]])
+    for user in node.users:
+        if user.op == "output":
+            continue
+        if is_backward(user):
+            if not inside(calls.stack(user)):
+                return True
+        elif user in within and within[user] != within[node]:
+            return True
+    return False
+
+
+def _copy_what_changes(joint: fx.GraphModule, outputs: int, rerun: set[fx.Node]) -> None:
+    """Let what runs again read a copy of each input that the step changes afterwards."""
+    output = joint.graph.find_nodes(op="output")[0]
+    changed = _changed(joint, output, outputs)
+    for node in changed:
+        readers = [user for user in node.users if user in rerun]
+        if not readers:
+            continue
+        with joint.graph.inserting_before(_first_call(joint)):
+            copy = joint.graph.call_function(torch.ops.aten.clone.default, (node,))
+        copy.meta["partitioner_tag"] = "is_forward"
+        copy.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+        value = node.meta["val"]
+        with value.fake_mode:
+            copy.meta["val"] = torch.empty_strided(
+                value.shape, value.stride(), dtype=value.dtype, device=value.device
+            )
+        copy.meta["tensor_meta"] = node.meta.get("tensor_meta")
+        for reader in readers:
+            reader.replace_input_with(node, copy)
+
+
+def _first_call(joint: fx.GraphModule) -> fx.Node:
+    return next(node for node in joint.graph.nodes if node.op != "placeholder")
+
+
+def _changed(joint: fx.GraphModule, output: fx.Node, outputs: int) -> list[fx.Node]:
+    """Return the inputs that the step changes in place: their new values are results."""
+    numbers = set()
+    for result in output.meta.get("desc", ())[:outputs]:
+        source = getattr(result, "mutated_input", None)
+        if source is not None:
+            numbers.add(source)
+    inputs = joint.graph.find_nodes(op="placeholder")
+    addresses = {storage_of(node) for node in inputs if node.meta.get("desc") in numbers}
+    return [node for node in inputs if storage_of(node) in addresses - {None}]

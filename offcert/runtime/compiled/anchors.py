@@ -1,0 +1,181 @@
+"""Where in the graphs each operation of a plan begins."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+
+from torch import fx
+
+from offcert.runtime.compiled.calls import Call, Calls, is_backward
+from offcert.runtime.compiled.line import Line, launches
+from offcert.runtime.compiled.planned import Planned
+from offcert.runtime.events import END, ENTER, INPUT, LEAVE, OUTPUT, Event
+
+# Operators that have another name once in-place changes are taken out of the program.
+_SAME = {
+    "native_batch_norm": "batch_norm",
+    "cudnn_batch_norm": "batch_norm",
+    "miopen_batch_norm": "batch_norm",
+    "_native_batch_norm_legit": "batch_norm",
+    "_native_batch_norm_legit_functional": "batch_norm",
+    "_batch_norm_with_update": "batch_norm",
+    "_batch_norm_with_update_functional": "batch_norm",
+}
+
+
+class Anchors:
+    """The positions at which the operations of a plan begin, as far as the graphs show them.
+
+    An operation that they do not show (of the loss outside of what is compiled, for example) begins
+    where the next one does that they show: what has to be there before it comes later, which takes
+    no more memory than planned.
+
+    Parameters
+    ----------
+    planned : Planned
+        The plan.
+    line : Line
+        The graphs.
+    calls : Calls
+        Of their nodes.
+    """
+
+    def __init__(self, planned: Planned, line: Line, calls: Calls) -> None:
+        find = _by_operators if planned.by_operators else _by_modules
+        self.found = _in_order(find(planned, line, calls), planned.again)
+        self._line = line
+        self._shown = [n for n, place in enumerate(self.found) if place is not None]
+
+    def begins(self, operation: int) -> int:
+        """Return the position before which everything that an operation needs has to be there."""
+        place = bisect_right(self._shown, operation - 1)
+        if place == len(self._shown):
+            return self._line.backward_end
+        position = self.found[self._shown[place]]
+        assert position is not None
+        return position
+
+    def nodes(self, operation: int) -> Sequence[fx.Node]:
+        """Return the nodes of a forward operation, with those that the graphs do not tell from it.
+
+        These are operations after it or before it that the graphs do not show.
+        """
+        place = bisect_right(self._shown, operation) - 1
+        begin = 0 if place < 0 else self.found[self._shown[place]]
+        end: int | None = self._line.forward_end
+        if place + 1 < len(self._shown):
+            end = self.found[self._shown[place + 1]]
+        assert begin is not None
+        assert end is not None
+        return self._line.nodes[begin : min(end, self._line.forward_end)]
+
+
+def _in_order(found: Sequence[int | None], again: Sequence[bool]) -> list[int | None]:
+    """Return the positions of the longest row that increases; what runs again goes in between.
+
+    A node out of its place must not displace all that come after it.
+    """
+    once = [None if twice else place for place, twice in zip(found, again, strict=True)]
+    kept: list[int | None] = [None] * len(found)
+    for number in _longest(once):
+        kept[number] = once[number]
+    low = 0
+    for number, place in enumerate(found):
+        if kept[number] is not None:
+            low = max(low, kept[number] or 0)
+        elif again[number] and place is not None:
+            high = next((p for p in kept[number + 1 :] if p is not None), place)
+            if low <= place <= high:
+                kept[number] = low = place
+    return kept
+
+
+def _longest(row: Sequence[int | None]) -> list[int]:
+    """Return where the members of a longest non-decreasing subsequence stand; None is left out."""
+    ends: list[int] = []
+    where: list[int] = []
+    before: dict[int, int] = {}
+    for number, value in enumerate(row):
+        if value is None:
+            continue
+        length = bisect_right(ends, value)
+        if length:
+            before[number] = where[length - 1]
+        ends[length : length + 1] = [value]
+        where[length : length + 1] = [number]
+    found = []
+    number = where[-1] if where else -1
+    while number >= 0:
+        found.append(number)
+        number = before.get(number, -1)
+    return found[::-1]
+
+
+class _Stretch:
+    """First and last positions of the calls of modules among some nodes."""
+
+    def __init__(self, positions: Iterable[int], line: Line, calls: Calls) -> None:
+        self.first: dict[Call, int] = {}
+        self.last: dict[Call, int] = {}
+        for position in positions:
+            for call in (Call("", 0), *calls.stack(line.nodes[position])):
+                self.first.setdefault(call, position)
+                self.last[call] = position
+
+
+def _by_modules(planned: Planned, line: Line, calls: Calls) -> list[int | None]:
+    """Return positions from the first and last nodes of each call of a module."""
+    work = [p for p, node in enumerate(line.nodes) if node.op == "call_function"]
+    behind = [p for p in work if p >= line.border]
+    forward = _Stretch((p for p in work if p < line.border), line, calls)
+    backward = _Stretch((p for p in behind if is_backward(line.nodes[p])), line, calls)
+    rerun = _Stretch((p for p in behind if not is_backward(line.nodes[p])), line, calls)
+
+    def position(event: Event, again: bool) -> int | None:
+        call = Call(event.path, event.call)
+        if event.kind in (ENTER, LEAVE):
+            stretch = rerun if again else forward
+            if event.kind == ENTER:
+                return stretch.first.get(call)
+            return None if call not in stretch.last else stretch.last[call] + 1
+        if event.kind == OUTPUT:
+            return backward.first.get(call)
+        if event.kind == INPUT and call in backward.last:
+            return backward.last[call] + 1
+        return line.backward_end if event.kind == END else None
+
+    return [
+        position(event, again) for event, again in zip(planned.events, planned.again, strict=True)
+    ]
+
+
+def _by_operators(planned: Planned, line: Line, calls: Calls) -> list[int | None]:
+    """Return positions from the names of operators in a row, and of the modules they run in."""
+    work = [p for p, node in enumerate(line.nodes) if launches(node)]
+    found: list[int | None] = [None] * len(planned.names)
+    for side in "FB":
+        rows = [n for n, name in enumerate(planned.names) if name.startswith(f"{side}:")]
+        places = [p for p in work if (p >= line.border) == (side == "B")]
+        # In a backward pass, the clock names modules by the gradients that came by last.
+        wanted = [_operator(planned.names[n], side == "F") for n in rows]
+        there = [_target(line.nodes[p], calls if side == "F" else None) for p in places]
+        matcher = SequenceMatcher(None, wanted, there, autojunk=False)
+        for block in matcher.get_matching_blocks():
+            for step in range(block.size):
+                found[rows[block.a + step]] = places[block.b + step]
+    return found
+
+
+def _operator(name: str, with_module: bool) -> tuple[str, str]:
+    _, module, name = name.split(":", 2)
+    name = name.partition(" ")[0].removesuffix("_")
+    return (module if with_module and module != "model" else "", _SAME.get(name, name))
+
+
+def _target(node: fx.Node, calls: Calls | None) -> tuple[str, str]:
+    packet = getattr(node.target, "_opname", None) or getattr(node.target, "__name__", "")
+    name = str(packet).removesuffix("_")
+    stack = calls.stack(node) if calls is not None else ()
+    return (stack[-1].path if stack else "", _SAME.get(name, name))

@@ -1,0 +1,230 @@
+"""`backend`: a backend for `torch.compile` that follows plans."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import default_partition
+
+from offcert.core.errors import InputError
+from offcert.core.problem import Problem
+from offcert.runtime.compiled.again import mark
+from offcert.runtime.compiled.anchors import Anchors
+from offcert.runtime.compiled.calls import Calls
+from offcert.runtime.compiled.insert import Transfer, insert
+from offcert.runtime.compiled.line import Line
+from offcert.runtime.compiled.operators import torch_operators
+from offcert.runtime.compiled.planned import Planned, planned
+from offcert.runtime.compiled.report import Carried, GraphReport, RunsAgain, Stays
+from offcert.runtime.compiled.storages import Storages, why_missing
+from offcert.runtime.compiled.timing import timing
+from offcert.runtime.plans import AnyPlan, CertificateLike
+from offcert.runtime.plans import planned as pairs_of
+from offcert.runtime.reports import OffloadWarning
+
+Compiler = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
+
+
+def backend(
+    plan: AnyPlan | CertificateLike,
+    problem: Problem | None = None,
+    *,
+    strict: bool = False,
+    compiler: Compiler | None = None,
+) -> Backend:
+    """Return a backend for `torch.compile` that carries a plan out in the compiled graphs.
+
+    This is a second way to follow a plan, beside `offcert.offload`, which runs the model's own
+    code::
+
+        compiled = torch.compile(model, backend=offcert.backend(certificate))
+
+    The graphs are divided where PyTorch's default partitioner does, so that what is saved is what
+    the plan knows. Then PyTorch's operators for offloading (`torch.ops.ao`) are put where the plan
+    says, and what it has computed again is marked for the partitioner. A plan that does neither
+    changes nothing.
+
+    What of the plan is carried out is in `Backend.reports`; where it is not all, an
+    `OffloadWarning` says what stays on the device, and why. Gradients are bitwise those of the same
+    graphs without a plan.
+
+    Parameters
+    ----------
+    plan : Certificate, Plan or Schedule
+        When tensors leave and come back, and what runs again.
+    problem : Problem, optional
+        What a plan or schedule was made for; a certificate brings its own.
+    strict : bool
+        Raise an `InputError` where a graph carries out less than the plan.
+    compiler : callable, optional
+        Makes a function of each of the two graphs, as the compilers of
+        ``torch._dynamo.backends.common.aot_autograd`` do. Without one they run as they are,
+        operator by operator.
+
+    Returns
+    -------
+    Backend
+        For one model.
+
+    Raises
+    ------
+    InputError
+        If a problem was not captured with a clock that can be followed, the captured step calls
+        the model several times, or the PyTorch that is installed lacks the operators.
+    PlanError
+        If a plan does not make sense, or exceeds its problem's memory.
+    """
+    [(about, chosen, execution)] = pairs_of(plan, problem)
+    found = planned(about, chosen, execution)
+    if found.moved:
+        torch_operators()
+    return Backend(found, strict=strict, compiler=compiler)
+
+
+class Backend:
+    """Compiles graphs that follow a plan; see `backend`.
+
+    Attributes
+    ----------
+    planned : Planned
+        The plan.
+    reports : list of GraphReport
+        One for every compilation with a backward pass, in their order.
+    """
+
+    def __init__(
+        self, plan: Planned, *, strict: bool = False, compiler: Compiler | None = None
+    ) -> None:
+        self.__name__ = "offcert"
+        self.planned = plan
+        self.reports: list[GraphReport] = []
+        self._strict = strict
+        self._compiler = compiler or as_it_is
+
+    def __call__(self, module: fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
+        """Compile what Dynamo has traced."""
+        compilers: dict[str, Any] = {"fw_compiler": self._compiler, "bw_compiler": self._compiler}
+        return aot_autograd(**compilers, partition_fn=self.partition)(module, inputs)
+
+    @property
+    def carried_bytes(self) -> int:
+        """Bytes of the planned storages that move in any of the graphs."""
+        moved = {each.place: each.size for report in self.reports for each in report.carried}
+        return sum(moved.values())
+
+    def partition(
+        self, joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **options: Any
+    ) -> tuple[fx.GraphModule, fx.GraphModule]:
+        """Divide a joint graph into a forward and a backward graph that follow the plan.
+
+        Raises
+        ------
+        InputError
+            If the backend is strict, and they cannot follow all of it.
+        """
+        plan = self.planned
+        refused = _why_refused(joint)
+        if refused is not None or not (plan.moved or plan.segments):
+            report = GraphReport(plan.name, plan.bytes_moved, refused=refused)
+            self._note(report)
+            return default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **options)
+        again: list[RunsAgain] = []
+        if plan.segments:
+            calls = Calls(joint.graph.nodes, {event.path for event in plan.events})
+            again = mark(plan.segments, joint, num_fwd_outputs, calls)
+        forward, backward = default_partition(
+            joint, inputs, num_fwd_outputs=num_fwd_outputs, **options
+        )
+        line = Line(forward, backward, num_fwd_outputs)
+        carried, stays = follow(plan, line, _owned(joint, options))
+        self._note(
+            GraphReport(plan.name, plan.bytes_moved, tuple(carried), tuple(stays), tuple(again))
+        )
+        return forward, backward
+
+    def _note(self, report: GraphReport) -> None:
+        self.reports.append(report)
+        if report.complete:
+            return
+        if self._strict:
+            raise InputError(str(report))
+        warnings.warn(str(report), OffloadWarning, stacklevel=2)
+
+
+def follow(
+    plan: Planned, line: Line, owned: Iterable[str] = ()
+) -> tuple[list[Carried], list[Stays]]:
+    """Put the transfers of a plan into a forward and a backward graph; return what became of them.
+
+    Parameters
+    ----------
+    plan : Planned
+        The plan.
+    line : Line
+        The graphs, which are changed.
+    owned : iterable of str
+        The inputs that are parameters and buffers.
+    """
+    calls = Calls(line.nodes, {event.path for event in plan.events})
+    anchors = Anchors(plan, line, calls)
+    places = Storages(line, owned).found(plan, anchors)
+    carried, stays, transfers = [], [], []
+    for moved in plan.moved:
+        storage = places.get(moved.place)
+        why = why_missing(moved, plan) if storage is None else storage.why_not()
+        when = why if storage is None or why is not None else timing(moved, storage, anchors, line)
+        if storage is None or when is None or isinstance(when, str):
+            saver = plan.names[moved.place.operation]
+            stays.append(Stays(moved.tensor, moved.place.size, saver, str(when)))
+            continue
+        transfer = Transfer(storage, when.absences)
+        transfers.append(transfer)
+        carried.append(
+            Carried(
+                moved.tensor,
+                moved.place,
+                transfer.whole.name,
+                tuple(line.nodes[each.release].name for each in when.absences),
+                tuple(line.nodes[each.claim].name for each in when.absences),
+                when.exact,
+            )
+        )
+    insert(transfers, line)
+    return carried, stays
+
+
+def as_it_is(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Return a function that runs a graph operator by operator.
+
+    It is given its inputs in a list that it empties, so that they die with their last use.
+    """
+
+    def run(values: list[Any]) -> Any:
+        with torch.fx.traceback.preserve_node_meta():
+            return fx.Interpreter(module).boxed_run(values)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+def _owned(joint: fx.GraphModule, options: Mapping[str, Any]) -> set[str]:
+    """Return the names of the inputs that are parameters and buffers."""
+    inputs = joint.graph.find_nodes(op="placeholder")
+    return {inputs[n].name for n in options.get("static_lifetime_input_indices") or ()}
+
+
+def _why_refused(joint: fx.GraphModule) -> str | None:
+    """Return why a graph can follow no plan, if that is so."""
+    for node in joint.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt) or (
+            isinstance(value, torch.Tensor)
+            and not all(isinstance(size, int) for size in value.shape)
+        ):
+            return "its shapes are dynamic: compile with dynamic=False"
+    return None

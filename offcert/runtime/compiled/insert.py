@@ -1,0 +1,239 @@
+"""Puts transfers into a forward and a backward graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch._guards import detect_fake_mode
+
+from offcert.runtime.compiled.line import Line, tensor_of
+from offcert.runtime.compiled.operators import operators_for
+from offcert.runtime.compiled.storages import Storage, same_layout
+from offcert.runtime.compiled.timing import Absence
+
+_HOST = torch.device("cpu")
+
+
+@dataclass(frozen=True, eq=False)
+class Transfer:
+    """A storage that moves.
+
+    Attributes
+    ----------
+    storage : Storage
+        Which.
+    absences : tuple of Absence
+        When it is away; at least once.
+    """
+
+    storage: Storage
+    absences: tuple[Absence, ...]
+
+    @property
+    def whole(self) -> fx.Node:
+        """The node that is copied: all of the storage."""
+        node = self.storage.whole
+        assert node is not None
+        return node
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        """What that computes, without data."""
+        tensor = tensor_of(self.whole)
+        assert tensor is not None
+        return tensor
+
+
+def insert(transfers: Sequence[Transfer], line: Line) -> None:
+    """Put transfers into the graphs; the line is not one of them any more.
+
+    What has been copied to the host is freed by the last reference to it: the wait for the copy
+    holds it until then. Nothing is freed by force, as somebody else may look at the same memory.
+    The host's copy, too, lives as long as it is saved: a second backward pass finds it.
+
+    Parameters
+    ----------
+    transfers : sequence of Transfer
+        In the order in which they leave.
+    line : Line
+        The graphs.
+    """
+    if transfers:
+        _Insertion(transfers, line).run()
+
+
+class _Insertion:
+    """What is inserted, in the order in which nodes before the same node have to stand."""
+
+    def __init__(self, transfers: Sequence[Transfer], line: Line) -> None:
+        self.line = line
+        self.transfers = transfers
+        # The copy of each on the host, in either graph.
+        self.copies: dict[tuple[Transfer, bool], fx.Node] = {}
+        # Returns that have begun.
+        self.begun: dict[tuple[Transfer, Absence], fx.Node] = {}
+        # What stands for a node after its storage has come back.
+        self.later: dict[fx.Node, list[fx.Node]] = {}
+
+    def run(self) -> None:
+        """Insert all."""
+        for each, position in self._starts():
+            self._leave(each, position)
+        for each in self.transfers:
+            self._gone(each)
+        crossing = [each for each in self.transfers if self._crosses(each)]
+        self._hand_over(crossing)
+        rows = [(absence, each) for each in self.transfers for absence in each.absences]
+        # Sorting keeps the plan's order among those before the same node.
+        for absence, each in sorted(rows, key=lambda row: row[0].claim):
+            self._return(each, absence)
+        for absence, each in sorted(rows, key=lambda row: row[0].use):
+            self._back(each, absence)
+        for each in crossing:
+            for node in each.storage.saved:
+                self.line.backward.graph.erase_node(self.line.inputs[node.name])
+        for module in (self.line.forward, self.line.backward):
+            module.graph.lint()
+            module.recompile()
+
+    def _starts(self) -> list[tuple[Transfer, int]]:
+        """Return where each copy begins: once all is made, but not before those that leave first.
+
+        PyTorch's operators copy one after the other.
+        """
+        cursor, found = 0, []
+        for each in self.transfers:
+            made = self.line.place[each.whole] + 1
+            cursor = min(max(cursor, made), each.absences[0].release)
+            found.append((each, cursor))
+            cursor = max(cursor, made)
+        return found
+
+    def _leave(self, each: Transfer, position: int) -> None:
+        with self.line.forward.graph.inserting_before(self.line.nodes[position]):
+            target = operators_for(each.tensor.device).offload
+            node = _call(self.line.forward, target, (each.whole,), f"leave_{each.whole.name}")
+        node.meta["val"] = _value(each.tensor, _HOST)
+        self.copies[each, True] = node
+
+    def _gone(self, each: Transfer) -> None:
+        copy = self.copies[each, True]
+        with self.line.forward.graph.inserting_before(self.line.nodes[each.absences[0].release]):
+            arguments = (copy, None, each.whole)
+            target = operators_for(each.tensor.device).wait
+            node = _call(self.line.forward, target, arguments, f"gone_{each.whole.name}")
+        node.meta["val"] = copy.meta["val"]
+        self.copies[each, True] = node
+
+    def _crosses(self, each: Transfer) -> bool:
+        """Whether the copy on the host is what the forward graph saves."""
+        end = self.line.forward_end
+        return any(absence.release <= end < absence.use for absence in each.absences)
+
+    def _hand_over(self, crossing: Sequence[Transfer]) -> None:
+        """Save copies instead of storages."""
+        line = self.line
+        output = line.nodes[line.forward_end]
+        first = {each.storage.saved[0]: each for each in crossing}
+        rest = {node for each in crossing for node in each.storage.saved[1:]}
+        results, kept = [*line.returned], list(range(line.outputs))
+        for number, result in enumerate(line.saved, line.outputs):
+            if result not in rest:
+                each = first.get(result)
+                results.append(result if each is None else self.copies[each, True])
+                kept.append(number)
+        for name in ("desc", "output_stack_traces"):
+            rows = output.meta.get(name)
+            if isinstance(rows, list | tuple) and len(rows) == line.outputs + len(line.saved):
+                output.meta[name] = [rows[number] for number in kept]
+        output.args = (tuple(results),)
+        for each in crossing:
+            copy = self.copies[each, True]
+            with line.backward.graph.inserting_before(line.inputs[each.storage.saved[0].name]):
+                host = line.backward.graph.placeholder(copy.name)
+            host.meta.update(copy.meta)
+            self.copies[each, False] = host
+
+    def _return(self, each: Transfer, absence: Absence) -> None:
+        module, forward = self._side(absence.claim)
+        tensor = each.tensor
+        size, stride = list(tensor.shape), list(tensor.stride())
+        arguments = (self.copies[each, forward], tensor.device, size, stride)
+        target = operators_for(tensor.device).reload
+        with module.graph.inserting_before(self.line.nodes[absence.claim]):
+            node = _call(module, target, arguments, f"return_{each.whole.name}")
+        node.meta["val"] = _value(tensor, tensor.device, stride)
+        self.begun[each, absence] = node
+
+    def _back(self, each: Transfer, absence: Absence) -> None:
+        begun = self.begun[each, absence]
+        module, _ = self._side(absence.use)
+        with module.graph.inserting_before(self.line.nodes[absence.use]):
+            target = operators_for(each.tensor.device).wait
+            arguments = (begun, None, self.copies[each, self._side(absence.use)[1]])
+            whole = _call(module, target, arguments, f"back_{each.whole.name}")
+            whole.meta["val"] = begun.meta["val"]
+            self._use_instead(each, absence.use, whole)
+
+    def _use_instead(self, each: Transfer, use: int, whole: fx.Node) -> None:
+        """Let all nodes from a position on read what has come back, seen as what they read."""
+        line = self.line
+        module, forward = self._side(use)
+        for member in each.storage.nodes if forward else each.storage.saved:
+            old = member if forward else line.inputs[member.name]
+            if forward and line.place[member] >= use:
+                # It is a view of another one, and will be of what has come back.
+                continue
+            before = [old, *self.later.get(old, ())]
+            readers = {
+                user: None
+                for node in before
+                for user in node.users
+                if line.place.get(user, -1) >= use
+            }
+            if not readers:
+                continue
+            new = self._seen(each, member, whole, module)
+            for user in readers:
+                for node in before:
+                    user.replace_input_with(node, new)
+            self.later.setdefault(old, []).append(new)
+
+    @staticmethod
+    def _seen(each: Transfer, member: fx.Node, whole: fx.Node, module: fx.GraphModule) -> fx.Node:
+        view = tensor_of(member)
+        assert view is not None
+        if same_layout(view, each.tensor):
+            return whole
+        lie = (list(view.shape), list(view.stride()), int(view.storage_offset()))
+        target = torch.ops.aten.as_strided.default
+        node = _call(module, target, (whole, *lie), f"seen_{member.name}")
+        node.meta["val"] = view
+        return node
+
+    def _side(self, position: int) -> tuple[fx.GraphModule, bool]:
+        forward = position < self.line.border
+        return (self.line.forward if forward else self.line.backward), forward
+
+
+def _call(module: fx.GraphModule, target: Any, arguments: Any, name: str) -> fx.Node:
+    node = module.graph.create_node("call_function", target, arguments, {}, name)
+    node.meta["partitioner_tag"] = "is_forward"
+    return node
+
+
+def _value(
+    like: torch.Tensor, device: torch.device, stride: Sequence[int] | None = None
+) -> torch.Tensor:
+    """Return what a node computes, as a tensor without data."""
+    mode = detect_fake_mode((like,))
+    assert mode is not None
+    shape = tuple(like.shape)
+    with mode:
+        if stride is None:
+            return torch.empty(shape, dtype=like.dtype, device=device)
+        return torch.empty_strided(shape, tuple(stride), dtype=like.dtype, device=device)

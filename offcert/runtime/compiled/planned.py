@@ -1,0 +1,155 @@
+"""`Planned`: what a plan says, in terms that can be found again in a compiled graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from offcert.core.execution import Execution
+from offcert.core.fluid_schedule import FluidSchedule
+from offcert.core.plan import Plan
+from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule
+from offcert.runtime.capture import Clock, read_capture
+from offcert.runtime.events import Event
+from offcert.runtime.program import Program, program
+from offcert.runtime.saved_storages import Place
+from offcert.runtime.segments.execution import carried_by
+from offcert.runtime.segments.placed import PlacedProgram
+
+
+@dataclass(frozen=True)
+class Eviction:
+    """One stretch in which a storage is off the device; both are operations, it is so before them.
+
+    Attributes
+    ----------
+    release : int
+        Before it the storage has left.
+    claim : int
+        Before it the memory for its return is taken.
+    """
+
+    release: int
+    claim: int
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A storage that the plan moves.
+
+    Attributes
+    ----------
+    tensor : str
+        Name of the tensor that it is a part of.
+    place : Place
+        By what it is recognised.
+    evictions : tuple of Eviction
+        In order.
+    """
+
+    tensor: str
+    place: Place
+    evictions: tuple[Eviction, ...]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan for a compiled step.
+
+    Attributes
+    ----------
+    name : str
+        Of the problem.
+    by_operators : bool
+        Whether operations are operators; else they are stretches between events at modules.
+    names : tuple of str
+        Of the operations.
+    events : tuple of Event
+        The event with which each operation begins; of one that runs again, that of its first run.
+    again : tuple of bool
+        Whether the operation runs something again.
+    saved : tuple of Place
+        All that the forward passes save, in order.
+    moved : tuple of Moved
+        In the order in which they leave.
+    segments : PlacedProgram
+        What runs again.
+    """
+
+    name: str
+    by_operators: bool
+    names: tuple[str, ...]
+    events: tuple[Event, ...]
+    again: tuple[bool, ...]
+    saved: tuple[Place, ...]
+    moved: tuple[Moved, ...]
+    segments: PlacedProgram
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes of the storages that the plan moves, each counted once."""
+        return sum(each.place.size for each in self.moved)
+
+
+def planned(
+    problem: Problem, plan: Plan | Schedule | FluidSchedule, execution: Execution | None = None
+) -> Planned:
+    """Return what a plan says.
+
+    Raises
+    ------
+    InputError
+        If the problem was not captured with a clock that can be followed, or the plan is a schedule
+        that moves tensors in pieces.
+    PlanError
+        If the plan does not make sense, or exceeds the problem's memory.
+    """
+    found = program(problem, plan, execution)
+    events, again = found.capture.ticks, (False,) * len(found.trace)
+    if execution is not None:
+        assert problem.computed is not None
+        runs = carried_by(problem, execution)[0].execution.runs
+        plain = read_capture(problem.source, problem.computed.trace()).ticks
+        events = tuple(plain[run] for run in runs)
+        again = _again(runs)
+    return Planned(
+        found.name,
+        found.capture.clock is Clock.OPERATORS,
+        tuple(operation.name for operation in found.trace.operations),
+        events,
+        again,
+        tuple(storage.place for storage in found.capture.storages),
+        tuple(_moved(found)),
+        found.segments,
+    )
+
+
+def _again(runs: Sequence[int]) -> tuple[bool, ...]:
+    seen: set[int] = set()
+    rows = []
+    for run in runs:
+        rows.append(run in seen)
+        seen.add(run)
+    return tuple(rows)
+
+
+def _moved(found: Program) -> list[Moved]:
+    releases: dict[int, list[int]] = {}
+    claims: dict[int, list[int]] = {}
+    for operation in range(len(found.trace)):
+        for tensor in found.prediction.releases[operation]:
+            releases.setdefault(tensor, []).append(operation)
+        for tensor in found.prediction.claims[operation]:
+            claims.setdefault(tensor, []).append(operation)
+    # By their first release; of those of one operation, in the order of the plan.
+    order = sorted(releases, key=lambda tensor: releases[tensor][0])
+    return [
+        Moved(
+            found.trace.tensors[tensor].name,
+            place,
+            tuple(map(Eviction, releases[tensor], claims[tensor])),
+        )
+        for tensor in order
+        for place in found.parts[tensor]
+    ]

@@ -1,0 +1,172 @@
+"""The storages that the forward graph saves for the backward graph, with all views of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import fx
+
+from offcert.runtime.compiled.anchors import Anchors
+from offcert.runtime.compiled.line import Line, storage_of, tensor_of
+from offcert.runtime.compiled.planned import Moved, Planned
+from offcert.runtime.saved_storages import Place, dtype_name
+
+
+@dataclass(eq=False)
+class Storage:
+    """Nodes of the forward graph whose tensors share their memory.
+
+    Attributes
+    ----------
+    nodes : list of torch.fx.Node
+        In their order; the first one makes it.
+    saved : list of torch.fx.Node
+        Those that are saved for the backward graph.
+    returned : bool
+        Whether one of them goes to the caller.
+    """
+
+    nodes: list[fx.Node] = field(default_factory=list)
+    saved: list[fx.Node] = field(default_factory=list)
+    returned: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        tensor = tensor_of(self.nodes[0])
+        assert tensor is not None
+        return int(tensor.untyped_storage().nbytes())
+
+    @property
+    def whole(self) -> fx.Node | None:
+        """The first node whose tensor is all of it, without a gap or a byte twice; None without."""
+        for node in self.nodes:
+            tensor = tensor_of(node)
+            assert tensor is not None
+            if tensor.numel() * tensor.itemsize == self.size and _is_dense(tensor):
+                return node
+        return None
+
+    def why_not(self) -> str | None:
+        """Return why it cannot be moved, if that is so."""
+        if self.nodes[0].op == "placeholder":
+            return "it is an input of the graph"
+        if self.returned:
+            return "it is an output of the graph, which the caller holds"
+        whole = self.whole
+        if whole is None:
+            return "no node of the graph is all of it"
+        dtypes = {tensor.dtype for tensor in map(tensor_of, self.nodes) if tensor is not None}
+        if len(dtypes) > 1:
+            return "the graph looks at it as several data types"
+        return None
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Whether every element has a place of its own, and there are no others between them."""
+    step = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1:
+            if stride != step:
+                return False
+            step *= size
+    return True
+
+
+def _any_like(nodes: Sequence[fx.Node], place: Place) -> bool:
+    """Whether one of some nodes computes a tensor of the type and shape of a place."""
+    tensors = [tensor for tensor in map(tensor_of, nodes) if tensor is not None]
+    return any(
+        dtype_name(tensor.dtype) == place.dtype and tuple(tensor.shape) == place.shape
+        for tensor in tensors
+    )
+
+
+class Storages:
+    """All storages of a forward graph, by their nodes.
+
+    Parameters
+    ----------
+    line : Line
+        The graphs.
+    owned : iterable of str
+        The inputs that are parameters and buffers.
+    """
+
+    def __init__(self, line: Line, owned: Iterable[str] = ()) -> None:
+        # What the model holds is no place of a plan.
+        self._owned = set(owned)
+        by_address: dict[int, Storage] = {}
+        self._of: dict[fx.Node, Storage] = {}
+        for node in line.nodes[: line.forward_end]:
+            address = storage_of(node)
+            if address is not None:
+                storage = by_address.setdefault(address, Storage())
+                storage.nodes.append(node)
+                self._of[node] = storage
+        for node in line.returned:
+            if node in self._of:
+                self._of[node].returned = True
+        for node in line.saved:
+            if node in self._of and node.name in line.inputs:
+                self._of[node].saved.append(node)
+
+    def of(self, node: fx.Node) -> Storage | None:
+        """Return the storage of what a node computes, if it is a tensor."""
+        return self._of.get(node)
+
+    def found(self, planned: Planned, anchors: Anchors) -> dict[Place, Storage]:
+        """Return the storages that the plan knows by places.
+
+        Autograd saves what an operation is given or makes. So a place is the first storage among
+        the inputs and the results of the operation's nodes, in their order, that is saved for the
+        backward graph, is no place yet, and has the size, and the data type and shape in what is
+        saved of it; or else in any view of it.
+        """
+        taken: set[Storage] = set()
+        found: dict[Place, Storage] = {}
+        for place in planned.saved:
+            near = self._around(anchors, place.operation, planned.by_operators)
+            rows = [each for each in near if each.saved and each not in taken]
+            like = [each for each in rows if each.size == place.size]
+            storage = next((each for each in like if _any_like(each.saved, place)), None)
+            if storage is None:
+                storage = next((each for each in like if _any_like(each.nodes, place)), None)
+            if storage is not None:
+                taken.add(storage)
+                found[place] = storage
+        return found
+
+    def _around(self, anchors: Anchors, operation: int, alone: bool) -> list[Storage]:
+        """Return the storages near an operation; if it is one operator alone, also near the next.
+
+        What that is given is saved before it begins.
+        """
+        nodes = anchors.nodes(operation)
+        order = [each for node in nodes for each in (*node.all_input_nodes, node)]
+        if alone and operation > 0:
+            following = anchors.nodes(operation + 1)
+            order = [*nodes, *(each for node in following for each in node.all_input_nodes), *order]
+        near = dict.fromkeys(self._of[node] for node in order if node in self._of)
+        return [each for each in near if each.nodes[0].name not in self._owned]
+
+
+def why_missing(moved: Moved, planned: Planned) -> str:
+    """Return why a place was not found in the graphs."""
+    shape = "x".join(map(str, moved.place.shape)) or "scalar"
+    return (
+        f"the graph saves no {moved.place.dtype} tensor of shape {shape} and "
+        f"{moved.place.size} bytes there"
+    )
+
+
+def same_layout(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors over equal storages are the same tensor."""
+    return (
+        one.dtype == other.dtype
+        and one.shape == other.shape
+        and one.stride() == other.stride()
+        and one.storage_offset() == other.storage_offset()
+    )
