@@ -63,6 +63,13 @@ def add_problem(parser: argparse.ArgumentParser, several: bool = False) -> None:
         help="from host to device, where the two directions differ (default: as --bandwidth)",
     )
     parser.add_argument(
+        "--sharing",
+        type=count,
+        metavar="N",
+        help="devices that share the link, all busy at a time; each has its part of the bandwidth "
+        "(default: the file's, or else 1)",
+    )
+    parser.add_argument(
         "--transfers",
         choices=TRANSFERS,
         help="atomic: each tensor in one go; interruptible: whole tensors, with pauses; "
@@ -122,7 +129,6 @@ def read_problem(options: argparse.Namespace) -> Problem:
 
     from offcert.core import files
     from offcert.core.device_memory import memory_beside, uncounted_bytes
-    from offcert.core.plan import Kind
     from offcert.core.units import parse_bandwidth, parse_memory, parse_size
 
     problem = chosen(files.read_problem(options.problem), options)
@@ -133,7 +139,9 @@ def read_problem(options: argparse.Namespace) -> Problem:
         problem = problem.with_bandwidth(parse_bandwidth(options.bandwidth, problem.units))
     if options.prefetch_bandwidth is not None:
         back = parse_bandwidth(options.prefetch_bandwidth, problem.units, "prefetch bandwidth")
-        problem = problem.with_bandwidth(problem.platform.rate(Kind.OFFLOAD), back)
+        problem = problem.with_bandwidth(problem.platform.bandwidth, back)
+    if options.sharing is not None:
+        problem = replace(problem, platform=replace(problem.platform, sharing=options.sharing))
     if options.memory is not None:
         problem = problem.with_memory(parse_memory(options.memory, problem))
     if options.device_memory is not None:

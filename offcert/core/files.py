@@ -17,7 +17,6 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.documents import (
     Fields,
     canonical_digest,
-    rational_text,
     read_document,
     require_format,
     show,
@@ -33,7 +32,7 @@ from offcert.core.network_json import (
     trace_from_json,
     trace_to_json,
 )
-from offcert.core.platform_json import platform_from_fields, units_from_fields
+from offcert.core.platform_json import platform_fields, platform_from_fields, units_from_fields
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.trace import Trace
 
@@ -68,15 +67,10 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
     else:
         document["trace"] = trace_to_json(network)
     platform = problem.platform
-    document |= {
-        "memory": platform.memory,
-        "bandwidth": rational_text(platform.bandwidth),
-        "link": str(platform.link),
+    document |= platform_fields(platform) | {
         "transfers": str(problem.transfers),
         "units": {"time": problem.units.time, "size": problem.units.size},
     }
-    if platform.prefetch_bandwidth is not None:
-        document["prefetch_bandwidth"] = rational_text(platform.prefetch_bandwidth)
     if problem.source is not None:
         document["source"] = dict(problem.source)
     # What is as it was before there was a choice is left out, so that old problems keep their hash.

@@ -35,6 +35,9 @@ class Platform:
     prefetch_bandwidth : Fraction, optional
         Bytes per tick from the host to the device, more than 0; by default the same as `bandwidth`,
         and None if it is the same, so that equal platforms compare equal.
+    sharing : int
+        Devices of the host that share the link, all of them busy at a time; at least 1. Each has
+        its part of the bandwidth.
 
     Raises
     ------
@@ -46,6 +49,7 @@ class Platform:
     bandwidth: Fraction
     link: Link = Link.SIMPLEX
     prefetch_bandwidth: Fraction | None = None
+    sharing: int = 1
 
     def __post_init__(self) -> None:
         require_integer(self.memory, "memory", 0)
@@ -53,6 +57,7 @@ class Platform:
         if self.prefetch_bandwidth is not None:
             back = _positive(self.prefetch_bandwidth, "prefetch_bandwidth")
             object.__setattr__(self, "prefetch_bandwidth", None if back == self.bandwidth else back)
+        object.__setattr__(self, "sharing", require_integer(self.sharing, "sharing", 1))
         if self.link not in tuple(Link):
             raise InputError(f'link must be "simplex" or "duplex", not {short_repr(self.link)}')
         object.__setattr__(self, "link", Link(self.link))
@@ -61,7 +66,8 @@ class Platform:
         rates = f"{self.bandwidth}"
         if self.prefetch_bandwidth is not None:
             rates += f" out and {self.prefetch_bandwidth} back"
-        return f"<Platform: memory {self.memory}, {self.link} link, {rates} per tick>"
+        shared = f", shared by {self.sharing} devices" if self.sharing > 1 else ""
+        return f"<Platform: memory {self.memory}, {self.link} link, {rates} per tick{shared}>"
 
     @property
     def duplex(self) -> bool:
@@ -70,9 +76,10 @@ class Platform:
 
     def rate(self, kind: Kind) -> Fraction:
         """Return the bytes per tick of a transfer in one direction."""
+        whole = self.bandwidth
         if kind == Kind.PREFETCH and self.prefetch_bandwidth is not None:
-            return self.prefetch_bandwidth
-        return self.bandwidth
+            whole = self.prefetch_bandwidth
+        return whole / self.sharing
 
     def transfer_time(self, size: int, kind: Kind) -> int:
         """Return the ticks that a transfer of `size` bytes lasts, rounded up by definition."""

@@ -44,6 +44,8 @@ def step_to_json(step: StepProblem) -> dict[str, Any]:
     }
     if platform.prefetch_bandwidth is not None:
         document["prefetch_bandwidth"] = str(platform.prefetch_bandwidth)
+    if platform.sharing > 1:
+        document["sharing"] = platform.sharing
     if step.source is not None:
         document["source"] = dict(step.source)
     return document

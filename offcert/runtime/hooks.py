@@ -38,12 +38,27 @@ def unwrap(model: nn.Module) -> nn.Module:
     name = type(model).__name__
     if name in _REFUSED:
         raise InputError(f"{name} cannot be trained under a plan: {_REFUSED[name]}")
+    _require_whole(model)
     if is_compiled(model):
         raise InputError(
             f"{name} is compiled as a whole, and no plan can move what compiled code saves: "
             "compile modules inside of the model"
         )
     return model
+
+
+def _require_whole(model: nn.Module) -> None:
+    """Raise an `InputError` if `fully_shard` (FSDP2) has taken a module's parameters apart."""
+    # Whoever has sharded something has imported it.
+    sharding = sys.modules.get("torch.distributed.fsdp")
+    sharded = getattr(sharding, "FSDPModule", ())
+    for path, module in model.named_modules():
+        if isinstance(module, sharded):
+            whose = f"{path or type(model).__name__} is sharded by fully_shard"
+            raise InputError(
+                f"{whose} (FSDP2) and cannot be trained under a plan: its parameters are gathered "
+                "and freed while the step runs; use DistributedDataParallel"
+            )
 
 
 def is_compiled(module: nn.Module) -> bool:

@@ -17,6 +17,7 @@ from torch import nn
 from offcert.core.errors import InputError, PlanError
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
+from offcert.runtime.agreement import require_agreement
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
 from offcert.runtime.events import OPERATOR, Session
@@ -125,6 +126,7 @@ class Offload(AbstractContextManager["Offload"]):
         device: Device | None = None,
         timed: bool = False,
     ) -> None:
+        self._model = model
         self._root = unwrap(model)
         if device is None:
             require_cpu(self._root)
@@ -157,6 +159,7 @@ class Offload(AbstractContextManager["Offload"]):
         """Hook the model."""
         if self._open is not None:
             raise InputError("this offload context has been entered already")
+        require_agreement(self._model, self.programs)
         self.steps.clear()
         self._moved = False
         self._entered_in = threading.get_ident()

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from offcert.core.carried.carry import Carried
 from offcert.core.carried.translate import translated
+from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.fluid_schedule import FluidSchedule
@@ -83,6 +85,23 @@ class Program:
     def moves_nothing(self) -> bool:
         """Whether the plan leaves everything where it is."""
         return not self.parts
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of what the program does and where the host keeps its copies."""
+        table = () if self.timetable is None else self.timetable.actions
+        return canonical_digest(
+            {
+                "limit": self.limit,
+                "ticks": [list(event) for event in self.capture.ticks],
+                "releases": [list(each) for each in self.prediction.releases],
+                "claims": [list(each) for each in self.prediction.claims],
+                "actions": [[[a.act.value, a.gap] for a in each] for each in table],
+                "parts": [[tensor, list(map(list, of))] for tensor, of in self.parts.items()],
+                "offsets": [[list(place), at] for place, at in self.host.offsets.items()],
+                "again": self.segments.to_json(),
+            }
+        )
 
     @property
     def is_idle(self) -> bool:

@@ -1,5 +1,6 @@
 """The two rates of a link: which one is whose, and that nobody can leave the question open."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError
+from offcert.core.files import problem_digest, problem_from_json, problem_to_json
 from offcert.core.plan import Kind
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
@@ -71,3 +73,24 @@ def test_the_direction_that_is_too_slow_is_named(direction: str) -> None:
     rates[direction] = Fraction(1, 2**61)
     with pytest.raises(InputError, match=f"^{direction} 1/{2**61} is so low"):
         Problem("p", chain, Platform(20, **rates))
+
+
+def test_devices_that_share_a_link_have_a_part_of_it_each() -> None:
+    whole = Platform(9, Fraction(3, 2), prefetch_bandwidth=Fraction(4, 5))
+    shared = replace(whole, sharing=2)
+    assert shared.rate(Kind.OFFLOAD) == Fraction(3, 4)
+    assert shared.rate(Kind.PREFETCH) == Fraction(2, 5)
+    # 7 / 0.75 = 9.33 and 7 / 0.4 = 17.5, rounded up once: not twice the time of the whole link.
+    assert [shared.transfer_time(7, kind) for kind in Kind] == [10, 18]
+    with pytest.raises(InputError, match="sharing must be at least 1, not 0"):
+        replace(whole, sharing=0)
+
+
+def test_a_shared_link_is_written_and_one_of_ones_own_is_not() -> None:
+    chain = Chain([1, 1], [1, 1], [2, 2, 2], [1, 1, 1])
+    alone = Problem("alone", chain, Platform(9, Fraction(1)))
+    shared = replace(alone, platform=replace(alone.platform, sharing=3))
+    assert "sharing" not in problem_to_json(alone)
+    assert problem_to_json(shared)["sharing"] == 3
+    assert problem_from_json(problem_to_json(shared)) == shared
+    assert problem_digest(shared) != problem_digest(alone)

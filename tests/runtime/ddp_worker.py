@@ -11,6 +11,7 @@ from captured import evict_everything, evicted_bytes, mean_step, problem_of_step
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from offcert.core.errors import InputError
 from offcert.runtime.offload import offload
 
 
@@ -56,7 +57,15 @@ def main(rank, size, meeting, results):
     with offload(model, plan, problem, count=True) as made:
         ours = train(model, rank)
         report = made.report
+    # The second process is given another plan.
+    gaps = set(range(len(problem.trace.gaps) - rank))
+    try:
+        with offload(model, evict_everything(problem, gaps), problem):
+            refused = None
+    except InputError as error:
+        refused = str(error)
     found = {
+        "refused": refused,
         "equal": all(
             torch.equal(one, other)
             for mine, theirs in zip(ours, plain, strict=True)
