@@ -13,7 +13,7 @@ import torch
 from offcert.core.errors import OffcertError
 from offcert.core.plan import Kind
 from offcert.core.platform import Link, Platform
-from offcert.runtime.device.interface import Event, MemoryReading, Part, Stream
+from offcert.runtime.device.interface import Event, MemoryReading, Part
 from offcert.runtime.device.simulated.adversary import Adversary, late
 from offcert.runtime.device.simulated.allocator import Policy, allocator
 from offcert.runtime.device.simulated.arena import PinnedBudget, SimulatedArena
@@ -62,7 +62,7 @@ class SimulatedDevice:
 
     Attributes
     ----------
-    out, back : Stream
+    out, back : SimulatedStream
         Of copies.
     tensors : torch.device
         The CPU.
@@ -93,10 +93,8 @@ class SimulatedDevice:
         self._raised = 0
         self._host = Host(len(_STREAMS), adversary)
         self._compute = ComputeStream(_COMPUTE, self._host)
-        self._out = SimulatedStream(1, self._host)
-        self._back = SimulatedStream(2, self._host)
-        self.out: Stream = self._out
-        self.back: Stream = self._back
+        self.out = SimulatedStream(1, self._host)
+        self.back = SimulatedStream(2, self._host)
         self._link_free = 0
         self._budget = PinnedBudget(pinned, name)
         self._ledger = Ledger(allocator(Policy(policy), memory, name, granularity))
@@ -176,11 +174,11 @@ class SimulatedDevice:
 
     def copy_out(self, parts: Sequence[Part]) -> None:
         """Let ``out`` copy storages to the host, as one transfer."""
-        self._copy(self._out, Kind.OFFLOAD, parts)
+        self._copy(self.out, Kind.OFFLOAD, parts)
 
     def copy_back(self, parts: Sequence[Part]) -> None:
         """Let ``back`` copy storages from the host, as one transfer."""
-        self._copy(self._back, Kind.PREFETCH, parts)
+        self._copy(self.back, Kind.PREFETCH, parts)
 
     def _copy(self, stream: SimulatedStream, kind: Kind, parts: Sequence[Part]) -> None:
         jobs = [self._job(part, kind) for part in parts]
@@ -234,9 +232,9 @@ class SimulatedDevice:
         RaceError
             If the device is strict, and a race has been found since this was last said.
         """
-        for stream in (self._out, self._back):
+        for stream in (self.out, self.back):
             carry_out(stream, stream.given)
-        for stream in (self._compute, self._out, self._back):
+        for stream in (self._compute, self.out, self.back):
             self._host.learns(stream.record())
         if self._strict and len(self.races) > self._raised:
             found, self._raised = self.races[self._raised :], len(self.races)
