@@ -18,7 +18,7 @@ import torch
 from offcert.runtime.recomputing import is_recomputing
 
 if TYPE_CHECKING:
-    from offcert.runtime.hooks import Hooks
+    from offcert.runtime.hooks import Hooks, Local
 
 ENTER = "enter"  # the module is called
 LEAVE = "leave"  # it returns
@@ -95,7 +95,8 @@ class Session:
         self._open: dict[str, list[int]] = {}
         self.failed = False
         self._backward_runs = False
-        self._outer: Session | None = None
+        # The threads that run the backward pass, and the sessions theirs is nested in.
+        self._within: list[tuple[Local, Session | None]] = []
         self._ends = 0
 
     @property
@@ -160,11 +161,13 @@ class Session:
 
     def gradient(self, event: Event) -> None:
         """Note that a gradient is complete."""
+        local = self.hooks.local
+        if local.backward is not self and all(each is not local for each, _ in self._within):
+            # Checkpointing calls modules again while the backward pass runs.
+            self._within.append((local, local.backward))
+            local.backward = self
         if not self._backward_runs:
             self._backward_runs = True
-            # Checkpointing calls modules again while the backward pass runs.
-            local = self.hooks.local
-            self._outer, local.backward = local.backward, self
             # That the backward pass has ended shows nowhere but in the engine.
             torch.autograd.Variable._execution_engine.queue_callback(_Ending(self))
             self.begin_backward()
@@ -179,7 +182,10 @@ class Session:
     def leave_backward(self) -> None:
         """Note that the backward pass is over, or has failed."""
         self._backward_runs = False
-        self.hooks.local.backward, self._outer = self._outer, None
+        while self._within:
+            local, outer = self._within.pop()
+            if local.backward is self:
+                local.backward = outer
 
     def ended(self) -> None:
         """Note that the backward pass has come to its end."""

@@ -140,10 +140,15 @@ class Hooks:
     def __init__(self, root: nn.Module, steps: Steps) -> None:
         self.root = root
         self.steps = steps
-        self.local = _Local()
+        self._threads = _Threads()
         self.compiled: set[str] = set()
         self.parts = Parts(root)
         self._handles: list[Any] = []
+
+    @property
+    def local(self) -> Local:
+        """The sessions of the calling thread."""
+        return self._threads.local
 
     def attach(self, wanted: Callable[[str], bool] = lambda path: True) -> None:
         """Hook the root and the modules whose path is wanted."""
@@ -168,7 +173,7 @@ class Hooks:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        self.local = _Local()
+        self._threads = _Threads()
 
 
 class Saving:
@@ -187,8 +192,21 @@ class Saving:
         return True
 
 
-class _Local(threading.local):
-    """The sessions of a thread: of the forward pass that runs in it, and of the backward pass."""
+class _Threads(threading.local):
+    """Something of each thread's own."""
+
+    def __init__(self) -> None:
+        self.local = Local()
+
+
+class Local:
+    """The sessions of a thread: of the forward pass that runs in it, and of the backward pass.
+
+    A backward pass on a CUDA device runs in a thread of autograd's, and may end in yet another one,
+    which then has to change what the first one knows.
+    """
+
+    __slots__ = ("backward", "depth", "error", "forward", "saving")
 
     def __init__(self) -> None:
         self.forward: Session | None = None
@@ -284,7 +302,7 @@ class _RootHook(_ModuleHook):
             failed, local.error = local.failing, None
             self._end(local, output, failed)
 
-    def _end(self, local: _Local, output: Any, failed: bool) -> None:
+    def _end(self, local: Local, output: Any, failed: bool) -> None:
         session, local.forward = local.forward, None
         if session is not None:
             session.failed |= failed
