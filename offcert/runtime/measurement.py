@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 import torch
 
 from offcert.core.network import Network
-from offcert.core.platform import Platform
+from offcert.core.platform import Link, Platform
 from offcert.core.trace import Trace
-from offcert.runtime.bandwidth import bandwidths, memory_and_name
+from offcert.runtime.bandwidth import LinkReading, memory_and_name, read_link_of
 from offcert.runtime.hardware import Hardware
 
 _NS_PER_SECOND = 10**9
@@ -31,6 +32,10 @@ class Measurement:
         Bytes of the device.
     device : str
         Its name.
+    link : Link
+        Whether both directions are served at once.
+    details : mapping
+        What else was measured, as a JSON value.
     """
 
     trace: Trace
@@ -38,10 +43,12 @@ class Measurement:
     prefetch_bandwidth: Fraction
     memory: int
     device: str
+    link: Link = Link.SIMPLEX
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     def platform(self, memory: int) -> Platform:
         """Return the device with a limit of so many bytes."""
-        return Platform(memory, self.bandwidth, prefetch_bandwidth=self.prefetch_bandwidth)
+        return Platform(memory, self.bandwidth, self.link, self.prefetch_bandwidth)
 
 
 def modelled(trace: Trace, hardware: Hardware) -> Measurement:
@@ -52,7 +59,14 @@ def modelled(trace: Trace, hardware: Hardware) -> Measurement:
 
 def measured(trace: Trace, device: torch.device) -> Measurement:
     """Return what the device at hand says, with which the trace was timed."""
-    return Measurement(trace, *bandwidths(device), *memory_and_name(device))
+    return with_link(trace, read_link_of(device), *memory_and_name(device))
+
+
+def with_link(trace: Trace, reading: LinkReading, memory: int, device: str) -> Measurement:
+    """Return a measurement with the rates that a schedule may count on."""
+    rates = reading.rates
+    details = {"link": reading.to_json()}
+    return Measurement(trace, rates.out, rates.back, memory, device, reading.link, details)
 
 
 def retimed(

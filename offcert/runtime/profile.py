@@ -15,16 +15,18 @@ from offcert.core.network import Network
 from offcert.core.problem import Problem, Units
 from offcert.core.trace import Trace
 from offcert.runtime.capture import Clock, capture
+from offcert.runtime.capture.capture import Capture
 from offcert.runtime.capture.run import uncounted_bytes
+from offcert.runtime.device.interface import Device
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware import hardware as find_hardware
-from offcert.runtime.measurement import Measurement, measured, modelled, retimed_network
+from offcert.runtime.measured_step import measure_step
+from offcert.runtime.measurement import Measurement, modelled, retimed_network
 from offcert.runtime.optimisers import named_state_bytes, require_optimiser, state_bytes
 from offcert.runtime.quiet import one_line
 from offcert.runtime.stages.profile import profile_stages
-from offcert.runtime.standard_step import device_of, standard_step, without_data
+from offcert.runtime.standard_step import standard_step, without_data
 from offcert.runtime.step import TrainingStep
-from offcert.runtime.timing import timed_trace
 from offcert.runtime.workload import DEFAULT_DTYPE, DEFAULT_LOSS, Workload
 from offcert.runtime.workload import input_shape as parse_shape
 
@@ -44,6 +46,7 @@ def profile(
     memory: int | None = None,
     device_memory: int | None = None,
     optimiser: str | None = None,
+    device: Device | None = None,
 ) -> Problem:
     """Turn one training step into a problem, in nanoseconds and bytes.
 
@@ -69,7 +72,9 @@ def profile(
     measure : bool
         Measure durations and bandwidth: of a model that is named, on the first CUDA device or,
         without one, on the CPU, whose "link" is the copy to a memory-mapped file; of one that is
-        given, where it is.
+        given, where it is. On a CUDA device the step is captured as it runs there, durations are
+        medians by events, workspaces are what the allocator says, and the link's rates are those
+        while the step runs; what else was measured is in ``source["measurement"]``.
     loss : str
         ``"cross-entropy"`` over the last dimension of the output, or its ``"mean"``. Not for steps.
     options : mapping, optional
@@ -88,6 +93,9 @@ def profile(
     optimiser : str, optional
         Whose state is to be counted: ``"sgd"``, ``"momentum"``, ``"adam"`` or ``"adamw"``; by
         default the optimiser of the step, if it has one.
+    device : Device, optional
+        With `measure`: on what to measure; by default the CUDA device that the model is on. A
+        simulated device takes the word of `hardware` for durations, which is then given too.
 
     Returns
     -------
@@ -100,10 +108,15 @@ def profile(
     ------
     InputError
         If the network is unknown, fails or does not fit the input, if not exactly one of `hardware`
-        and `measure` is given, or if nothing is left of the device's memory.
+        and `measure` is given, or if nothing is left of the device's memory; or if the device has
+        too little memory to measure a step that moves nothing.
     """
     chosen = _clock(clock)
-    _require_one_choice(chosen, hardware, measure, memory, device_memory)
+    if device is not None:
+        _require_measurable(chosen, measure)
+    _require_one_choice(chosen, hardware if device is None else None, measure)
+    if memory is not None and device_memory is not None:
+        raise InputError("only one of memory and device memory can be given")
     # Looked up first: a wrong name should not have to wait for the network.
     model_of_device = None if hardware is None else find_hardware(hardware)
     if optimiser is not None:
@@ -114,8 +127,13 @@ def profile(
     label = _label(model, shape)
     try:
         made = workload.load(shapes_only=not measure) if isinstance(model, str) else model
-        make = _stages if chosen is Clock.STAGES else _captured
-        found, network, source, uncounted = make(made, workload, chosen, model_of_device)
+        if measure and chosen is not Clock.STAGES:
+            step = _step(made if spec is None else _on_device(made, device), workload)
+            captured, found = measure_step(step, chosen, device, model_of_device)
+            network, source, uncounted = _described(step, captured, found)
+        else:
+            make = _stages if chosen is Clock.STAGES else _captured
+            found, network, source, uncounted = make(made, workload, chosen, model_of_device)
         uncounted = _with_optimiser(uncounted, made, optimiser)
     except OffcertError:
         raise
@@ -135,26 +153,27 @@ def profile(
         "measured": measure,
         "torch": torch.__version__.partition("+")[0],
     }
+    if found.details:
+        source["measurement"] = dict(found.details)
     platform = found.platform(memory)
     return Problem(name or label, network, platform, units=Units("ns", "B"), source=source)
 
 
-def _require_one_choice(
-    clock: Clock,
-    hardware: str | None,
-    measure: bool,
-    memory: int | None,
-    device_memory: int | None,
-) -> None:
+def _require_one_choice(clock: Clock, hardware: str | None, measure: bool) -> None:
     if (hardware is None) is not measure:
         raise InputError("exactly one of hardware and measure must be given")
-    if memory is not None and device_memory is not None:
-        raise InputError("only one of memory and device memory can be given")
     if measure and clock is Clock.OPERATORS:
         raise InputError(
             "single operators cannot be measured: what watches them takes longer than many of "
             "them do; use the clock modules, or a hardware model"
         )
+
+
+def _require_measurable(clock: Clock, measure: bool) -> None:
+    if not measure:
+        raise InputError("a device is for measuring: give measure=True too")
+    if clock is Clock.STAGES:
+        raise InputError("stages are not measured on a device of one's own; use the clock modules")
 
 
 def _clock(name: str) -> Clock:
@@ -205,27 +224,39 @@ def _stages(
 def _captured(
     made: nn.Module | TrainingStep, workload: Workload, clock: Clock, hardware: Hardware | None
 ) -> Made:
-    step = _step(made, workload, measure=hardware is None)
+    assert hardware is not None
+    step = _step(made, workload)
     tensors = "fake" if without_data(step.model) else step.tensors
     captured = capture(step, clock=clock, hardware=hardware, tensors=tensors)
-    if hardware is None:
-        found = measured(timed_trace(step, captured), device_of(step.model))
-    else:
-        found = modelled(captured.trace, hardware)
-    source = dict(step.source or workload.source())
+    found = modelled(captured.trace, hardware)
+    return found, *_described(step, captured, found)
+
+
+def _described(
+    step: TrainingStep, captured: Capture, found: Measurement
+) -> tuple[Trace | Network, dict[str, Any], Mapping[str, int]]:
+    source = dict(step.source)
     source |= {"clock": str(captured.clock), "capture": captured.to_json()}
     known = captured.network
     network = found.trace if known is None else retimed_network(known, found.trace)
-    return found, network, source, captured.uncounted
+    return network, source, captured.uncounted
 
 
-def _step(made: nn.Module | TrainingStep, workload: Workload, *, measure: bool) -> TrainingStep:
+def _step(made: nn.Module | TrainingStep, workload: Workload) -> TrainingStep:
+    if not isinstance(made, TrainingStep):
+        return standard_step(made, workload)
+    _require_no_workload(workload)
+    source = workload.source() if workload.model is not None else made.source
+    return replace(made, source=source or workload.source())
+
+
+def _on_device(made: nn.Module | TrainingStep, device: Device | None) -> nn.Module | TrainingStep:
+    # A step decides itself where its model is.
     if isinstance(made, TrainingStep):
-        _require_no_workload(workload)
-        return made if workload.model is None else replace(made, source=workload.source())
-    if measure and workload.model is not None and torch.cuda.is_available():
-        made = made.to("cuda")
-    return standard_step(made, workload)
+        return made
+    if device is not None:
+        return made.to(device.tensors)
+    return made.to("cuda") if torch.cuda.is_available() else made
 
 
 def _with_optimiser(

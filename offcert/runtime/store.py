@@ -16,7 +16,7 @@ _SMALL = 2**20
 
 
 class HostStore:
-    """Host memory of a fixed size: a memory-mapped temporary file, or pinned memory.
+    """Host memory of a fixed size: a memory-mapped temporary file.
 
     It is given back when the store and all views of it are gone.
 
@@ -27,8 +27,6 @@ class HostStore:
     directory : str, optional
         Where the temporary file is made; by default where the system puts such files. It has no
         name there and vanishes with the store.
-    pinned : bool
-        Use pinned memory, which CUDA can copy from and to at full rate.
 
     Raises
     ------
@@ -36,11 +34,10 @@ class HostStore:
         If there is not so much space.
     """
 
-    def __init__(self, size: int, directory: str | None = None, pinned: bool = False) -> None:
+    def __init__(self, size: int, directory: str | None = None) -> None:
         self._directory = directory
-        self._pinned = pinned
-        if pinned or size == 0:
-            self._bytes = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
+        if size == 0:
+            self._bytes = torch.empty(0, dtype=torch.uint8)
             return
         try:
             with tempfile.TemporaryFile(dir=directory) as file:
@@ -52,7 +49,7 @@ class HostStore:
 
     def another(self, size: int) -> HostStore:
         """Return another store of the same kind."""
-        return HostStore(size, self._directory, self._pinned)
+        return HostStore(size, self._directory)
 
     def write(self, offset: int, storage: torch.UntypedStorage) -> None:
         """Copy a storage into the store, from `offset` on."""

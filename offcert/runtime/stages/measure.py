@@ -36,7 +36,7 @@ class _Stopwatch:
 
     def durations(self) -> list[int]:
         if self._device.type == "cuda":
-            torch.cuda.synchronize()
+            torch.cuda.synchronize(self._device)
         return [nanoseconds(begun, ended) for begun, ended in self._marks]
 
 

@@ -127,7 +127,7 @@ def test_each_direction_of_the_link_is_timed_on_its_own(monkeypatch):
             stores.append(super().view(offset, size))
             return stores[-1]
 
-    def copy_time(source, target, repetitions):
+    def copy_time(source, target):
         assert (source is stores[0]) != (target is stores[0])
         return 2**20 if target is stores[0] else 2**21
 
