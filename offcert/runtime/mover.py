@@ -133,14 +133,19 @@ class SynchronousMover(Mover):
 
     def reach(self, step: Step, operation: int) -> None:
         """Move what the plan wants moved before an operation begins."""
-        program = step.program
-        for tensor in program.prediction.releases[operation]:
-            for place in program.parts[tensor]:
-                self._release(step, place, tensor, operation)
-        for tensor in program.prediction.claims[operation]:
-            for entry in away(step, program.parts[tensor]):
-                self.prefetched_bytes += entry.size
-                self._fetch(step, entry)
+        for tensor in step.program.prediction.releases[operation]:
+            self._leave(step, tensor, operation)
+        for tensor in step.program.prediction.claims[operation]:
+            self._return(step, tensor, operation)
+
+    def _leave(self, step: Step, tensor: int, operation: int) -> None:
+        for place in step.program.parts[tensor]:
+            self._release(step, place, tensor, operation)
+
+    def _return(self, step: Step, tensor: int, operation: int) -> None:
+        for entry in away(step, step.program.parts[tensor]):
+            self.prefetched_bytes += entry.size
+            self._fetch(step, entry)
 
     def _release(self, step: Step, place: Place, tensor: int, operation: int) -> None:
         if step.deviation is not None:

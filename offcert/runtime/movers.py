@@ -14,6 +14,7 @@ from offcert.runtime.store import HostStore
 from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.mover import StreamMover
 from offcert.runtime.streaming.record import StepRecord
+from offcert.runtime.timed_mover import HOST_CLOCK, TimedMover
 
 Room = TypeVar("Room")
 
@@ -31,9 +32,15 @@ class Movers(ABC, Generic[Room]):
 
     Steps with the same program use the same room on the host, one after the other; one that begins
     while another still needs the room gets room of its own.
+
+    Attributes
+    ----------
+    record : StepRecord or None
+        The times of the latest step, if they are taken note of.
     """
 
     def __init__(self) -> None:
+        self.record: StepRecord | None = None
         self._rooms: dict[int, tuple[Room, weakref.ref[User]]] = {}
 
     @abstractmethod
@@ -63,18 +70,24 @@ class SynchronousMovers(Movers[HostStore]):
     ----------
     directory : str, optional
         Where the file is made.
+    timed : bool
+        Take note of all times.
     """
 
-    def __init__(self, directory: str | None = None) -> None:
+    def __init__(self, directory: str | None = None, *, timed: bool = False) -> None:
         super().__init__()
         self._directory = directory
+        self._timed = timed
 
     def mover(self, program: Program) -> tuple[Mover | None, HostStore | None]:
         """Return a mover for a step, and where it copies to; None if nothing moves."""
-        if program.moves_nothing:
+        if program.moves_nothing and not self._timed:
             return None, None
         store = self._free_room(program) or HostStore(program.host.pool, self._directory)
-        return SynchronousMover(program, store), store
+        if not self._timed:
+            return SynchronousMover(program, store), store
+        self.record = StepRecord(HOST_CLOCK)
+        return TimedMover(program, store, self.record), store
 
 
 class StreamMovers(Movers[StreamCopies[Place]]):
@@ -86,16 +99,10 @@ class StreamMovers(Movers[StreamCopies[Place]]):
         Whose streams copy.
     timed : bool
         Take note of all times.
-
-    Attributes
-    ----------
-    record : StepRecord or None
-        The times of the latest step, if they are taken note of.
     """
 
     def __init__(self, device: Device, *, timed: bool = False) -> None:
         super().__init__()
-        self.record: StepRecord | None = None
         self._device = device
         self._timed = timed
         self._arenas: list[Arena] = []

@@ -82,8 +82,7 @@ def offload(
         Whose streams copy; by default those of the CUDA device that the model is on, and none for a
         model on the CPU: there tensors move at once, between two operations.
     timed : bool
-        Take note of the times of operations and transfers; see `Offload.times`. Only where there
-        are streams.
+        Take note of the times of operations and transfers; see `Offload.times`.
 
     Returns
     -------
@@ -134,8 +133,13 @@ class Offload(AbstractContextManager["Offload"]):
         self.steps: Counter[str] = Counter()
         self._strict = strict
         self._count = count
+        self._device = device
+        # Steps under plans that change nothing run without us, unless something is asked of them.
+        self._asked = count or timed
         self._movers: Movers[Any] = (
-            SynchronousMovers(directory) if device is None else StreamMovers(device, timed=timed)
+            SynchronousMovers(directory, timed=timed)
+            if device is None
+            else StreamMovers(device, timed=timed)
         )
         self._hooks = Hooks(self._root, self)
         self._segments = self._segmented()
@@ -208,7 +212,7 @@ class Offload(AbstractContextManager["Offload"]):
 
     def _watched(self) -> list[Program]:
         """Return the programs whose clock has to tick."""
-        return [each for each in self.programs if self._count or not each.is_idle]
+        return [each for each in self.programs if self._asked or not each.is_idle]
 
     def _detach(self) -> None:
         if self._busy():
@@ -227,6 +231,10 @@ class Offload(AbstractContextManager["Offload"]):
     def _start_counting(self, stack: ExitStack) -> None:
         self._counter = LiveBytes()
         self._counter.announcer = self._announce
+        # Only a simulated device does not see by itself which memory operators take.
+        watch = getattr(self._device, "watch", None)
+        if watch is not None:
+            watch(self._counter)
         for parameter in self._root.parameters():
             if parameter.requires_grad:
                 hook = parameter.register_post_accumulate_grad_hook(self._exclude_gradient)
@@ -256,7 +264,7 @@ class Offload(AbstractContextManager["Offload"]):
 
         None unless times are taken note of, and before a step has ended.
         """
-        record = self._movers.record if isinstance(self._movers, StreamMovers) else None
+        record = self._movers.record
         return record.schedule() if record is not None and record.operations > 0 else None
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
@@ -296,7 +304,7 @@ class Offload(AbstractContextManager["Offload"]):
             reason = reasons[0] if reasons and reasons[0] else "there is no plan"
             self._refuse("unplanned", f"there is no plan for this step: {reason}")
             return None
-        if chosen.is_idle and not self._count:
+        if chosen.is_idle and not self._asked:
             self.steps["planned"] += 1
             self._report = StepReport(None, True, chosen.prediction, chosen.limit)
             return None

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from offcert.core.plan import Kind
 from offcert.core.schedule import Schedule, Transfer
-from offcert.runtime.device.interface import Device, Event
+from offcert.runtime.device.interface import Event
+
+
+class Clock(Protocol):
+    """Who knows when an event was: a device, or the host (`offcert.runtime.timed_mover`)."""
+
+    def nanoseconds(self, begin: Event, end: Event) -> int:
+        """Return the time between two events that have been reached."""
+
+    def synchronise(self) -> None:
+        """Wait until they all have."""
 
 
 class StepRecord:
@@ -12,11 +24,11 @@ class StepRecord:
 
     Parameters
     ----------
-    device : Device
+    device : Clock
         Whose events they are.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Clock) -> None:
         self._device = device
         self._begins: list[Event] = []
         self._ends: list[Event] = []
