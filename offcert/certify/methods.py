@@ -6,10 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from offcert.certify.descents import (
-    descend_local_search,
-    descend_order_search,
-)
+from offcert.certify.descents import descend_local_search, descend_order_search
 from offcert.certify.effort import Effort
 from offcert.certify.joint_methods import JOINT_METHODS, bound_at_once
 from offcert.certify.joint_rungs import chooses_execution
@@ -356,12 +353,7 @@ def solve(
     time_limit, workers, target_gap, seed = options
     grid = None if grid is None else require_count(grid, "grid")
     chosen = method_called(method)
-    misfit = chosen.misfit(problem)
-    if misfit is not None:
-        raise InputError(f"method {method} {misfit}")
-    for name, value in (("grid", grid), ("solver", solver)):
-        if value is not None and name not in chosen.reads:
-            raise InputError(f"method {method} does not use {name}")
+    _require_use(chosen, method, problem, grid=grid, solver=solver)
     settings = Settings(
         time_limit=time_limit,
         workers=workers,
@@ -374,18 +366,33 @@ def solve(
     state = JointSearch if chooses_execution(problem) else Search
     search = state(problem, time_limit, target_gap, progress, keeping)
     search.infeasibility = infeasibility(problem)
+    known = partial(search.certificate, method, settings)
     try:
         if search.infeasibility is None:
             effort = Effort(search.remaining, workers, seed, grid, solver)
-            if chooses_execution(problem):
-                bound_at_once(search, effort)
-            else:
-                climb_combinatorial(search, effort, late_too=True)
-            known = partial(search.certificate, method, settings)
+            _bound_cheaply(search, effort)
             with watched(search, time_limit, known), search.surviving():
                 chosen.run(search, effort)
     except NoPlanError as error:
         search.note(no_plan=str(error))
     except KeyboardInterrupt:
         search.note(interrupted=True)
-    return search.certificate(method, settings)
+    return known()
+
+
+def _require_use(chosen: Method, name: str, problem: Problem, **options: object) -> None:
+    """Refuse a method that is not for a problem, and options that it does not read."""
+    misfit = chosen.misfit(problem)
+    if misfit is not None:
+        raise InputError(f"method {name} {misfit}")
+    for option, value in options.items():
+        if value is not None and option not in chosen.reads:
+            raise InputError(f"method {name} does not use {option}")
+
+
+def _bound_cheaply(search: Search, effort: Effort) -> None:
+    """Add the bounds that cost next to nothing."""
+    if chooses_execution(search.problem):
+        bound_at_once(search, effort)
+    else:
+        climb_combinatorial(search, effort, late_too=True)

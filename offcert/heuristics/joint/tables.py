@@ -148,29 +148,12 @@ def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
     if network is None:
         raise MethodError("a search for what may run again needs a network, not a trace")
     source = None if ranges is None else recorded(problem)
-    flow = _Flow(network, source)
-    groups = _groups(network)
-    frozen = _frozen(network, groups)
-    cut, beyond = _cuts(groups), _beyond(groups)
+    flow, groups = _Flow(network, source), _groups(network)
+    beyond = _beyond(groups)
     blocked = np.cumsum([0, *(not each.repeatable for each in network.computations)])
     chosen = _usable(network, ranges, beyond, blocked)
-    platform = problem.platform
-    moves = {
-        kind: [platform.transfer_time(value.size, kind) for value in network.values]
-        for kind in Kind
-    }
-    settings = (
-        platform.memory,
-        platform.duplex,
-        problem.offload,
-        network.compute_time,
-        _MOST_RUNS * len(network) + 64,
-    )
     return Tables(
-        _array(each.duration for each in network.computations),
-        _array(each.workspace for each in network.computations),
-        _array(-1 if each.lean is None else each.lean for each in network.computations),
-        _array(each.repeatable for each in network.computations),
+        *_computations(network),
         *_rows(flow.reads),
         _array(state for row in flow.found for state in row),
         _array(state for row in flow.left for state in row),
@@ -180,8 +163,8 @@ def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
         _array(flow.guesses),
         _array(flow.stops),
         *_rows(groups),
-        _array(frozen),
-        cut,
+        _array(_frozen(network, groups)),
+        _cuts(groups),
         beyond,
         blocked.astype(np.int64),
         _array(first for first, _ in chosen),
@@ -190,11 +173,38 @@ def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
         _array(_by_size(network)),
         _array(value.size for value in network.values),
         _array(_may_leave(network)),
-        _array(moves[Kind.OFFLOAD]),
-        _array(moves[Kind.PREFETCH]),
+        *_transfers(problem, network),
         _array(writer < 0 for writer in network.writer),
         nothing_recorded() if source is None else carrying(source, chosen),
-        _array(settings),
+        _settings(problem, network),
+    )
+
+
+def _computations(network: Network) -> tuple[Integers, Integers, Integers, Integers]:
+    """Return duration, workspace, lean workspace and whether it may run again, of each."""
+    return (
+        _array(each.duration for each in network.computations),
+        _array(each.workspace for each in network.computations),
+        _array(-1 if each.lean is None else each.lean for each in network.computations),
+        _array(each.repeatable for each in network.computations),
+    )
+
+
+def _transfers(problem: Problem, network: Network) -> tuple[Integers, Integers]:
+    """Return the ticks that each value takes out and back."""
+    out, back = (
+        _array(problem.platform.transfer_time(value.size, kind) for value in network.values)
+        for kind in (Kind.OFFLOAD, Kind.PREFETCH)
+    )
+    return out, back
+
+
+def _settings(problem: Problem, network: Network) -> Integers:
+    """Return the entries MEMORY to LONGEST."""
+    platform = problem.platform
+    longest = _MOST_RUNS * len(network) + 64
+    return _array(
+        (platform.memory, platform.duplex, problem.offload, network.compute_time, longest)
     )
 
 
