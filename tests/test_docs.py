@@ -1,81 +1,21 @@
-"""The documentation: its links lead somewhere, its examples are read, and the site can be built."""
+"""The documentation: its links lead somewhere, and what it tells readers to type exists."""
 
 import argparse
-import json
-import os
 import pkgutil
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
-from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from joint_certificates import checkpointed, least_memory_certificate
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
-from mdit_py_plugins.dollarmath import dollarmath_plugin
+from docs_pages import DOCS, FORMATS, MARKDOWN, PAGES, ROOT, anchors, links, tokens
 
 import offcert
-from offcert.campaign.storage import read_rows
-from offcert.cli.program import COMMANDS
 from offcert.cli.program import parser as commands
-from offcert.core.documents import read_json
 from offcert.core.errors import InputError
-from offcert.core.files import problem_from_json
-from offcert.core.placement_files import _COLUMNS
-from offcert.instances.library import Library
-from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
-from offcert.proofs.registry import CLAIMS, PROOFS
-from offcert.proofs.settings import Notes, Settings
 from tests.test_architecture import ALLOWED
-
-ROOT = Path(__file__).parent.parent
-DOCS = ROOT / "docs"
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
-FORMATS = DOCS / "formats"
-MARKDOWN = MarkdownIt("commonmark").enable("table").use(dollarmath_plugin)
-TARGET = re.compile(r"^\(([\w-]+)\)=$", re.MULTILINE)
-# What stands in the table of a page "formats" as a field: `name`, or several of them.
-FIELD = re.compile(r"`([\w.….\[\]]+)`")
-
-
-def tokens(text: str) -> Iterator[Token]:
-    for token in MARKDOWN.parse(text):
-        yield token
-        yield from token.children or ()
-
-
-def links(text: str) -> list[str]:
-    """Return the targets of links and pictures, those in code left out."""
-    found = [token.attrGet("href") or token.attrGet("src") for token in tokens(text)]
-    return [str(target) for target in found if target is not None]
-
-
-def slug(heading: str) -> str:
-    """Return a heading's anchor, as GitHub and the site make it."""
-    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
-
-
-def anchors(text: str) -> set[str]:
-    """Return what a link into a page may name: its headings, and the targets written into it."""
-    found: set[str] = set()
-    parsed = MARKDOWN.parse(text)
-    for token, after in pairwise(parsed):
-        if token.type == "heading_open":
-            plain = "".join(part.content for part in after.children or ())
-            name = anchor = slug(plain)
-            number = 0
-            while anchor in found:
-                number += 1
-                anchor = f"{name}-{number}"
-            found.add(anchor)
-    return found | set(TARGET.findall(text))
 
 
 def fault_of(target: str, page: Path) -> str | None:
@@ -239,139 +179,6 @@ def test_the_changelog_has_this_version_and_known_headings() -> None:
     assert headings <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 
 
-def json_blocks(page: str) -> list[str]:
-    parsed = MARKDOWN.parse((FORMATS / f"{page}.md").read_text(encoding="utf-8"))
-    return [token.content for token in parsed if token.type == "fence" and token.info == "json"]
-
-
-def fields(page: str) -> set[str]:
-    """Return the names that make up those of the fields in a page's tables."""
-    text = (FORMATS / f"{page}.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
-    names = [name for row in rows for name in FIELD.findall(row)]
-    return {part.removesuffix("[]") for name in names for part in name.split(".")}
-
-
-def keys(value: object, free: tuple[str, ...]) -> set[str]:
-    """Return all names of fields in a JSON value, but for what is in fields that hold anything."""
-    if isinstance(value, list):
-        return set().union(*(keys(item, free) for item in value))
-    if not isinstance(value, dict):
-        return set()
-    inside = [keys(item, free) for name, item in value.items() if name not in free]
-    return set(value).union(*inside)
-
-
-READERS = {
-    "problem": ("core/files.py", "core/platform_json.py"),
-    "certificate": ("proofs/certificate.py", "proofs/schedule_json.py"),
-    "library": ("instances/library.py", "instances/records.py"),
-}
-READING = re.compile(r'\.(?:get|optional|integers?|integer_lists|each)\(\s*"(\w+)"')
-
-
-@pytest.mark.parametrize("page", READERS)
-def test_every_field_that_a_reader_asks_for_is_explained(page: str) -> None:
-    sources = "".join((ROOT / "offcert" / name).read_text() for name in READERS[page])
-    asked = set(READING.findall(sources))
-    assert len(asked) > 10
-    assert asked <= fields(page)
-
-
-def test_every_field_of_networks_and_executions_is_explained() -> None:
-    source = (ROOT / "offcert" / "core" / "network_json.py").read_text()
-    asked = set(READING.findall(source))
-    assert {"computations", "repeatable", "lean", "runs", "program"} <= asked
-    assert asked <= fields("problem") | fields("certificate")
-    assert {"runs", "program", "execution"} <= fields("certificate")
-
-
-def test_fields_of_a_certificate_with_an_execution_are_explained() -> None:
-    for certificate in (checkpointed(), least_memory_certificate(45)):
-        document = certificate.to_json()
-        trace = document["execution"].pop("trace")
-        free = ("problem", "versions", "settings", "details")
-        assert keys(document, free) <= fields("certificate")
-        assert keys(trace, ()) <= fields("problem")
-        assert keys(document["problem"], ("source",)) <= fields("problem")
-
-
-def test_every_field_of_documents_about_addresses_is_explained() -> None:
-    names = ("core/placement_files.py", "proofs/placement/certificate.py")
-    asked = set(READING.findall("".join((ROOT / "offcert" / name).read_text() for name in names)))
-    assert {"residences", "capacity", "alignment", "addresses", "address"} <= asked
-    # Gaps are refused, by their column.
-    asked -= {"gaps"}
-    assert asked - {"address"} <= fields("placement")
-    assert asked - {"addresses"} <= fields("certificate") | fields("problem")
-    (block,) = json_blocks("placement")
-    document = json.loads(block)
-    verification = offcert.verify(document)
-    assert verification.valid, verification.faults
-    assert document["problem"]["capacity"] == 8
-    assert keys(document, ("versions", "settings", "details")) <= fields("placement") | fields(
-        "certificate"
-    )
-    columns = {column for column in _COLUMNS if column != "gaps"}
-    page = (FORMATS / "placement.md").read_text()
-    assert all(f"`{column}`" in page for column in columns)
-
-
-def test_another_version_is_refused_as_the_page_says() -> None:
-    page = " ".join((FORMATS / "index.md").read_text().split())
-    (sentence,) = re.findall(r"by its number: `(.*?)`", page)
-    document = json.loads(json_blocks("problem")[0])
-    with pytest.raises(InputError, match=re.escape(sentence)):
-        problem_from_json(document | {"version": 2})
-    with pytest.raises(InputError, match=r'"memroy" is not known'):
-        problem_from_json(document | {"memroy": 20})
-
-
-def test_the_problems_on_the_page_are_read_and_their_fields_explained() -> None:
-    documents = [json.loads(block) for block in json_blocks("problem")]
-    assert len(documents) == 4
-    read = [problem_from_json(document) for document in documents]
-    assert [problem.least_memory for problem in read] == [17, 7, 9, 24]
-    assert [problem.peak_memory for problem in read] == [28, 10, 13, 28]
-    written = [offcert.core.files.problem_to_json(problem) for problem in read]
-    for document in (*documents, *written):
-        assert keys(document, ("source",)) <= fields("problem")
-
-
-def test_the_certificate_on_the_page_is_valid_and_its_fields_explained() -> None:
-    (block,) = json_blocks("certificate")
-    document = json.loads(block)
-    verification = offcert.verify(document)
-    assert verification.valid, verification.faults
-    assert verification.certificate.result.objective == 24
-    assert document["problem"]["chain"]["forward"] == [3, 2, 2, 1]
-    # The settings and the proofs are from the registry; what claims hold besides is statistics.
-    free = ("problem", "versions", "settings", "details")
-    published = [json.loads(path.read_text()) for path in (DOCS / "certificates").glob("*-*.json")]
-    assert any("pieces" in (each["schedule"] or {}) for each in published)
-    for each in (document, *published):
-        assert keys(each, free) <= fields("certificate")
-
-
-def test_the_family_on_the_page_is_a_library_and_its_fields_explained(tmp_path: Path) -> None:
-    (block,) = json_blocks("library")
-    (tmp_path / "four.json").write_text(block)
-    entry = Library(tmp_path).entry("four-m28")
-    assert entry.record.value == entry.record.proved_bound == 24
-    free = ("problem", "details")
-    assert keys(json.loads(block), free) <= fields("library")
-
-
-def test_the_table_on_the_page_is_read_and_its_columns_explained(tmp_path: Path) -> None:
-    (block,) = json_blocks("table")
-    path = tmp_path / "table.json"
-    path.write_text(block)
-    rows = read_rows(path)
-    assert [row["makespan"] for row in rows] == [24, 21]
-    assert set(rows[0]) <= fields("table")
-    assert keys(read_json(path), ()) <= fields("table") | {"format", "version", "rows"}
-
-
 def test_names_of_the_interface_that_pages_use_exist() -> None:
     for page in PAGES:
         for name in re.findall(r"`(offcert(?:\.\w+)+)`", page.read_text(encoding="utf-8")):
@@ -384,64 +191,3 @@ def _resolves(name: str) -> bool:
     except (ImportError, AttributeError):
         return False
     return True
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built with the options of `make docs`."""
-    folder = tmp_path_factory.mktemp("site")
-    makefile = (ROOT / "Makefile").read_text()
-    recipe = re.search("-m sphinx (.*) -j auto -d .* docs out/docs", makefile)
-    assert recipe is not None
-    options = [*recipe[1].split(), "-d", str(folder / "cache")]
-    assert {"-W", "--keep-going"} <= set(options)
-    run = subprocess.run(
-        [sys.executable, "-m", "sphinx", *options, str(DOCS), str(folder / "html")],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    assert run.returncode == 0, run.stderr
-    return folder / "html"
-
-
-def test_the_site_is_built_without_a_warning(site: Path) -> None:
-    assert (site / "index.html").is_file()
-    assert "<table" in (site / "formats" / "certificate.html").read_text()
-
-
-def test_the_site_says_what_the_registry_knows(site: Path) -> None:
-    page = (site / "formats" / "certificate.html").read_text()
-    for kind in (*PROOFS.values(), *CLAIMS.values()):
-        assert kind.method in page
-        assert f'href="../theory/{kind.page}.html"' in page
-    for proof in {kind.proof for kind in PROOFS.values()}:
-        for rule in proof.rules():
-            assert f">{rule.name}</span>" in page
-    for name in (*Settings.__dataclass_fields__, *Notes.__dataclass_fields__):
-        assert f">{name}</span>" in page
-
-
-def test_the_site_says_what_the_registry_of_bounds_on_pools_knows(site: Path) -> None:
-    page = (site / "formats" / "placement.html").read_text()
-    for kind in (*PLACEMENT_PROOFS.values(), *PLACEMENT_CLAIMS.values()):
-        assert kind.method in page
-        assert f'href="../theory/{kind.page}.html"' in page
-    for proof in {kind.proof for kind in PLACEMENT_PROOFS.values()}:
-        for rule in proof.rules():
-            assert f">{rule.name}</span>" in page
-
-
-def test_the_site_has_every_name_of_the_front_door(site: Path) -> None:
-    page = (site / "api" / "index.html").read_text()
-    for name in offcert.__all__:
-        assert f">{name}</span>" in page, name
-
-
-def test_the_site_has_the_help_of_every_command(site: Path) -> None:
-    page = (site / "commands.html").read_text()
-    for module in COMMANDS:
-        name = module.__name__.rpartition(".")[2].replace("_", "-")
-        assert f'href="#offcert-{name}' in page, name
-    assert "--prefetch-bandwidth" in page

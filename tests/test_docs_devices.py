@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from devices_cases import three_layers
-from test_docs import READING, ROOT, fields, keys
+from docs_pages import READING, ROOT, fields, keys
 
 from offcert.certify.devices import certify_devices
 
