@@ -82,10 +82,10 @@ def host_layout(
     problem = PlacementProblem(
         f"{name} on the host", residences, None, HOST_ALIGNMENT, Units("tick", "B")
     )
-    return HostLayout(problem, _placed(problem), tuple(keys))
+    return HostLayout(problem, placed(problem), tuple(keys))
 
 
-def _placed(problem: PlacementProblem) -> Placement:
+def placed(problem: PlacementProblem) -> Placement:
     """Return the best of a few placements; the first one whose pool is the load."""
     sizes = problem.sizes
     if sum(sizes) == problem.load:

@@ -126,7 +126,7 @@ def squeezed(problem: PlacementProblem) -> Placement:
 
 @pytest.fixture
 def overlapping(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_layout, "_placed", squeezed)
+    monkeypatch.setattr(host_layout, "placed", squeezed)
 
 
 @pytest.mark.usefixtures("overlapping")
@@ -177,10 +177,10 @@ def test_residences_that_are_an_operation_too_short_are_found(
 @pytest.mark.parametrize("seed", range(30))
 def test_layouts_against_brute_force(seed: int) -> None:
     problem = random_placement_problem(seed, most=7, span=8)
-    placement = host_layout._placed(problem)
+    placement = host_layout.placed(problem)
     assert placement_faults(problem, placement) == []
     assert problem.load <= least_pool(problem) <= placement.pool(problem)
-    assert placement == host_layout._placed(problem)
+    assert placement == host_layout.placed(problem)
     if sum(problem.sizes) == problem.load:
         assert placement.pool(problem) == problem.load
 

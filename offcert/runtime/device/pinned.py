@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import torch
 
 from offcert.core.errors import OffcertError
+from offcert.runtime.device.interface import Arena
 from offcert.runtime.device.numa import near
 from offcert.runtime.store import reserve
 
@@ -217,3 +218,36 @@ class FileArena:
     def close(self) -> None:
         """Give the space back, once no view of it is left."""
         self._bytes = torch.empty(0, dtype=torch.uint8)
+
+
+class SplitArena:
+    """Two arenas behind each other, of which nothing lies in both.
+
+    Parameters
+    ----------
+    first, second : Arena
+        Addresses below the first one's size are in it, others in the second.
+    """
+
+    def __init__(self, first: Arena, second: Arena) -> None:
+        self.size = first.size + second.size
+        self._first, self._second = first, second
+
+    def locate(self, offset: int) -> tuple[Arena, int]:
+        """Return in which arena an address lies, and its address there."""
+        size = self._first.size
+        return (self._first, offset) if offset < size else (self._second, offset - size)
+
+    def view(self, offset: int, size: int) -> torch.Tensor:
+        """Return bytes of it, which must lie in one of the two."""
+        if offset < self._first.size < offset + size:
+            raise OffcertError(f"{size} bytes at {offset} lie in two arenas")
+        arena, within = self.locate(offset)
+        return arena.view(within, size)
+
+    def close(self) -> None:
+        """Give both back."""
+        try:
+            self._first.close()
+        finally:
+            self._second.close()

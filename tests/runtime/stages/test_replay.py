@@ -50,7 +50,7 @@ def test_change_in_place_after_saving_is_an_error(evict):
 def test_copies_share_an_arena_and_nothing_is_lost_in_one_that_overlaps(monkeypatch, overlapping):
     if overlapping:
         zeros = lambda problem: Placement([0] * len(problem.residences))  # noqa: E731
-        monkeypatch.setattr(host_layout, "_placed", zeros)
+        monkeypatch.setattr(host_layout, "placed", zeros)
     model = sigmoids()
     problem = problem_of(model, (4, 8))
     # Everything returns at once: copies are not needed at the same time.
