@@ -242,6 +242,17 @@ def test_what_a_tracker_counts_takes_memory():
         assert device.memory() == MemoryReading(0, 0, 128, 128)
 
 
+def test_what_two_trackers_count_takes_memory_once():
+    device, trackers = device_with(policy="ideal"), (LiveBytes(), LiveBytes())
+    tensor = torch.zeros(10)
+    for tracker in trackers:
+        device.watch(tracker)
+        tracker.adopt(tensor)
+    assert device.memory().allocated == 40
+    del tensor
+    assert device.memory() == MemoryReading(0, 0, 40, 40)
+
+
 def test_an_operator_whose_output_has_no_room_raises():
     device, tracker = device_with(policy="ideal", memory=100), LiveBytes()
     device.watch(tracker)

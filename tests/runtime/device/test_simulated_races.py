@@ -140,6 +140,15 @@ def test_operators_run_after_the_event_may_have_written_the_tensor():
     assert [race.kind for race in device.races] == [RaceKind.OPERATORS]
 
 
+def test_a_copy_back_into_what_operators_made_comes_after_them():
+    device = device_with()
+    arena, tensor = device.arena(SIZE), counting(SIZE)
+    device.ran(1)
+    device.copy_back([part(tensor, arena)])
+    device.synchronise()
+    assert [race.kind for race in device.races] == [RaceKind.OPERATORS]
+
+
 def test_what_was_waited_for_through_another_stream_is_known():
     device = device_with()
     arena, tensor = device.arena(SIZE), counting(SIZE)

@@ -168,6 +168,14 @@ def test_parts_of_a_transfer_go_where_they_are_told():
     assert is_poison(one.view(15, 85))
 
 
+def test_a_part_may_be_a_piece_of_its_storage():
+    device = device_with()
+    arena, tensor = device.arena(8), counting(100)
+    device.copy_out([Part(whole(tensor)[20:28], arena, 0)])
+    device.synchronise()
+    assert torch.equal(arena.view(0, 8), tensor[20:28])
+
+
 @pytest.mark.parametrize("offset", [-1, 1])
 def test_copies_beyond_an_arena_are_refused(offset):
     device = device_with()

@@ -182,7 +182,6 @@ class SimulatedDevice:
 
     def _copy(self, stream: SimulatedStream, kind: Kind, parts: Sequence[Part]) -> None:
         jobs = [self._job(part, kind) for part in parts]
-        stream.heed_host()
         if not self._platform.duplex:
             stream.clock = max(stream.clock, self._link_free)
         size = sum(part.data.numel() for part in parts)

@@ -63,7 +63,7 @@ class Storages:
         """Return what is known of a storage; `born` counts if it is seen for the first time."""
         key = storage._cdata
         known = self._known.get(key)
-        if known is None or known.reference is None or known.reference() is not storage:
+        if known is None:
             known = self._known[key] = Known(storage.nbytes(), born, self._streams)
 
             def died(_: object, key: int = key, known: Known = known) -> None:
