@@ -70,6 +70,33 @@ def _in_place(module: nn.Module) -> bool:
     return getattr(module, "_compiled_call_impl", None) is not None
 
 
+def require_no_graphs(root: nn.Module) -> None:
+    """Raise an `InputError` if a module of a model was compiled to CUDA graphs.
+
+    What they save lies in memory of their own, where nothing else can be put once it has left, and
+    they read what comes back where it lay.
+    """
+    for path, module in root.named_modules():
+        if hasattr(module, "_orig_mod") and _has_graphs(module):
+            raise InputError(
+                f"{path} is compiled to CUDA graphs, which keep the memory of what they save: "
+                'compile it without mode="reduce-overhead" or "max-autotune", for which there is '
+                '"max-autotune-no-cudagraphs"'
+            )
+
+
+def _has_graphs(compiled: Any) -> bool:
+    backend = getattr(getattr(compiled, "dynamo_ctx", None), "callback", None)
+    for _ in range(8):
+        if getattr(backend, "_compiler_name", None) == "cudagraphs":
+            return True
+        if (getattr(backend, "config", None) or {}).get("triton.cudagraphs"):
+            return True
+        # Wrappers around what the compiler was asked for.
+        backend = getattr(backend, "_torchdynamo_orig_backend", None)
+    return False
+
+
 def uncompiled() -> AbstractContextManager[Any]:
     """Return a context in which what `torch.compile` has made runs as it was before.
 

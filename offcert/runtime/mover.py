@@ -67,6 +67,11 @@ class Mover(ABC):
     def outside_bytes(self) -> int:
         """Their bytes."""
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the calling thread's operators come after those of the step, and before more."""
+        return True
+
     @abstractmethod
     def reach(self, step: Step, operation: int) -> None:
         """Do what the plan wants done before an operation begins."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
+from contextlib import ExitStack
 from typing import Generic, Protocol, TypeVar
 
-from offcert.runtime.device.interface import Arena, Device
+from offcert.runtime.device.interface import Device
 from offcert.runtime.mover import Mover, SynchronousMover
 from offcert.runtime.program import Program
 from offcert.runtime.saved_storages import Place
@@ -31,7 +32,8 @@ class Movers(ABC, Generic[Room]):
     """Makes a mover for every step.
 
     Steps with the same program use the same room on the host, one after the other; one that begins
-    while another still needs the room gets room of its own.
+    while another still needs the room gets room of its own. Of room that nobody needs any more,
+    what one step takes is kept.
 
     Attributes
     ----------
@@ -41,7 +43,7 @@ class Movers(ABC, Generic[Room]):
 
     def __init__(self) -> None:
         self.record: StepRecord | None = None
-        self._rooms: dict[int, tuple[Room, weakref.ref[User]]] = {}
+        self._rooms: dict[int, list[tuple[Room, weakref.ref[User]]]] = {}
 
     @abstractmethod
     def mover(self, program: Program) -> tuple[Mover | None, Room | None]:
@@ -50,13 +52,24 @@ class Movers(ABC, Generic[Room]):
     def took(self, program: Program, room: Room | None, step: User) -> None:
         """Take note of the step that uses a room."""
         if room is not None:
-            self._rooms[id(program)] = room, weakref.ref(step)
+            self._rooms.setdefault(id(program), []).append((room, weakref.ref(step)))
 
     def _free_room(self, program: Program) -> Room | None:
-        """Return room that no other step needs any more, if there is some."""
-        room, reference = self._rooms.get(id(program), (None, None))
-        last = None if reference is None else reference()
-        return None if last is not None and last.uses_store else room
+        """Return room that no other step needs any more, if there is some; it must be taken."""
+        free, taken = [], []
+        for room, reference in self._rooms.get(id(program), []):
+            user = reference()
+            if user is not None and user.uses_store:
+                taken.append((room, reference))
+            else:
+                free.append(room)
+        self._rooms[id(program)] = taken
+        for room in free[1:]:
+            self._give_back(room)
+        return free[0] if free else None
+
+    def _give_back(self, room: Room) -> None:
+        """Give room back that is not needed: more steps were under way at once than now."""
 
     def close(self) -> None:
         """Give all memory of the host back."""
@@ -105,7 +118,6 @@ class StreamMovers(Movers[StreamCopies[Place]]):
         super().__init__()
         self._device = device
         self._timed = timed
-        self._arenas: list[Arena] = []
         self._made: list[StreamCopies[Place]] = []
 
     def mover(self, program: Program) -> tuple[Mover | None, StreamCopies[Place] | None]:
@@ -118,19 +130,27 @@ class StreamMovers(Movers[StreamCopies[Place]]):
 
     def _new(self, program: Program) -> StreamCopies[Place]:
         arena = self._device.arena(program.host.pool)
-        self._arenas.append(arena)
         copies = StreamCopies(self._device, program.host, arena)
         self._made.append(copies)
         return copies
 
+    def _give_back(self, room: StreamCopies[Place]) -> None:
+        self._made.remove(room)
+        self._device.synchronise()
+        room.close()
+
     def close(self) -> None:
-        """Wait for the device, and give all memory of the host back."""
+        """Wait for the device, and give all memory of the host back.
+
+        What autograd may still ask for, because a graph outlives the context, moves into ordinary
+        memory.
+        """
         super().close()
-        try:
-            self._device.synchronise()
-        finally:
-            arenas, self._arenas = self._arenas, []
-            made, self._made = self._made, []
-            for arena in (*arenas, *(each for copies in made for each in copies.arenas())):
-                arena.close()
-            self.record = None
+        made, self._made = self._made, []
+        self.record = None
+        with ExitStack() as stack:
+            # Arenas are given back whatever the device says, and each whatever becomes of others.
+            for copies in made:
+                stack.callback(copies.close)
+            if made:
+                self._device.synchronise()

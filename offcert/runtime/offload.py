@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 import weakref
 from collections import Counter
 from collections.abc import Sequence
@@ -14,17 +13,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from offcert.core.errors import InputError, PlanError
+from offcert.core.errors import InputError
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
+from offcert.runtime.accounts import Accounts
 from offcert.runtime.agreement import require_agreement
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
 from offcert.runtime.events import OPERATOR, Session
-from offcert.runtime.hooks import Hooks, Saving, unwrap
+from offcert.runtime.hooks import Hooks, Saving, require_no_graphs, unwrap
 from offcert.runtime.movers import Movers, StreamMovers, SynchronousMovers
 from offcert.runtime.plans import AnyPlan, CertificateLike, programs
 from offcert.runtime.program import Program
+from offcert.runtime.relay import Excluding, Relay, give_up, stop_counting, unhook
 from offcert.runtime.reports import OffloadWarning, StepReport
 from offcert.runtime.run import StepRun, StepStorages
 from offcert.runtime.saved_storages import owned_storages
@@ -32,6 +33,8 @@ from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.signature import Signature, difference, signature
 from offcert.runtime.tracker import LiveBytes
+
+__all__ = ["Offload", "OffloadWarning", "offload", "require_cpu"]
 
 
 def offload(
@@ -112,6 +115,10 @@ class Offload(AbstractContextManager["Offload"]):
     steps : Counter
         How many steps were ``"planned"`` (followed their plan to the end), ``"deviating"``,
         ``"unplanned"`` (there is no plan for such a step) or ``"unfinished"``.
+
+    Notes
+    -----
+    Dropped without being left, it undoes what it did as if it had been.
     """
 
     def __init__(
@@ -129,9 +136,11 @@ class Offload(AbstractContextManager["Offload"]):
         self._root = unwrap(model)
         if device is None:
             require_cpu(self._root)
+        else:
+            require_no_graphs(self._root)
         self.programs = list(programs)
-        self.steps: Counter[str] = Counter()
         self._strict = strict
+        self._accounts = Accounts(strict)
         self._count = count
         self._device = device
         # Steps under plans that change nothing run without us, unless something is asked of them.
@@ -141,17 +150,17 @@ class Offload(AbstractContextManager["Offload"]):
             if device is None
             else StreamMovers(device, timed=timed)
         )
-        self._hooks = Hooks(self._root, self)
+        self._relay = Relay(self)
+        self._hooks = Hooks(self._root, self._relay)
         self._segments = self._segmented()
         # The latest step, as long as no other one has begun, and what it saves.
         self._run: StepRun | None = None
         self._storages: StepStorages | None = None
         self._latest: weakref.ref[StepRun] | None = None
         self._counter: LiveBytes | None = None
-        self._report = StepReport("no step has been run", False)
-        self._moved = False
-        self._warned: set[str] = set()
+        # What undoes what entering has done, and who calls it if nobody leaves.
         self._open: ExitStack | None = None
+        self._finalizer: weakref.finalize[..., Offload] | None = None
         # The threads that entered the context, and that is in the middle of a forward pass.
         self._entered_in = 0
         self._thread: int | None = None
@@ -164,15 +173,18 @@ class Offload(AbstractContextManager["Offload"]):
         if self._open is not None:
             raise InputError("this offload context has been entered already")
         require_agreement(self._model, self.programs)
-        self.steps.clear()
-        self._moved = False
+        self._accounts.begin()
         self._entered_in = threading.get_ident()
-        with ExitStack() as stack:
-            stack.callback(self._detach)
+        # It must not hold this object, which may be dropped without being left.
+        with ExitStack() as undo:
+            undo.callback(self._movers.close)
+            undo.callback(unhook, self._hooks, self._segments)
             self._attach()
             if self._count or any(_by_operators(each) for each in self.programs):
-                self._start_counting(stack)
-            self._open = stack.pop_all()
+                self._start_counting(undo)
+            self._open = undo.pop_all()
+        self._finalizer = weakref.finalize(self, give_up, self._open)
+        self._finalizer.atexit = False
         return self
 
     def __exit__(
@@ -182,11 +194,14 @@ class Offload(AbstractContextManager["Offload"]):
         traceback: TracebackType | None,
     ) -> None:
         """Remove the hooks; warn if no step has moved anything although it should have."""
-        stack, self._open = self._open, None
-        if stack is not None:
-            stack.close()
+        undo, self._open = self._open, None
+        if undo is not None:
+            assert self._finalizer is not None
+            self._finalizer.detach()
+            with undo:
+                self._detach()
         if kind is None:
-            self._warn_if_nothing_moved()
+            self._accounts.warn_if_nothing_moved(self.programs)
 
     def _segmented(self) -> Segments | None:
         """Return the segments of all programs, if anything runs again."""
@@ -194,10 +209,10 @@ class Offload(AbstractContextManager["Offload"]):
             return None
         placed = [each.segments for each in self.programs]
         segments = Segments(self._root, placed, self._hooks)
-        self._hooks.steps = SegmentedSteps(self, segments, self._program_of)
+        self._hooks.steps = SegmentedSteps(self._relay, segments, self._relay.program_of)
         return segments
 
-    def _program_of(self, session: Session) -> int | None:
+    def program_of(self, session: Session) -> int | None:
         """Return the number of the program that a session follows, if anything runs again in it."""
         if not isinstance(session, StepRun) or not session.program.segments:
             return None
@@ -220,43 +235,42 @@ class Offload(AbstractContextManager["Offload"]):
         if self._storages is not None:
             self._storages.closed = True
         self._leave_hooks()
-        self._hooks.detach()
-        if self._segments is not None:
-            self._segments.detach()
         self._close_run("the context ended")
         self._thread = None
         self._counter = None
-        self._movers.close()
 
-    def _start_counting(self, stack: ExitStack) -> None:
-        self._counter = LiveBytes()
-        self._counter.announcer = self._announce
+    def _start_counting(self, undo: ExitStack) -> None:
+        counter = self._counter = LiveBytes()
+        counter.announcer = self._relay.announce
         # Only a simulated device does not see by itself which memory operators take.
         watch = getattr(self._device, "watch", None)
         if watch is not None:
-            watch(self._counter)
+            watch(counter)
+        excluding = Excluding(counter)
         for parameter in self._root.parameters():
             if parameter.requires_grad:
-                hook = parameter.register_post_accumulate_grad_hook(self._exclude_gradient)
-                stack.callback(hook.remove)
-        stack.enter_context(self._counter)
+                undo.callback(parameter.register_post_accumulate_grad_hook(excluding).remove)
+        counter.__enter__()
+        undo.callback(stop_counting, counter)
 
-    def _announce(self, func: Any, args: Any, kwargs: Any) -> None:
+    def announce(self, name: str) -> None:
+        """Tick at an operator, if the clock is one of operators."""
         local = self._hooks.local
         # An evaluation is not a part of the step, whatever it comes between.
         if self._run is not None and (local.forward is not None or not local.depth):
-            self._run.count(OPERATOR, str(func))
-
-    def _exclude_gradient(self, parameter: torch.Tensor) -> None:
-        if parameter.grad is not None and self._counter is not None:
-            self._counter.exclude([parameter.grad])
+            self._run.count(OPERATOR, name)
 
     # Steps.
 
     @property
     def report(self) -> StepReport:
         """What the latest step has done so far; complete after its backward pass."""
-        return self._report if self._run is None else self._run.report()
+        return self._accounts.report if self._run is None else self._run.report()
+
+    @property
+    def steps(self) -> Counter[str]:
+        """How many steps there were of each kind."""
+        return self._accounts.steps
 
     @property
     def times(self) -> Schedule | None:
@@ -306,7 +320,7 @@ class Offload(AbstractContextManager["Offload"]):
             return None
         if chosen.is_idle and not self._asked:
             self.steps["planned"] += 1
-            self._report = StepReport(None, True, chosen.prediction, chosen.limit)
+            self._accounts.report = StepReport(None, True, chosen.prediction, chosen.limit)
             return None
         counter = self._counter
         if counter is not None and threading.get_ident() != self._entered_in:
@@ -323,7 +337,7 @@ class Offload(AbstractContextManager["Offload"]):
             mover, room = self._movers.mover(chosen)
         if counter is not None:
             counter.start()
-        run = StepRun(self._hooks, chosen, mover, counter, self._strict, self._ended)
+        run = StepRun(self._hooks, chosen, mover, counter, self._strict, self._relay.ended)
         self._movers.took(chosen, room, run)
         accepted = run.accepts(chosen.capture.calls[0])
         assert accepted
@@ -333,70 +347,23 @@ class Offload(AbstractContextManager["Offload"]):
 
     def _refuse(self, kind: str, message: str) -> None:
         """Take note of a step that no plan is followed for."""
-        self.steps["unplanned"] += 1
-        if self._run is None:
-            self._report = StepReport(message, True)
-        if self._strict:
-            raise PlanError(message)
-        self._tell(kind, message)
+        self._accounts.refuse(kind, message, alone=self._run is None)
 
     def _tell(self, kind: str, message: str) -> None:
-        if kind not in self._warned:
-            self._warned.add(kind)
-            warnings.warn(
-                f"{message}; training goes on with the tensors on the device",
-                OffloadWarning,
-                stacklevel=2,
-            )
+        self._accounts.tell(kind, message)
 
     def _close_run(self, what: str) -> None:
         """Take stock of the latest step: another one begins, or the context ends."""
         run, self._run, self._storages = self._run, None, None
         if run is not None:
             run.supersede(what)
-            self._account(run)
-            self._report = run.report()
-            self._warn(run)
-            if self._report.unforeseen:
+            if self._accounts.close(run).unforeseen:
                 self._hooks.look_again()
 
-    def _ended(self, run: StepRun) -> None:
+    def ended(self, run: StepRun) -> None:
         """Take stock of a step whose backward pass has ended."""
-        self._account(run)
-        if self._run is not run:
-            if self._latest is not None and self._latest() is run:
-                self._report = run.report()
-            self._warn(run)
-
-    def _account(self, run: StepRun) -> None:
-        kind = "planned" if run.finished else "unfinished"
-        if run.deviation is not None:
-            kind = "deviating"
-        if run.counted_as is not None:
-            self.steps.subtract([run.counted_as])
-        run.counted_as = kind
-        self.steps.update([kind])
-        self.steps += Counter()
-        self._moved |= run.offloaded_bytes > 0
-
-    def _warn(self, run: StepRun) -> None:
-        # A strict step has raised it.
-        if run.deviation is not None and not self._strict:
-            self._tell("deviating", f"a step did not follow its plan: {run.deviation}")
-
-    def _warn_if_nothing_moved(self) -> None:
-        wanted = any(not each.moves_nothing for each in self.programs)
-        if wanted and not self._moved:
-            done = ", ".join(f"{n} {kind}" for kind, n in self.steps.items()) or "none"
-            reason = self._report.deviation or "none of them ran a backward pass"
-            if self._report.deviation is None and self._report.unfreed:
-                held = sum(each.size for each in self._report.unfreed)
-                reason = f"the program itself holds {held} bytes that should have left"
-            warnings.warn(
-                f"nothing was moved under the plan (steps: {done}): {reason}",
-                OffloadWarning,
-                stacklevel=3,
-            )
+        latest = self._latest is not None and self._latest() is run
+        self._accounts.ended(run, under_way=self._run is run, latest=latest)
 
     # Saved tensors.
 

@@ -233,12 +233,22 @@ class StepRun(Session):
         for index in range(self.now + 1, operation + 1):
             self._close()
             self.now = index
-            if self._mover is not None:
-                self._mover.reach(self, index)
+            self._move(index)
             if self.counter is not None and self.superseded is None:
                 self._at_begin.append(self.counter.live)
                 self.counter.now = index
                 self.counter.start_peak()
+
+    def _move(self, operation: int) -> None:
+        if self._mover is None:
+            return
+        try:
+            self._mover.reach(self, operation)
+        except BaseException as error:
+            # The program may catch it and go on; what was left undone is not known.
+            if self.deviation is None:
+                self.deviation = f"{type(error).__name__} before {self.name(operation)}: {error}"
+            raise
 
     def _close(self) -> None:
         # What is alive once another step has begun is not this step's alone.
@@ -277,6 +287,11 @@ class StepRun(Session):
                 self._mover.fetch_late(self, entry)
             self._mover.asked_for(entry)
 
+    def saves(self) -> None:
+        """Take note that autograd saves something in the calling thread."""
+        if self._mover is not None and not self._mover.is_here:
+            self.deviate("operators run in several streams, and plans are followed in one")
+
     def saved(self, size: int, tensor: torch.Tensor) -> Entry:
         """Return the entry of a storage that is saved for the first time."""
         dtype = dtype_name(tensor.dtype)
@@ -301,7 +316,12 @@ class StepStorages(SavedStorages):
 
     def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:
         """Return the entry that the step makes for it."""
+        self._run.saves()
         return self._run.saved(storage.nbytes(), tensor)
+
+    def saved_again(self, entry: Entry) -> None:
+        """Tell the step in which stream it is used, too."""
+        self._run.saves()
 
     def unpack(self, handle: Handle) -> torch.Tensor:
         """Tell the step, which brings it back if it has not yet."""

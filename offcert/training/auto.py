@@ -102,7 +102,7 @@ class AutoOffload(Offload):
     def _segmented(self) -> Segments:
         """Return segments without programs: those that are made on the way will be theirs."""
         segments = Segments(self._root, [], self._hooks)
-        self._hooks.steps = SegmentedSteps(self, segments, self._program_of)
+        self._hooks.steps = SegmentedSteps(self._relay, segments, self._relay.program_of)
         return segments
 
     def _attach(self) -> None:

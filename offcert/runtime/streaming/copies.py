@@ -1,16 +1,22 @@
-"""Copies on the host that streams write and read: nothing is written over before its time."""
+"""Copies on the host that streams write and read.
+
+No stream waits for another one here, and none has to: ``out`` begins after a point of ``compute``,
+which has waited for every copy that anything still needs of the same bytes, in both directions
+(`offcert.runtime.streaming.host`).
+"""
 
 from __future__ import annotations
 
 import weakref
 from bisect import bisect_left
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import torch
 
-from offcert.runtime.device.interface import Arena, Device, Event, Part
+from offcert.runtime.device.interface import Arena, Device, Part
 from offcert.runtime.host_layout import HostLayout
 from offcert.runtime.saved import Entry
 
@@ -18,7 +24,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass
-class _Copy:
+class Copy:
     """Bytes in an arena that belong to a storage.
 
     Attributes
@@ -28,16 +34,13 @@ class _Copy:
     low, high : int
         Their first address there, and the one after their last.
     entry : weak reference
-        To the storage; dead once autograd needs it no more.
-    events : list of Event
-        After which nothing writes or reads them any more.
+        To the storage, once the copy has been handed over; dead once autograd needs it no more.
     """
 
     arena: Arena
     low: int
     high: int
     entry: weakref.ref[Entry]
-    events: list[Event] = field(default_factory=list)
 
     @property
     def is_needed(self) -> bool:
@@ -51,8 +54,7 @@ class StreamCopies(Generic[Key]):
 
     As in `offcert.runtime.host_copies`, copies lie where the layout says, and where one lies that
     is the only one of a storage, another one is not written but goes into memory of its own,
-    outside of the arena. Streams begin to write where others lay when those have been written and
-    read.
+    outside of the arena.
 
     Parameters
     ----------
@@ -67,6 +69,8 @@ class StreamCopies(Generic[Key]):
     ----------
     outside_entries, outside_bytes : int
         Copies outside of the arena.
+    closed : bool
+        Whether the host's memory has been given back: nothing can leave any more.
     """
 
     def __init__(self, device: Device, layout: HostLayout[Key], arena: Arena) -> None:
@@ -77,69 +81,100 @@ class StreamCopies(Generic[Key]):
         self._arena = arena
         # Copies in the arena by their addresses; none overlaps another.
         self._lows: list[int] = []
-        self._inside: list[_Copy] = []
-        self._outside: dict[Key, _Copy] = {}
+        self._inside: list[Copy] = []
+        self._outside: dict[Key, Copy] = {}
+        self.closed = False
+        # Once they are closed: what autograd may still ask for.
+        self._kept: weakref.WeakKeyDictionary[Entry, torch.Tensor] = weakref.WeakKeyDictionary()
 
-    def send(self, rows: Sequence[tuple[Entry, torch.Tensor]]) -> Event:
-        """Let ``out`` copy storages, given with their bytes, to the host; return when it has."""
-        copies = [self._made(entry) for entry, _ in rows if entry.size]
-        parts = [
-            Part(data, copy.arena, copy.low)
-            for copy, (_, data) in zip(copies, (row for row in rows if row[0].size), strict=True)
-        ]
-        self._device.copy_out(parts)
-        event = self._device.out.record()
-        for copy in copies:
-            copy.events = [event]
-        return event
+    def room(self, entries: Sequence[Entry]) -> list[Copy]:
+        """Return bytes of the host that storages can be copied to.
 
-    def bring(self, rows: Sequence[tuple[Entry, torch.Tensor]]) -> Event:
-        """Let ``back`` fill bytes of the device with copies of storages; return when it has."""
-        back, parts, copies = self._device.back, [], []
-        for entry, data in rows:
-            if entry.size:
-                copy = self._of(entry)
-                for event in copy.events:
-                    back.wait(event)
-                parts.append(Part(data, copy.arena, copy.low))
-                copies.append(copy)
-        self._device.copy_back(parts)
-        event = back.record()
-        for copy in copies:
-            copy.events.append(event)
-        return event
+        Raises
+        ------
+        OffcertError
+            If they cannot lie where the layout says, and the host has no memory besides.
+        """
+        return [self._room(entry) for entry in entries if entry.size]
+
+    def send(self, rows: Sequence[tuple[Entry, torch.Tensor]], copies: Sequence[Copy]) -> None:
+        """Let ``out`` copy storages, given with their bytes, to the room that was made for them."""
+        sized = [row for row in rows if row[0].size]
+        self._device.copy_out(
+            [
+                Part(data, copy.arena, copy.low)
+                for (_, data), copy in zip(sized, copies, strict=True)
+            ]
+        )
+        for (entry, _), copy in zip(sized, copies, strict=True):
+            copy.entry = weakref.ref(entry)
+
+    def bring(self, rows: Sequence[tuple[Entry, torch.Tensor]]) -> None:
+        """Let ``back`` fill bytes of the device with copies of storages."""
+        sized = [row for row in rows if row[0].size]
+        if self.closed:
+            for entry, data in sized:
+                data.copy_(self._kept[entry])
+            return
+        copies = [self._of(entry) for entry, _ in sized]
+        self._device.copy_back(
+            [
+                Part(data, copy.arena, copy.low)
+                for (_, data), copy in zip(sized, copies, strict=True)
+            ]
+        )
 
     def has(self, entry: Entry) -> bool:
         """Whether there is a copy of a storage, of whatever age."""
-        if entry.key in self._outside or entry.size == 0:
+        if entry.size == 0:
+            return True
+        apart = self._outside.get(entry.key)
+        if apart is not None and apart.entry() is entry:
             return True
         place = bisect_left(self._lows, self._offsets[entry.key])
         return place < len(self._inside) and self._inside[place].entry() is entry
 
-    def arenas(self) -> Iterator[Arena]:
-        """Yield the arenas outside of the plan's."""
-        return (copy.arena for copy in self._outside.values())
+    def close(self) -> None:
+        """Give the host's memory back.
 
-    def _of(self, entry: Entry) -> _Copy:
+        No stream may be at work. What autograd may still ask for moves into ordinary memory.
+        """
+        copies = [*self._inside, *self._outside.values()]
+        arenas = {id(copy.arena): copy.arena for copy in copies} | {id(self._arena): self._arena}
+        with ExitStack() as stack:
+            for arena in arenas.values():
+                stack.callback(arena.close)
+            for copy in copies:
+                entry = copy.entry()
+                if entry is not None and entry.away:
+                    size = copy.high - copy.low
+                    self._kept[entry] = copy.arena.view(copy.low, size).clone()
+        self.closed = True
+        self._inside.clear()
+        self._lows.clear()
+        self._outside.clear()
+
+    def _of(self, entry: Entry) -> Copy:
         apart = self._outside.get(entry.key)
-        if apart is not None:
+        if apart is not None and apart.entry() is entry:
             return apart
         return self._inside[bisect_left(self._lows, self._offsets[entry.key])]
 
-    def _made(self, entry: Entry) -> _Copy:
-        """Return bytes to copy a storage to; ``out`` has been told to wait until they are free."""
-        copy = self._outside.get(entry.key) or self._cleared(entry)
+    def _room(self, entry: Entry) -> Copy:
+        apart = self._outside.get(entry.key)
+        copy = None if apart is not None else self._cleared(entry)
         if copy is None:
-            copy = _Copy(self._device.arena(entry.size), 0, entry.size, weakref.ref(entry))
+            copy = apart
+        if copy is None:
+            copy = Copy(self._device.arena(entry.size), 0, entry.size, _nobody)
             self._outside[entry.key] = copy
             self.outside_entries += 1
             self.outside_bytes += entry.size
-        for event in copy.events:
-            self._device.out.wait(event)
-        copy.entry = weakref.ref(entry)
+        # Until it has been copied there again, this is no copy of anything.
+        copy.entry = _nobody
         return copy
 
-    def _cleared(self, entry: Entry) -> _Copy | None:
+    def _cleared(self, entry: Entry) -> Copy | None:
         """Forget what lies where a copy is to be written, unless some of it is needed."""
         low = self._offsets[entry.key]
         high = low + entry.size
@@ -147,24 +182,12 @@ class StreamCopies(Generic[Key]):
         if first > 0 and self._inside[first - 1].high > low:
             first -= 1
         last = bisect_left(self._lows, high, first)
-        found = self._inside[first:last]
-        if any(each.is_needed for each in found):
+        if any(each.is_needed for each in self._inside[first:last]):
             return None
-        copy = _Copy(self._arena, low, high, weakref.ref(entry))
-        # Of one copy that is replaced in parts, all parts must wait for its events: keep them.
-        copy.events = [event for each in found for event in each.events]
-        rest = [piece for each in found for piece in _around(each, low, high)]
-        pieces = sorted([*rest, copy], key=lambda each: each.low)
-        self._inside[first:last] = pieces
-        self._lows[first:last] = [each.low for each in pieces]
+        copy = Copy(self._arena, low, high, _nobody)
+        self._inside[first:last] = [copy]
+        self._lows[first:last] = [low]
         return copy
-
-
-def _around(copy: _Copy, low: int, high: int) -> Iterator[_Copy]:
-    """Yield what is left of a copy on both sides of a stretch: it belongs to nobody now."""
-    for begin, end in ((copy.low, low), (high, copy.high)):
-        if begin < end:
-            yield _Copy(copy.arena, begin, end, _nobody, copy.events)
 
 
 class _Nobody:

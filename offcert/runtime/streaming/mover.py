@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from offcert.core.errors import OffcertError
 from offcert.core.plan import Kind
 from offcert.runtime.device.interface import Device, Event, Stream
 from offcert.runtime.mover import Mover, Step, away, lacking, uncounted, unfreed
@@ -15,6 +16,7 @@ from offcert.runtime.program import Program
 from offcert.runtime.saved import Entry
 from offcert.runtime.saved_storages import Place
 from offcert.runtime.streaming.copies import StreamCopies
+from offcert.runtime.streaming.flights import Flight
 from offcert.runtime.streaming.record import StepRecord
 from offcert.runtime.streaming.timetable import Act, Action
 
@@ -25,25 +27,14 @@ class _Sent:
 
     Attributes
     ----------
-    copied : Event
-        After which it is there.
-    data : list of torch.Tensor
-        Its storages' bytes, which must not be given back before.
+    flight : Flight
+        Which holds its bytes on the device.
     versions : dict
         For each storage, its versions when the copy was handed over.
     """
 
-    copied: Event
-    data: list[torch.Tensor]
+    flight: Flight
     versions: dict[Place, dict[int, int]]
-
-
-@dataclass
-class _Coming:
-    """Storages on their way back."""
-
-    back: Event
-    data: list[torch.Tensor]
 
 
 class StreamMover(Mover):
@@ -54,10 +45,14 @@ class StreamMover(Mover):
 
     1. A copy to the host begins after ``compute`` has done all operations before the present one.
     2. The bytes of a tensor that leaves are held until ``compute`` has waited for its copy.
-    3. A copy back begins after the point of ``compute`` at which its memory was taken, and after
-       the copy to the host that it reads.
+    3. A copy back begins after the point of ``compute`` at which its memory was taken. By then
+       ``compute`` has waited for the copy to the host that it reads (2).
     4. Whatever autograd asks for, ``compute`` has waited for.
-    5. A step that ends, in whatever way, lets ``compute`` wait for every copy under way.
+    5. Nothing under way is forgotten: a step that ends lets ``compute`` wait for every copy, and
+       one that is given up does so when nobody has it any more (`Flight`).
+
+    ``compute`` is the stream in which the step began. A program that runs operators in others, too,
+    is not followed: what they read could not be told from what is free.
 
     Parameters
     ----------
@@ -86,8 +81,9 @@ class StreamMover(Mover):
         self._record = record
         self._timetable = program.timetable
         self._durations = program.trace.durations
+        self._compute = device.compute
         self._sent: dict[int, _Sent] = {}
-        self._coming: dict[int, _Coming] = {}
+        self._coming: dict[int, Flight] = {}
         # For each storage that has come back but was not waited for, the gap that it came for.
         self._unawaited: dict[Place, int] = {}
         self._last: Event | None = None
@@ -108,6 +104,11 @@ class StreamMover(Mover):
     def outside_bytes(self) -> int:
         """Their bytes."""
         return self._copies.outside_bytes - self._outside_before[1]
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the calling thread's operators run in the stream of the step."""
+        return self._device.compute == self._compute
 
     def reach(self, step: Step, operation: int) -> None:
         """Hand over what the timetable says before an operation begins."""
@@ -131,10 +132,12 @@ class StreamMover(Mover):
         tensor = step.program.trace.gaps[action.gap].tensor
         entries = self._leaving(step, tensor, operation)
         if entries:
-            self._send(action.gap, tensor, entries)
+            self._send(step, action.gap, tensor, entries)
 
     def _leaving(self, step: Step, tensor: int, operation: int) -> list[Entry]:
         """Return the storages of a tensor that is to leave; none if the step has gone astray."""
+        if self._copies.closed and step.deviation is None:
+            step.deviate("the context ended before its backward pass")
         found = []
         for place in step.program.parts[tensor]:
             entry = None if step.deviation is not None else step.entry(place)
@@ -144,22 +147,33 @@ class StreamMover(Mover):
                 lacking(step, place, operation)
         return [] if step.deviation is not None else found
 
-    def _send(self, gap: int, tensor: int, entries: Iterable[Entry]) -> None:
-        device, rows = self._device, []
-        if self._ended is None:
-            self._ended = device.compute.record()
-        device.out.wait(self._ended)
-        self._follow_the_link(device.out)
+    def _send(self, step: Step, gap: int, tensor: int, entries: Sequence[Entry]) -> bool:
+        """Let ``out`` copy a tensor; return whether the host has room."""
+        device = self._device
+        try:
+            copies = self._copies.room(entries)
+        except OffcertError as error:
+            step.deviate(str(error))
+            return False
+        rows = []
         for entry in entries:
             storage = entry.device_storage()
             entry.sending = torch.empty(0, dtype=torch.uint8, device=device.tensors).set_(storage)
             rows.append((entry, entry.sending))
-        versions = {entry.key: entry.versions() for entry, _ in rows}
+        versions = {entry.key: entry.versions() for entry in entries}
+        if self._ended is None:
+            self._ended = device.compute.record()
+        device.out.wait(self._ended)
+        self._follow_the_link(device.out)
         begin = self._begin(device.out)
-        copied = self._last = self._copies.send(rows)
-        self._transferred(Kind.OFFLOAD, gap, begin, copied)
-        self._sent[tensor] = _Sent(copied, [data for _, data in rows], versions)
-        self.offloaded_bytes += sum(entry.size for entry, _ in rows)
+        # Held before it is handed over: an interrupt may come at any time.
+        flight = Flight(device, device.out, [data for _, data in rows])
+        self._sent[tensor] = _Sent(flight, versions)
+        self._copies.send(rows, copies)
+        flight.done = self._last = device.out.record()
+        self._transferred(Kind.OFFLOAD, gap, begin, flight.done)
+        self.offloaded_bytes += sum(entry.size for entry in entries)
+        return True
 
     def _release(self, step: Step, action: Action, operation: int) -> None:
         tensor = step.program.trace.gaps[action.gap].tensor
@@ -170,7 +184,8 @@ class StreamMover(Mover):
             # Changed after it was complete, as the capture saw it: what is on its way is no use.
             self._await_sent(tensor)
             self._ended = None
-            self._send(action.gap, tensor, leaving)
+            if not self._send(step, action.gap, tensor, leaving):
+                return
         self._await_sent(tensor)
         for entry in leaving:
             reference = weakref.ref(entry.device_storage())
@@ -182,9 +197,14 @@ class StreamMover(Mover):
     def _is_stale(self, tensor: int, entries: Iterable[Entry]) -> bool:
         """Whether the host has no copy of some storage, or one from before a change in place."""
         sent = self._sent.get(tensor)
-        if sent is None:
-            return any(entry.changed or not self._copies.has(entry) for entry in entries)
         for entry in entries:
+            if not self._copies.has(entry):
+                return True
+            if sent is None:
+                # It has come back as it had left; what never left was not sent lately.
+                if entry.data is None or entry.changed:
+                    return True
+                continue
             then, now = sent.versions.get(entry.key), entry.versions()
             if then is None or any(now.get(who, v) != v for who, v in then.items()):
                 return True
@@ -196,14 +216,15 @@ class StreamMover(Mover):
         """Let ``compute`` wait until a tensor is on the host; nothing is held for it any more."""
         sent = self._sent.pop(tensor, None)
         if sent is not None:
-            self._device.compute.wait(sent.copied)
+            sent.flight.land()
 
     # From the host.
 
     def _claim(self, step: Step, action: Action, operation: int) -> None:
         tensor = step.program.trace.gaps[action.gap].tensor
         entries = away(step, step.program.parts[tensor])
-        if entries:
+        # In another stream it is not claimed, but waits until it is asked for.
+        if entries and self.is_here:
             try:
                 self._bring(step, action.gap, entries)
             except torch.OutOfMemoryError:
@@ -223,13 +244,14 @@ class StreamMover(Mover):
         device.back.wait(device.compute.record())
         self._follow_the_link(device.back)
         begin = self._begin(device.back)
-        back = self._last = self._copies.bring(rows)
-        self._transferred(Kind.PREFETCH, gap, begin, back)
+        flight = self._coming[gap] = Flight(device, device.back, [data for _, data in rows])
+        self._copies.bring(rows)
+        flight.done = self._last = device.back.record()
+        self._transferred(Kind.PREFETCH, gap, begin, flight.done)
         self.prefetched_bytes += sum(entry.size for entry, _ in rows)
         for entry, data in rows:
-            entry.put(data)
             self._unawaited[entry.key] = gap
-        self._coming[gap] = _Coming(back, [data for _, data in rows])
+            entry.put(data)
 
     def _await(self, step: Step, action: Action, operation: int) -> None:
         self._await_coming(action.gap)
@@ -237,7 +259,7 @@ class StreamMover(Mover):
     def _await_coming(self, gap: int) -> None:
         coming = self._coming.pop(gap, None)
         if coming is not None:
-            self._device.compute.wait(coming.back)
+            coming.land()
             self._unawaited = {key: of for key, of in self._unawaited.items() if of != gap}
 
     def fetch_late(self, step: Step, entry: Entry) -> None:

@@ -1,0 +1,122 @@
+"""What is said about the steps of a training loop: how many of each kind, reports, warnings."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+
+from offcert.core.errors import PlanError
+from offcert.runtime.program import Program
+from offcert.runtime.reports import OffloadWarning, StepReport
+from offcert.runtime.run import StepRun
+
+
+class Accounts:
+    """Takes stock of steps.
+
+    Parameters
+    ----------
+    strict : bool
+        Raise where a step has no plan, instead of warning.
+
+    Attributes
+    ----------
+    steps : Counter
+        How many steps there were of each kind (`offcert.runtime.offload.Offload.steps`).
+    report : StepReport
+        Of the latest step.
+    """
+
+    def __init__(self, strict: bool) -> None:
+        self.steps: Counter[str] = Counter()
+        self.report = StepReport("no step has been run", False)
+        self._strict = strict
+        self._moved = False
+        self._warned: set[str] = set()
+
+    def begin(self) -> None:
+        """Begin anew; what has been warned of is not warned of again."""
+        self.steps.clear()
+        self._moved = False
+
+    def refuse(self, kind: str, message: str, *, alone: bool) -> None:
+        """Take note of a step that no plan is followed for; `alone`: no other is under way.
+
+        Raises
+        ------
+        PlanError
+            If steps without a plan are not wanted.
+        """
+        self.steps["unplanned"] += 1
+        if alone:
+            self.report = StepReport(message, True)
+        if self._strict:
+            raise PlanError(message)
+        self.tell(kind, message)
+
+    def tell(self, kind: str, message: str) -> None:
+        """Warn once of each kind."""
+        if kind not in self._warned:
+            self._warned.add(kind)
+            warnings.warn(
+                f"{message}; training goes on with the tensors on the device",
+                OffloadWarning,
+                stacklevel=3,
+            )
+
+    def close(self, run: StepRun) -> StepReport:
+        """Take stock of a step after which another one begins, or nothing."""
+        self._account(run)
+        self.report = run.report()
+        self._warn(run)
+        return self.report
+
+    def ended(self, run: StepRun, *, under_way: bool, latest: bool) -> None:
+        """Take stock of a step whose backward pass has ended.
+
+        Parameters
+        ----------
+        run : StepRun
+            The step.
+        under_way : bool
+            Whether its report is still to be taken.
+        latest : bool
+            Whether no step has begun after it.
+        """
+        self._account(run)
+        if not under_way:
+            if latest:
+                self.report = run.report()
+            self._warn(run)
+
+    def _account(self, run: StepRun) -> None:
+        kind = "planned" if run.finished else "unfinished"
+        if run.deviation is not None:
+            kind = "deviating"
+        if run.counted_as is not None:
+            self.steps.subtract([run.counted_as])
+        run.counted_as = kind
+        self.steps.update([kind])
+        self.steps += Counter()
+        self._moved |= run.offloaded_bytes > 0
+
+    def _warn(self, run: StepRun) -> None:
+        # A strict step has raised it.
+        if run.deviation is not None and not self._strict:
+            self.tell("deviating", f"a step did not follow its plan: {run.deviation}")
+
+    def warn_if_nothing_moved(self, programs: Sequence[Program]) -> None:
+        """Warn if no step has moved anything although a program wanted it."""
+        wanted = any(not each.moves_nothing for each in programs)
+        if wanted and not self._moved:
+            done = ", ".join(f"{n} {kind}" for kind, n in self.steps.items()) or "none"
+            reason = self.report.deviation or "none of them ran a backward pass"
+            if self.report.deviation is None and self.report.unfreed:
+                held = sum(each.size for each in self.report.unfreed)
+                reason = f"the program itself holds {held} bytes that should have left"
+            warnings.warn(
+                f"nothing was moved under the plan (steps: {done}): {reason}",
+                OffloadWarning,
+                stacklevel=3,
+            )
