@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from offcert.runtime.capture.borrowed import random_state_kept
+from offcert.runtime.turns import Turns
 
 # Runs a forward and a backward pass and returns the loss, if there is one to return.
 Pass = Callable[[], torch.Tensor | None]
@@ -40,6 +41,8 @@ class Pair:
         The copies.
     optimisers : tuple of two torch.optim.Optimizer
         Of `plain` and of `planned`.
+    turns : Turns, optional
+        Bring each to a device while it is trained; everything is compared on the host.
     """
 
     def __init__(
@@ -47,32 +50,31 @@ class Pair:
         plain: nn.Module,
         planned: nn.Module,
         optimisers: tuple[torch.optim.Optimizer, torch.optim.Optimizer],
+        turns: Turns | None = None,
     ) -> None:
         self._plain = plain
         self._planned = planned
         self._optimisers = optimisers
+        self._turns = Turns(torch.device("cpu")) if turns is None else turns
 
     def step(self, run_plain: Pass, run_planned: Pass) -> Comparison:
         """Take one optimiser step with both, from the same random state, and compare everything."""
         for optimiser in self._optimisers:
             optimiser.zero_grad()
         state = RandomState.now()
-        begun = time.perf_counter()
-        plain_loss = run_plain()
-        plain_seconds = time.perf_counter() - begun
+        plain_loss, plain_seconds = self._timed(self._plain, self._optimisers[0], run_plain)
         after_plain = RandomState.now()
         state.restore()
-        begun = time.perf_counter()
-        planned_loss = run_planned()
-        planned_seconds = time.perf_counter() - begun
+        planned_loss, planned_seconds = self._timed(self._planned, self._optimisers[1], run_planned)
         differences = []
         if not same_bits(plain_loss, planned_loss):
             differences.append("loss")
         if not after_plain.is_same(RandomState.now()):
             differences.append("random state")
         differences += self._differences("gradient of", _gradients)
-        for optimiser in self._optimisers:
-            optimiser.step()
+        for model, optimiser in zip((self._plain, self._planned), self._optimisers, strict=True):
+            with self._turns.turn(model, optimiser):
+                optimiser.step()
         differences += self._differences("parameter", lambda network: network.named_parameters())
         differences += self._differences("buffer", lambda network: network.named_buffers())
         return Comparison(
@@ -82,6 +84,15 @@ class Pair:
             plain_seconds,
             planned_seconds,
         )
+
+    def _timed(
+        self, model: nn.Module, optimiser: torch.optim.Optimizer, run: Pass
+    ) -> tuple[torch.Tensor | None, float]:
+        with self._turns.turn(model, optimiser):
+            begun = time.perf_counter()
+            loss = run()
+            seconds = time.perf_counter() - begun
+        return loss, seconds
 
     def _differences(
         self, what: str, named: Callable[[nn.Module], Iterator[tuple[str, torch.Tensor | None]]]
@@ -126,12 +137,16 @@ class RandomState:
     torch: torch.Tensor
     python: Any
     numpy: Any
+    cuda: tuple[Any, ...] = ()
 
     @classmethod
     def now(cls) -> RandomState:
         """Return the states as they are."""
         return cls(
-            torch.get_rng_state(), random.getstate(), copy.deepcopy(numpy.random.get_state())
+            torch.get_rng_state(),
+            random.getstate(),
+            copy.deepcopy(numpy.random.get_state()),
+            tuple(torch.cuda.get_rng_state_all()) if torch.cuda.is_initialized() else (),
         )
 
     def restore(self) -> None:
@@ -139,6 +154,8 @@ class RandomState:
         torch.set_rng_state(self.torch)
         random.setstate(self.python)
         numpy.random.set_state(self.numpy)
+        if self.cuda:
+            torch.cuda.set_rng_state_all(self.cuda)
 
     def is_same(self, other: RandomState) -> bool:
         """Whether two states are equal."""
@@ -146,6 +163,7 @@ class RandomState:
             torch.equal(self.torch, other.torch)
             and self.python == other.python
             and all(numpy.array_equal(a, b) for a, b in zip(self.numpy, other.numpy, strict=True))
+            and all(torch.equal(a, b) for a, b in zip(self.cuda, other.cuda, strict=False))
         )
 
 

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import copy
-import warnings
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
-import torch
 from torch import nn
 
-from offcert.core.errors import InputError, OffcertError
+from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Plan
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
-from offcert.runtime.comparison import Comparison, Pair, seeded
-from offcert.runtime.offload import Offload
+from offcert.core.training_record import HostMemory
+from offcert.runtime.comparison import seeded
+from offcert.runtime.device.interface import Device
 from offcert.runtime.program import Program, program
-from offcert.runtime.quiet import one_line
-from offcert.runtime.reports import OffloadWarning, StepReport
+from offcert.runtime.recorded import training_record
 from offcert.runtime.stages.train import train_stages
 from offcert.runtime.standard_step import standard_step
 from offcert.runtime.step import TrainingStep
-from offcert.runtime.training_report import Deviation, StepComparison, TrainReport, deviations
+from offcert.runtime.step_pair import StepPair, Training
+from offcert.runtime.train_device import DeviceKind, TrainDevice, train_device
+from offcert.runtime.training_report import TrainReport
+from offcert.runtime.turns import reproducible
 from offcert.runtime.workload import Workload
 
 
@@ -43,6 +41,7 @@ def train(
     progress: Callable[[int, int], None] | None = None,
     count: bool = True,
     execution: Execution | None = None,
+    device: str | Device = DeviceKind.AUTO,
 ) -> TrainReport:
     """Train the problem's network with and without the plan from the same state, and compare.
 
@@ -75,6 +74,13 @@ def train(
         operations are stages is always counted.
     execution : Execution, optional
         What the schedule is of, if parts of the network run again: training carries it out.
+    device : str or Device
+        ``"auto"``: where the model is. ``"cpu"``: tensors move at once, between two operations.
+        ``"simulated"``: the plan is carried out on the streams of a simulated device, which has the
+        rates of the problem's platform and, if live bytes are counted, its memory; times are
+        virtual. ``"cuda"``: on those of a CUDA device; the two models take turns there and are
+        compared on the host, cuDNN is asked for reproducible algorithms, and live bytes are counted
+        in the first step only, since that takes time.
 
     Raises
     ------
@@ -88,47 +94,67 @@ def train(
         raise InputError(f"steps must be at least 1, not {steps}")
     if model is not None and step is not None:
         raise InputError("only one of model and step can be given")
-    source = problem.source or {}
-    if "capture" not in source and source.get("clock", "stages") == "stages":
-        if step is not None:
-            raise InputError("the problem is one of stages, which takes a network, not a step")
-        if execution is not None:
-            raise InputError("the problem is one of stages: training cannot run any of them again")
+    training = Training(learning_rate, momentum, directory, count)
+    told = progress or (lambda done, total: None)
+    if _of_stages(problem):
+        _require_stages(step, execution, device)
         return train_stages(
-            problem,
-            schedule,
-            steps=steps,
-            seed=seed,
-            learning_rate=learning_rate,
-            momentum=momentum,
-            model=model,
-            directory=directory,
-            progress=progress,
+            problem, schedule, training, steps=steps, seed=seed, model=model, progress=told
         )
     plain = _plain_step(problem, model, step)
-    made = program(problem, schedule, execution)
-    pair = _StepPair(plain, made, learning_rate, momentum, directory, count=count)
-    results = []
-    with seeded(seed):
+    where = train_device(device, plain.model, problem, count=count)
+    made = program(problem, schedule, execution, streams=where.streams is not None)
+    pair = StepPair(plain, made, where, training)
+    with seeded(seed), reproducible(where.tensors):
         for index in range(steps):
-            results.append(pair.compare())
-            if progress is not None:
-                progress(index + 1, steps)
-    prediction, last = made.prediction, pair.context.report
+            pair.compare()
+            told(index + 1, steps)
+    pair.bring_home()
+    return _report(problem, schedule, made, where, pair)
+
+
+def _of_stages(problem: Problem) -> bool:
+    source = problem.source or {}
+    return "capture" not in source and source.get("clock", "stages") == "stages"
+
+
+def _require_stages(
+    step: TrainingStep | None, execution: Execution | None, device: str | Device
+) -> None:
+    if step is not None:
+        raise InputError("the problem is one of stages, which takes a network, not a step")
+    if execution is not None:
+        raise InputError("the problem is one of stages: training cannot run any of them again")
+    if device not in (DeviceKind.AUTO, DeviceKind.CPU):
+        raise InputError("the problem is one of stages, which are trained on the CPU only")
+
+
+def _report(
+    problem: Problem,
+    schedule: Schedule | FluidSchedule | Plan,
+    made: Program,
+    where: TrainDevice,
+    pair: StepPair,
+) -> TrainReport:
+    prediction, reports = made.prediction, [each.report for each in pair.taken]
+    counted = next((each for each in reversed(reports) if each.at_begin), reports[-1])
+    host = HostMemory(made.host.pool, made.host.load)
     return TrainReport(
         problem.name,
         problem.platform.memory,
         problem.trace.peak_memory,
         prediction.peak,
-        tuple(results),
+        tuple(each.comparison for each in pair.taken),
         tuple(operation.name for operation in made.trace.operations),
         prediction.at_begin,
         prediction.at_end,
-        last.at_begin,
-        last.at_end,
-        last.peaks,
+        counted.at_begin,
+        counted.at_end,
+        counted.peaks,
         made.host.pool,
         made.host.load,
+        where.kind,
+        training_record(problem, schedule, made, where, pair.taken, host),
     )
 
 
@@ -142,99 +168,3 @@ def _plain_step(
         raise InputError("the problem is one of a TrainingStep: pass it as step")
     made = workload.load() if model is None else model
     return made if isinstance(made, TrainingStep) else standard_step(made, workload)
-
-
-class _StepPair:
-    """A training step, and a copy of it that follows a plan."""
-
-    def __init__(
-        self,
-        plain: TrainingStep,
-        planned: Program,
-        learning_rate: float,
-        momentum: float,
-        directory: str | None,
-        *,
-        count: bool,
-    ) -> None:
-        self._plain = plain
-        self._trace = planned.trace
-        self._exactly = not planned.segments
-        self._count = count
-        try:
-            # Together: what they share, their copies share.
-            model, run, optimiser = copy.deepcopy((plain.model, plain.run, plain.optimiser))
-        except Exception as error:
-            name = type(plain.model).__name__
-            raise InputError(f"{name} cannot be copied: {one_line(error)}") from error
-        self._planned = TrainingStep(model, run, plain.batch, optimiser)
-        self.context = Offload(model, [planned], count=count, directory=directory)
-        first, second = (
-            each.optimiser
-            or torch.optim.SGD(each.model.parameters(), lr=learning_rate, momentum=momentum)
-            for each in (plain, self._planned)
-        )
-        self._pair = Pair(plain.model, model, (first, second))
-
-    def compare(self) -> StepComparison:
-        """Take one optimiser step with both."""
-        batch = self._plain.make_batch()
-        # A step may change its batch; each is fed with its own.
-        copies = copy.deepcopy(batch), batch
-        found = self._pair.step(
-            partial(_execute, self._plain, copies[0]), partial(self._follow, copies[1])
-        )
-        return self._compared(found, self.context.report)
-
-    def _follow(self, batch: Any) -> torch.Tensor | None:
-        with warnings.catch_warnings():
-            # What they say is in the comparison.
-            warnings.simplefilter("ignore", OffloadWarning)
-            with self.context:
-                return _execute(self._planned, batch)
-
-    def _compared(self, found: Comparison, report: StepReport) -> StepComparison:
-        deviation = report.deviation
-        if report.prediction is None and not report.finished:
-            deviation = "step.run has not called the model that it was given"
-        elif deviation is None and not report.planned:
-            deviation = "the step has not ended"
-        trace = self._trace
-        wrong: tuple[Deviation, ...] = ()
-        if self._count and report.prediction is not None:
-            # What the step itself still holds when it ends is no matter of the plan.
-            ends = (*report.at_end[:-1], report.prediction.at_end[-1])
-            ends = ends if len(report.at_end) == len(trace) else report.at_end
-            wrong = deviations(
-                trace,
-                report.prediction,
-                report.at_begin,
-                ends,
-                report.peaks,
-                exactly=self._exactly,
-            )
-        return StepComparison(
-            found.plain_loss,
-            found.planned_loss,
-            found.differences,
-            wrong,
-            report.peak,
-            sum(unfreed.size for unfreed in report.unfreed),
-            report.offloaded_bytes,
-            report.prefetched_bytes,
-            found.plain_seconds,
-            found.planned_seconds,
-            deviation,
-            sum(unforeseen.size for unforeseen in report.unforeseen),
-            report.outside_bytes,
-        )
-
-
-def _execute(step: TrainingStep, batch: Any) -> torch.Tensor | None:
-    try:
-        return step.execute(batch)
-    except OffcertError:
-        raise
-    except Exception as error:
-        name = type(step.model).__name__
-        raise InputError(f"a training step of {name} failed: {one_line(error)}") from error

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from offcert.core.trace import Trace
+from offcert.core.training_record import TrainingRecord
 from offcert.runtime.predict import Prediction
 
 
@@ -57,6 +58,11 @@ class StepComparison:
         Bytes that the forward pass saved, but not when it was captured.
     outside_bytes : int
         Bytes copied to the host that the arena had no room for.
+    late_bytes : int
+        Bytes that came back only when they were asked for.
+    time : int or None
+        Nanoseconds of the planned step on the clock of its device; None if it was not timed to its
+        end.
     """
 
     plain_loss: float | None
@@ -72,6 +78,8 @@ class StepComparison:
     deviation: str | None = None
     unforeseen_bytes: int = 0
     outside_bytes: int = 0
+    late_bytes: int = 0
+    time: int | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,10 @@ class TrainReport:
         Of the arena on the host that offloaded tensors are laid out in.
     arena_load : int
         Most bytes of them that the plan needs at a time: no arena is smaller.
+    device : str
+        ``"cpu"``, ``"simulated"`` or ``"cuda"``.
+    record : TrainingRecord or None
+        The plan beside what was measured; None where operations are stages.
     """
 
     name: str
@@ -115,6 +127,8 @@ class TrainReport:
     counted_peaks: tuple[int, ...]
     arena_bytes: int = 0
     arena_load: int = 0
+    device: str = "cpu"
+    record: TrainingRecord | None = None
 
     @property
     def bitwise_equal(self) -> bool:
@@ -151,7 +165,18 @@ class TrainReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON values, with the verdicts spelled out."""
-        return asdict(self) | {
+        document = asdict(replace(self, record=None))
+        del document["record"]
+        record = self.record
+        if record is not None:
+            document["times"] = {
+                "certified": record.certified,
+                "predicted": record.predicted_time,
+                "measured": record.measured_time,
+            }
+            document["errors"] = record.errors()
+            document["host"] = asdict(record.host)
+        return document | {
             "bitwise_equal": self.bitwise_equal,
             "follows_prediction": self.follows_prediction,
             "counted": self.counted,

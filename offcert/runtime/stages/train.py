@@ -16,6 +16,7 @@ from offcert.core.schedule import Schedule
 from offcert.runtime.comparison import Comparison, Pair, seeded
 from offcert.runtime.losses import Loss, loss_function
 from offcert.runtime.stages.replay import Offload, StepReport, offload
+from offcert.runtime.step_pair import Training
 from offcert.runtime.training_report import StepComparison, TrainReport, deviations
 from offcert.runtime.workload import Workload
 
@@ -23,22 +24,20 @@ from offcert.runtime.workload import Workload
 def train_stages(
     problem: Problem,
     schedule: Schedule | FluidSchedule | Plan,
+    training: Training,
     *,
     steps: int,
     seed: int,
-    learning_rate: float,
-    momentum: float,
     model: nn.Module | None,
-    directory: str | None,
-    progress: Callable[[int, int], None] | None,
+    progress: Callable[[int, int], None],
 ) -> TrainReport:
     """Train as `offcert.runtime.train.train` does, replaying the traced network."""
     workload = Workload.from_source(problem.source)
     plain = workload.build() if model is None else model
     planned = copy.deepcopy(plain)
-    context = offload(planned, schedule, problem, directory=directory)
+    context = offload(planned, schedule, problem, directory=training.directory)
     first, second = (
-        torch.optim.SGD(network.parameters(), lr=learning_rate, momentum=momentum)
+        torch.optim.SGD(network.parameters(), lr=training.learning_rate, momentum=training.momentum)
         for network in (plain, planned)
     )
     pair = Pair(plain, planned, (first, second))
@@ -54,8 +53,7 @@ def train_stages(
                 partial(_planned, context, inputs, labels),
             )
             results.append(_compared(found, context.report, problem))
-            if progress is not None:
-                progress(index + 1, steps)
+            progress(index + 1, steps)
     last = context.report
     return TrainReport(
         problem.name,
