@@ -54,6 +54,12 @@ class CudaStream:
         self.stream = stream
         self.timed = timed
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CudaStream) and bool(self.stream == other.stream)
+
+    def __hash__(self) -> int:
+        return hash(self.stream)
+
     def record(self) -> CudaEvent:
         """Return an event after all that the stream has been given so far."""
         event = torch.cuda.Event(enable_timing=self.timed)

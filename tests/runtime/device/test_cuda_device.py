@@ -171,3 +171,14 @@ def test_without_cuda_it_is_said(monkeypatch):
     FakeCuda(monkeypatch, devices=0)
     with pytest.raises(InputError, match="PyTorch finds no CUDA device"):
         CudaDevice("cuda")
+
+
+def test_the_stream_of_operators_is_the_same_as_long_as_the_program_stays_in_it(monkeypatch):
+    FakeCuda(monkeypatch)
+    device = CudaDevice("cuda")
+    first = device.compute
+    assert first == device.compute
+    assert hash(first) == hash(device.compute)
+    assert first not in (device.out, "default")
+    with torch.cuda.stream(torch.cuda.Stream("cuda:0")):
+        assert device.compute != first
