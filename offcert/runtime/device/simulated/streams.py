@@ -29,15 +29,19 @@ class Host:
         The latest end of all work that it has waited for.
     knows : list of int
         That work.
+    waits : int
+        How often it has.
     """
 
     def __init__(self, streams: int, adversary: Adversary) -> None:
         self.time = 0
         self.knows: Knowledge = [0] * streams
+        self.waits = 0
         self.adversary = adversary
 
     def learns(self, event: SimulatedEvent) -> None:
         """Take note that it has waited for an event."""
+        self.waits += 1
         self.time = max(self.time, event.time)
         learn(self.knows, event.knows)
 
@@ -110,6 +114,7 @@ class SimulatedStream:
         self.knows: Knowledge = [0] * len(host.knows)
         self.given = 0
         self.done = 0
+        self._heeded = 0
         self._queue: deque[SimulatedEvent | Callable[[], None]] = deque()
 
     def record(self) -> SimulatedEvent:
@@ -140,8 +145,10 @@ class SimulatedStream:
 
     def heed_host(self) -> None:
         """What is given now begins after all that the host has waited for."""
-        self.clock = max(self.clock, self.host.time)
-        learn(self.knows, self.host.knows)
+        if self._heeded != self.host.waits:
+            self._heeded = self.host.waits
+            self.clock = max(self.clock, self.host.time)
+            learn(self.knows, self.host.knows)
 
     def _follow(self, event: SimulatedEvent) -> None:
         self.heed_host()
