@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from difflib import SequenceMatcher
 
 from torch import fx
@@ -40,11 +40,31 @@ class Anchors:
         The graphs.
     calls : Calls
         Of their nodes.
+
+    Attributes
+    ----------
+    found : list of int or None
+        The position at which each operation begins, if the graphs show it.
+    elsewhere : set of str
+        The modules that the plan calls more often than the graphs: which of the calls theirs are
+        cannot be told, as Dynamo counts them in each graph anew.
     """
 
     def __init__(self, planned: Planned, line: Line, calls: Calls) -> None:
-        find = _by_operators if planned.by_operators else _by_modules
-        self.found = _in_order(find(planned, line, calls), planned.again)
+        self.elsewhere = set() if planned.by_operators else _elsewhere(planned, line, calls)
+        if planned.by_operators:
+            found = _by_operators(planned, line, calls)
+        else:
+            found = _by_modules(planned, line, calls, self.elsewhere)
+        self.found = _in_order(found, planned.again)
+        self._planned = planned
+        # The modules that compute something, or hold one that does.
+        self._computing = {
+            event.path[:end]
+            for event in planned.events
+            if event.kind == ENTER
+            for end in _ends(event.path)
+        }
         self._line = line
         self._shown = [n for n, place in enumerate(self.found) if place is not None]
 
@@ -58,10 +78,12 @@ class Anchors:
         return position
 
     def nodes(self, operation: int) -> Sequence[fx.Node]:
-        """Return the nodes of a forward operation, with those that the graphs do not tell from it.
+        """Return the nodes of a forward operation; none if it is not in these graphs.
 
-        These are operations after it or before it that the graphs do not show.
+        With them come those of operations around it that the graphs do not tell from it.
         """
+        if self.found[operation] is None and not self._may_be_hidden(operation):
+            return ()
         place = bisect_right(self._shown, operation) - 1
         begin = 0 if place < 0 else self.found[self._shown[place]]
         end: int | None = self._line.forward_end
@@ -70,6 +92,40 @@ class Anchors:
         assert begin is not None
         assert end is not None
         return self._line.nodes[begin : min(end, self._line.forward_end)]
+
+    def _may_be_hidden(self, operation: int) -> bool:
+        """Whether nodes of the graphs may belong to an operation whose beginning they do not show.
+
+        What follows a module that computes nothing does not show when it begins. Nor does what
+        follows one of the graph before this one, at the beginning of this one.
+        """
+        first = self._shown[0] if self._shown else len(self.found)
+        if operation < first:
+            return operation + 1 == first and not self._is_call(operation)
+        return self._planned.by_operators or not (
+            self._is_call(operation) or self._planned.events[operation].path in self._computing
+        )
+
+    def _is_call(self, operation: int) -> bool:
+        """Whether an operation is the beginning of a call, whose nodes would show it."""
+        event = self._planned.events[operation]
+        return event.kind == ENTER or event.path in self.elsewhere
+
+    def why_no_nodes(self, operation: int) -> str | None:
+        """Return why there are no nodes of a forward operation, if so."""
+        if self.nodes(operation):
+            return None
+        path = self._planned.events[operation].path
+        if path in self.elsewhere:
+            return (
+                f"{path} is called again in another graph, and which call is which cannot be told"
+            )
+        return "no node of the graph belongs there"
+
+
+def _ends(path: str) -> Iterable[int]:
+    """Yield where the names of the modules around a module end in its path, and its own."""
+    return (place for place in range(len(path) + 1) if path[place : place + 1] in (".", ""))
 
 
 def _in_order(found: Sequence[int | None], again: Sequence[bool]) -> list[int | None]:
@@ -125,7 +181,17 @@ class _Stretch:
                 self.last[call] = position
 
 
-def _by_modules(planned: Planned, line: Line, calls: Calls) -> list[int | None]:
+def _elsewhere(planned: Planned, line: Line, calls: Calls) -> set[str]:
+    """Return the modules that the plan calls more often than a graph that calls them."""
+    wanted = {Call(event.path, event.call) for event in planned.events if event.path}
+    there = {call for node in line.nodes[: line.border] for call in calls.stack(node)}
+    seen = {call.path for call in there}
+    return {call.path for call in wanted - there if call.path in seen}
+
+
+def _by_modules(
+    planned: Planned, line: Line, calls: Calls, elsewhere: Set[str]
+) -> list[int | None]:
     """Return positions from the first and last nodes of each call of a module."""
     work = [p for p, node in enumerate(line.nodes) if node.op == "call_function"]
     behind = [p for p in work if p >= line.border]
@@ -135,6 +201,8 @@ def _by_modules(planned: Planned, line: Line, calls: Calls) -> list[int | None]:
 
     def position(event: Event, again: bool) -> int | None:
         call = Call(event.path, event.call)
+        if event.path in elsewhere:
+            return None
         if event.kind in (ENTER, LEAVE):
             stretch = rerun if again else forward
             if event.kind == ENTER:

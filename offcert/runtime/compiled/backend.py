@@ -23,7 +23,7 @@ from offcert.runtime.compiled.planned import Planned, planned
 from offcert.runtime.compiled.report import Carried, GraphReport, RunsAgain, Stays
 from offcert.runtime.compiled.storages import Storages, why_missing
 from offcert.runtime.compiled.timing import timing
-from offcert.runtime.plans import AnyPlan, CertificateLike
+from offcert.runtime.plans import AnyPlan
 from offcert.runtime.plans import planned as pairs_of
 from offcert.runtime.reports import OffloadWarning
 
@@ -31,7 +31,7 @@ Compiler = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 
 
 def backend(
-    plan: AnyPlan | CertificateLike,
+    plan: AnyPlan,
     problem: Problem | None = None,
     *,
     strict: bool = False,
@@ -79,8 +79,10 @@ def backend(
     PlanError
         If a plan does not make sense, or exceeds its problem's memory.
     """
-    [(about, chosen, execution)] = pairs_of(plan, problem)
-    found = planned(about, chosen, execution)
+    pairs = list(pairs_of(plan, problem))
+    if len(pairs) != 1:
+        raise InputError(f"plan must be one certificate, not {len(pairs)}")
+    found = planned(*pairs[0])
     if found.moved:
         torch_operators()
     return Backend(found, strict=strict, compiler=compiler)
@@ -176,7 +178,7 @@ def follow(
     carried, stays, transfers = [], [], []
     for moved in plan.moved:
         storage = places.get(moved.place)
-        why = why_missing(moved, plan) if storage is None else storage.why_not()
+        why = why_missing(moved.place, anchors) if storage is None else storage.why_not()
         when = why if storage is None or why is not None else timing(moved, storage, anchors, line)
         if storage is None or when is None or isinstance(when, str):
             saver = plan.names[moved.place.operation]

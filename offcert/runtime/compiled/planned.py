@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Plan
@@ -100,12 +101,17 @@ def planned(
     Raises
     ------
     InputError
-        If the problem was not captured with a clock that can be followed, or the plan is a schedule
-        that moves tensors in pieces.
+        If the problem was not captured with a clock that can be followed, the step calls the model
+        several times, or the plan is a schedule that moves tensors in pieces.
     PlanError
         If the plan does not make sense, or exceeds the problem's memory.
     """
     found = program(problem, plan, execution)
+    calls = len(found.capture.calls)
+    if calls > 1:
+        raise InputError(
+            f"the captured step calls the model {calls} times, but a compiled graph is of one call"
+        )
     events, again = found.capture.ticks, (False,) * len(found.trace)
     if execution is not None:
         assert problem.computed is not None

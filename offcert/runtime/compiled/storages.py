@@ -10,7 +10,7 @@ from torch import fx
 
 from offcert.runtime.compiled.anchors import Anchors
 from offcert.runtime.compiled.line import Line, storage_of, tensor_of
-from offcert.runtime.compiled.planned import Moved, Planned
+from offcert.runtime.compiled.planned import Planned
 from offcert.runtime.saved_storages import Place, dtype_name
 
 
@@ -153,12 +153,11 @@ class Storages:
         return [each for each in near if each.nodes[0].name not in self._owned]
 
 
-def why_missing(moved: Moved, planned: Planned) -> str:
+def why_missing(place: Place, anchors: Anchors) -> str:
     """Return why a place was not found in the graphs."""
-    shape = "x".join(map(str, moved.place.shape)) or "scalar"
-    return (
-        f"the graph saves no {moved.place.dtype} tensor of shape {shape} and "
-        f"{moved.place.size} bytes there"
+    shape = "x".join(map(str, place.shape)) or "scalar"
+    return anchors.why_no_nodes(place.operation) or (
+        f"the graph saves no {place.dtype} tensor of shape {shape} and {place.size} bytes there"
     )
 
 
