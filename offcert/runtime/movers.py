@@ -5,13 +5,15 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from offcert.runtime.device.interface import Device
+from offcert.runtime.device.interface import Arena, Device
+from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.mover import Mover, SynchronousMover
 from offcert.runtime.program import Program
 from offcert.runtime.saved_storages import Place
-from offcert.runtime.store import HostStore
+from offcert.runtime.store import HostStore, SplitStore
 from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.mover import StreamMover
 from offcert.runtime.streaming.record import StepRecord
@@ -85,22 +87,34 @@ class SynchronousMovers(Movers[HostStore]):
         Where the file is made.
     timed : bool
         Take note of all times.
+    spill : str, optional
+        Where the file is made for what is not to be in the host's memory.
     """
 
-    def __init__(self, directory: str | None = None, *, timed: bool = False) -> None:
+    def __init__(
+        self, directory: str | None = None, *, timed: bool = False, spill: str | None = None
+    ) -> None:
         super().__init__()
         self._directory = directory
         self._timed = timed
+        self._spill = spill
 
     def mover(self, program: Program) -> tuple[Mover | None, HostStore | None]:
         """Return a mover for a step, and where it copies to; None if nothing moves."""
         if program.moves_nothing and not self._timed:
             return None, None
-        store = self._free_room(program) or HostStore(program.host.pool, self._directory)
+        store = self._free_room(program) or self._new(program)
         if not self._timed:
             return SynchronousMover(program, store), store
         self.record = StepRecord(HOST_CLOCK)
         return TimedMover(program, store, self.record), store
+
+    def _new(self, program: Program) -> HostStore:
+        border = program.host.pool - program.in_file
+        store = HostStore(border, self._directory)
+        if not program.in_file:
+            return store
+        return SplitStore(store, HostStore(program.in_file, self._spill), border)
 
 
 class StreamMovers(Movers[StreamCopies[Place]]):
@@ -112,12 +126,15 @@ class StreamMovers(Movers[StreamCopies[Place]]):
         Whose streams copy.
     timed : bool
         Take note of all times.
+    spill : str, optional
+        Where the file is made for what is not to be in the host's memory.
     """
 
-    def __init__(self, device: Device, *, timed: bool = False) -> None:
+    def __init__(self, device: Device, *, timed: bool = False, spill: str | None = None) -> None:
         super().__init__()
         self._device = device
         self._timed = timed
+        self._spill = spill
         self._made: list[StreamCopies[Place]] = []
 
     def mover(self, program: Program) -> tuple[Mover | None, StreamCopies[Place] | None]:
@@ -129,8 +146,13 @@ class StreamMovers(Movers[StreamCopies[Place]]):
         return StreamMover(program, self._device, copies, self.record), copies
 
     def _new(self, program: Program) -> StreamCopies[Place]:
-        arena = self._device.arena(program.host.pool)
-        copies = StreamCopies(self._device, program.host, arena)
+        arena: Arena = self._device.arena(program.host.pool - program.in_file)
+        apart = None
+        if program.in_file:
+            arena = SplitArena(arena, self._device.file(program.in_file, self._spill))
+            # There is no more memory to register.
+            apart = partial(self._device.file, directory=self._spill)
+        copies = StreamCopies(self._device, program.host, arena, apart)
         self._made.append(copies)
         return copies
 

@@ -16,12 +16,14 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
+from offcert.core.training_record import HostMemory
 from offcert.runtime.accounts import Accounts
 from offcert.runtime.agreement import require_agreement
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
 from offcert.runtime.events import OPERATOR, Session
 from offcert.runtime.hooks import Hooks, Saving, require_no_graphs, unwrap
+from offcert.runtime.host_memory import host_memory_of, within_host
 from offcert.runtime.movers import Movers, StreamMovers, SynchronousMovers
 from offcert.runtime.plans import AnyPlan, CertificateLike, programs
 from offcert.runtime.program import Program
@@ -47,6 +49,8 @@ def offload(
     directory: str | None = None,
     device: Device | None = None,
     timed: bool = False,
+    host_memory: int | str | None = None,
+    host_spill: bool | str = False,
 ) -> Offload:
     """Prepare to train `model` under a plan.
 
@@ -86,6 +90,12 @@ def offload(
         model on the CPU: there tensors move at once, between two operations.
     timed : bool
         Take note of the times of operations and transfers; see `Offload.times`.
+    host_memory : int or str, optional
+        Bytes of the host's memory that what has left may take (``"8GiB"``); by default any number.
+        `Offload.host` says what the plan needs.
+    host_spill : bool or str
+        Put what is more into a memory-mapped file, in this folder or where the system puts such
+        files, instead of refusing the plan.
 
     Returns
     -------
@@ -96,14 +106,22 @@ def offload(
     ------
     InputError
         If a problem was not captured with a clock that training can follow, the model is on several
-        devices, or a plan is a schedule that moves tensors in pieces.
+        devices, a plan is a schedule that moves tensors in pieces, or it needs more of the host's
+        memory than it may have.
     PlanError
         If a plan does not make sense, or exceeds its problem's memory.
     """
     of = device if device is not None else cuda_device(unwrap(model), timed=timed)
     found = programs(plan, problem, streams=of is not None)
     return Offload(
-        model, found, strict=strict, count=count, directory=directory, device=of, timed=timed
+        model,
+        within_host(found, host_memory, host_spill),
+        strict=strict,
+        count=count,
+        directory=directory,
+        device=of,
+        timed=timed,
+        spill=host_spill if isinstance(host_spill, str) else None,
     )
 
 
@@ -131,6 +149,7 @@ class Offload(AbstractContextManager["Offload"]):
         directory: str | None = None,
         device: Device | None = None,
         timed: bool = False,
+        spill: str | None = None,
     ) -> None:
         self._model = model
         self._root = unwrap(model)
@@ -146,9 +165,9 @@ class Offload(AbstractContextManager["Offload"]):
         # Steps under plans that change nothing run without us, unless something is asked of them.
         self._asked = count or timed
         self._movers: Movers[Any] = (
-            SynchronousMovers(directory, timed=timed)
+            SynchronousMovers(directory, timed=timed, spill=spill)
             if device is None
-            else StreamMovers(device, timed=timed)
+            else StreamMovers(device, timed=timed, spill=spill)
         )
         self._relay = Relay(self)
         self._hooks = Hooks(self._root, self._relay)
@@ -271,6 +290,11 @@ class Offload(AbstractContextManager["Offload"]):
     def steps(self) -> Counter[str]:
         """How many steps there were of each kind."""
         return self._accounts.steps
+
+    @property
+    def host(self) -> HostMemory:
+        """What all plans together need of the host."""
+        return host_memory_of(self.programs)
 
     @property
     def times(self) -> Schedule | None:

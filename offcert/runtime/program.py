@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from offcert.core.carried.carry import Carried
@@ -20,6 +20,7 @@ from offcert.core.schedule import Schedule
 from offcert.core.trace import Trace
 from offcert.runtime.capture import Capture, read_capture
 from offcert.runtime.events import OUTPUT, Event
+from offcert.runtime.host_budget import host_plan
 from offcert.runtime.host_layout import HostLayout, host_layout
 from offcert.runtime.predict import Prediction, predict
 from offcert.runtime.saved_storages import Place
@@ -64,6 +65,8 @@ class Program:
         What is handed to the streams of a device; None where tensors move at once.
     problem : Problem
         What runs, everything as often as it does, and on which platform.
+    registered : int or None
+        Addresses of the host from there on are in a file; None if all are in its memory.
     """
 
     name: str
@@ -80,6 +83,23 @@ class Program:
     problem: Problem
     segments: PlacedProgram = NOTHING_AGAIN
     timetable: Timetable | None = None
+    registered: int | None = None
+
+    def within_host(self, limit: int, spill: bool) -> Program:
+        """Return the program with so many bytes of host memory; `spill`: the rest into a file.
+
+        Raises
+        ------
+        InputError
+            If it needs more and nothing may go into a file.
+        """
+        found = host_plan(self.host, limit, spill)
+        return replace(self, host=found.layout, registered=found.registered)
+
+    @property
+    def in_file(self) -> int:
+        """Bytes of copies that are in a file rather than in the host's memory."""
+        return 0 if self.registered is None else self.host.pool - self.registered
 
     @property
     def moves_nothing(self) -> bool:

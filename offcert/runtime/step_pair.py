@@ -59,18 +59,15 @@ class Training:
         Where files with offloaded bytes are made.
     count : bool
         Whether live bytes are counted.
-    host_memory : int or None
-        Bytes that what has left may take of the host's memory.
-    host_spill : bool or str
-        Whether what is more goes to a file, and in which folder.
+    spill : str or None
+        Where files are made for what is not to be in the host's memory.
     """
 
     learning_rate: float = 0.01
     momentum: float = 0.9
     directory: str | None = None
     count: bool = True
-    host_memory: int | None = None
-    host_spill: bool | str = False
+    spill: str | None = None
 
 
 class StepPair:
@@ -134,6 +131,7 @@ class StepPair:
                 directory=training.directory,
                 device=self._device.streams,
                 timed=True,
+                spill=training.spill,
             )
         return self._contexts[count]
 

@@ -15,6 +15,7 @@ from offcert.core.schedule import Schedule
 from offcert.core.training_record import HostMemory
 from offcert.runtime.comparison import seeded
 from offcert.runtime.device.interface import Device
+from offcert.runtime.host_memory import host_limit, host_memory_of, within_host
 from offcert.runtime.program import Program, program
 from offcert.runtime.recorded import training_record
 from offcert.runtime.stages.train import train_stages
@@ -42,6 +43,9 @@ def train(
     count: bool = True,
     execution: Execution | None = None,
     device: str | Device = DeviceKind.AUTO,
+    host_memory: int | str | None = None,
+    host_spill: bool | str = False,
+    announce: Callable[[HostMemory], None] | None = None,
 ) -> TrainReport:
     """Train the problem's network with and without the plan from the same state, and compare.
 
@@ -81,6 +85,11 @@ def train(
         virtual. ``"cuda"``: on those of a CUDA device; the two models take turns there and are
         compared on the host, cuDNN is asked for reproducible algorithms, and live bytes are counted
         in the first step only, since that takes time.
+    host_memory, host_spill
+        As for `offcert.runtime.offload.offload`: what may be taken of the host's memory, and
+        whether the rest goes into a file.
+    announce : callable, optional
+        Called with what the plan needs of the host, before the first step.
 
     Raises
     ------
@@ -94,23 +103,31 @@ def train(
         raise InputError(f"steps must be at least 1, not {steps}")
     if model is not None and step is not None:
         raise InputError("only one of model and step can be given")
-    training = Training(learning_rate, momentum, directory, count)
+    training = Training(learning_rate, momentum, directory, count, _folder(host_spill))
     told = progress or (lambda done, total: None)
     if _of_stages(problem):
-        _require_stages(step, execution, device)
+        _require_stages(step, execution, device, host_memory)
         return train_stages(
             problem, schedule, training, steps=steps, seed=seed, model=model, progress=told
         )
     plain = _plain_step(problem, model, step)
     where = train_device(device, plain.model, problem, count=count)
     made = program(problem, schedule, execution, streams=where.streams is not None)
+    (made,) = within_host([made], host_memory, host_spill)
+    host = host_memory_of([made], host_limit(host_memory))
+    if announce is not None:
+        announce(host)
     pair = StepPair(plain, made, where, training)
     with seeded(seed), reproducible(where.tensors):
         for index in range(steps):
             pair.compare()
             told(index + 1, steps)
     pair.bring_home()
-    return _report(problem, schedule, made, where, pair)
+    return _report(problem, schedule, made, where, pair, host)
+
+
+def _folder(host_spill: bool | str) -> str | None:
+    return host_spill if isinstance(host_spill, str) else None
 
 
 def _of_stages(problem: Problem) -> bool:
@@ -119,7 +136,10 @@ def _of_stages(problem: Problem) -> bool:
 
 
 def _require_stages(
-    step: TrainingStep | None, execution: Execution | None, device: str | Device
+    step: TrainingStep | None,
+    execution: Execution | None,
+    device: str | Device,
+    host_memory: int | str | None,
 ) -> None:
     if step is not None:
         raise InputError("the problem is one of stages, which takes a network, not a step")
@@ -127,6 +147,8 @@ def _require_stages(
         raise InputError("the problem is one of stages: training cannot run any of them again")
     if device not in (DeviceKind.AUTO, DeviceKind.CPU):
         raise InputError("the problem is one of stages, which are trained on the CPU only")
+    if host_memory is not None:
+        raise InputError("the problem is one of stages, for which host_memory is no limit")
 
 
 def _report(
@@ -135,10 +157,10 @@ def _report(
     made: Program,
     where: TrainDevice,
     pair: StepPair,
+    host: HostMemory,
 ) -> TrainReport:
     prediction, reports = made.prediction, [each.report for each in pair.taken]
     counted = next((each for each in reversed(reports) if each.at_begin), reports[-1])
-    host = HostMemory(made.host.pool, made.host.load)
     return TrainReport(
         problem.name,
         problem.platform.memory,

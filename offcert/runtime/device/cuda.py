@@ -18,7 +18,7 @@ from torch import nn
 from offcert.core.errors import InputError, OffcertError
 from offcert.runtime.device.interface import Event, MemoryReading, Part
 from offcert.runtime.device.numa import node_of_device
-from offcert.runtime.device.pinned import CudaRegistrar, PinnedArena
+from offcert.runtime.device.pinned import CudaRegistrar, FileArena, PinnedArena
 
 _MILLISECOND = 10**6
 
@@ -110,6 +110,10 @@ class CudaDevice:
         streams = (self.out.stream, self.back.stream)
         node = node_of_device(bus_id(self.tensors))
         return PinnedArena(size, CudaRegistrar(self.tensors, streams), node)
+
+    def file(self, size: int, directory: str | None = None) -> FileArena:
+        """Return memory of the host in a file, which the device knows nothing of."""
+        return FileArena(size, directory)
 
     def copy_out(self, parts: Sequence[Part]) -> None:
         """Let ``out`` copy storages to the host, as one transfer."""

@@ -141,6 +141,22 @@ class Device(Protocol):
             If there is not so much.
         """
 
+    def file(self, size: int, directory: str | None = None) -> Arena:
+        """Return memory of the host in a file without a name, for what has no room otherwise.
+
+        Parameters
+        ----------
+        size : int
+            Bytes.
+        directory : str, optional
+            Where the file is made.
+
+        Raises
+        ------
+        OffcertError
+            If there is not so much space.
+        """
+
     def copy_out(self, parts: Sequence[Part]) -> None:
         """Let ``out`` copy storages to the host, as one transfer.
 

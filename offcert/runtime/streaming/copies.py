@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from bisect import bisect_left
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from offcert.runtime.device.interface import Arena, Device, Part
+from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.host_layout import HostLayout
 from offcert.runtime.saved import Entry
 
@@ -48,6 +49,12 @@ class Copy:
         entry = self.entry()
         return entry is not None and entry.away
 
+    def part(self, data: torch.Tensor) -> Part:
+        """Return what is to be copied between here and bytes of the device."""
+        if isinstance(self.arena, SplitArena):
+            return Part(data, *self.arena.locate(self.low))
+        return Part(data, self.arena, self.low)
+
 
 class StreamCopies(Generic[Key]):
     """What streams have copied to the host, and where that is.
@@ -64,6 +71,8 @@ class StreamCopies(Generic[Key]):
         Of the plan.
     arena : Arena
         Of exactly the layout's bytes.
+    apart : callable, optional
+        Makes memory for a copy outside of the arena; by default the device, which registers it.
 
     Attributes
     ----------
@@ -73,12 +82,19 @@ class StreamCopies(Generic[Key]):
         Whether the host's memory has been given back: nothing can leave any more.
     """
 
-    def __init__(self, device: Device, layout: HostLayout[Key], arena: Arena) -> None:
+    def __init__(
+        self,
+        device: Device,
+        layout: HostLayout[Key],
+        arena: Arena,
+        apart: Callable[[int], Arena] | None = None,
+    ) -> None:
         self.outside_entries = 0
         self.outside_bytes = 0
         self._device = device
         self._offsets = layout.offsets
         self._arena = arena
+        self._apart = device.arena if apart is None else apart
         # Copies in the arena by their addresses; none overlaps another.
         self._lows: list[int] = []
         self._inside: list[Copy] = []
@@ -101,10 +117,7 @@ class StreamCopies(Generic[Key]):
         """Let ``out`` copy storages, given with their bytes, to the room that was made for them."""
         sized = [row for row in rows if row[0].size]
         self._device.copy_out(
-            [
-                Part(data, copy.arena, copy.low)
-                for (_, data), copy in zip(sized, copies, strict=True)
-            ]
+            [copy.part(data) for (_, data), copy in zip(sized, copies, strict=True)]
         )
         for (entry, _), copy in zip(sized, copies, strict=True):
             copy.entry = weakref.ref(entry)
@@ -118,10 +131,7 @@ class StreamCopies(Generic[Key]):
             return
         copies = [self._of(entry) for entry, _ in sized]
         self._device.copy_back(
-            [
-                Part(data, copy.arena, copy.low)
-                for (_, data), copy in zip(sized, copies, strict=True)
-            ]
+            [copy.part(data) for (_, data), copy in zip(sized, copies, strict=True)]
         )
 
     def has(self, entry: Entry) -> bool:
@@ -166,7 +176,7 @@ class StreamCopies(Generic[Key]):
         if copy is None:
             copy = apart
         if copy is None:
-            copy = Copy(self._device.arena(entry.size), 0, entry.size, _nobody)
+            copy = Copy(self._apart(entry.size), 0, entry.size, _nobody)
             self._outside[entry.key] = copy
             self.outside_entries += 1
             self.outside_bytes += entry.size

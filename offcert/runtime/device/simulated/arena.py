@@ -24,12 +24,20 @@ class SimulatedArena:
         Whether it has been given back.
     """
 
-    def __init__(self, size: int, streams: int, closing: Callable[[SimulatedArena], None]) -> None:
+    def __init__(
+        self,
+        size: int,
+        streams: int,
+        closing: Callable[[SimulatedArena], None],
+        data: torch.Tensor | None = None,
+    ) -> None:
         self.size = size
         self.closed = False
         self.ranges = HostRanges(size, streams)
         self._closing = closing
-        self._data = poisoned(size)
+        self._data = poisoned(size) if data is None else data
+        if data is not None:
+            poison(self.address(0), size)
 
     def view(self, offset: int, size: int) -> torch.Tensor:
         """Return bytes of it as a tensor over the same memory."""

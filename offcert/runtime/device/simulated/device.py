@@ -14,6 +14,7 @@ from offcert.core.errors import OffcertError
 from offcert.core.plan import Kind
 from offcert.core.platform import Link, Platform
 from offcert.runtime.device.interface import Event, MemoryReading, Part
+from offcert.runtime.device.pinned import FileArena
 from offcert.runtime.device.simulated.adversary import Adversary, late
 from offcert.runtime.device.simulated.allocator import Policy, allocator
 from offcert.runtime.device.simulated.arena import PinnedBudget, SimulatedArena
@@ -162,6 +163,11 @@ class SimulatedDevice:
         self._budget.take(size)
         return SimulatedArena(size, len(_STREAMS), self._closing)
 
+    def file(self, size: int, directory: str | None = None) -> SimulatedArena:
+        """Return poisoned bytes in a file; they take nothing of what may be registered."""
+        data = FileArena(size, directory).view(0, size)
+        return SimulatedArena(size, len(_STREAMS), self._closing_any, data)
+
     def memory(self) -> MemoryReading:
         """Return what of the device's memory is taken."""
         return self._ledger.read()
@@ -286,6 +292,9 @@ class SimulatedDevice:
 
     def _closing(self, arena: SimulatedArena) -> None:
         self._budget.give_back(arena.size)
+        self._closing_any(arena)
+
+    def _closing_any(self, arena: SimulatedArena) -> None:
         other = arena.ranges.unknown(self._host.knows)
         if other is not None:
             self._found(
