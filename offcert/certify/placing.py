@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import Any, overload
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from offcert.certify.placement_methods import PLACEMENT_LADDER, placement_method_called
 from offcert.certify.placement_search import PlacementSearch
@@ -18,51 +18,49 @@ from offcert.core.errors import InputError, MethodError
 from offcert.core.messages import short_repr
 from offcert.core.options import require_count, require_seconds, require_seed
 from offcert.core.placement import Occupant, PlacementProblem
-from offcert.core.residences import placement_problem, residences
+from offcert.core.problem import Problem
+from offcert.core.residences import placement_problem, require_whole, residences
 from offcert.core.schedule import Schedule
 from offcert.core.trace import require_integer
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.settings import Settings
+from offcert.proofs.step_certificate import StepCertificate
 
 # What a certificate says where no single method was asked for.
 LADDER = "place"
 
 
+class PlaceOptions(TypedDict, total=False):
+    """What `place` may be asked; it says what each is."""
+
+    capacity: int | None
+    alignment: int | None
+    shorten: bool
+    time_limit: float
+    workers: int
+    seed: int
+    progress: Callable[[SearchProgress], None] | None
+    keep: Callable[[Any], None] | None
+
+
+Scheduled = TypeVar("Scheduled", Certificate, StepCertificate)
+
+
 @overload
 def place(
-    what: PlacementProblem,
-    method: str | None = None,
-    *,
-    capacity: int | None = None,
-    alignment: int | None = None,
-    shorten: bool = False,
-    time_limit: float = 60.0,
-    workers: int = 2,
-    seed: int = 0,
-    progress: Callable[[SearchProgress], None] | None = None,
-    keep: Callable[[Any], None] | None = None,
+    what: PlacementProblem, method: str | None = None, **options: Unpack[PlaceOptions]
 ) -> PlacementCertificate: ...
 
 
 @overload
 def place(
-    what: Certificate,
-    method: str | None = None,
-    *,
-    capacity: int | None = None,
-    alignment: int | None = None,
-    shorten: bool = False,
-    time_limit: float = 60.0,
-    workers: int = 2,
-    seed: int = 0,
-    progress: Callable[[SearchProgress], None] | None = None,
-    keep: Callable[[Any], None] | None = None,
-) -> Certificate: ...
+    what: Scheduled, method: str | None = None, **options: Unpack[PlaceOptions]
+) -> Scheduled: ...
 
 
 def place(
-    what: PlacementProblem | Certificate,
+    what: PlacementProblem | Certificate | StepCertificate,
     method: str | None = None,
     *,
     capacity: int | None = None,
@@ -73,13 +71,13 @@ def place(
     seed: int = 0,
     progress: Callable[[SearchProgress], None] | None = None,
     keep: Callable[[Any], None] | None = None,
-) -> PlacementCertificate | Certificate:
-    """Find addresses for residences, or for all that a certificate's schedule uses.
+) -> PlacementCertificate | Certificate | StepCertificate:
+    """Find addresses for residences, or for all that a certificate's schedules use.
 
     Parameters
     ----------
-    what : PlacementProblem or Certificate
-        A certificate must hold a schedule of whole transfers.
+    what : PlacementProblem, Certificate or StepCertificate
+        A certificate must hold a schedule of whole transfers; of a step, one for every round.
     method : str, optional
         One method, as ``offcert methods`` lists them; by default all, the quick ones first, until
         pool and bound meet or the time is over.
@@ -105,7 +103,7 @@ def place(
 
     Returns
     -------
-    PlacementCertificate or Certificate
+    PlacementCertificate, Certificate or StepCertificate
         Of a certificate the same certificate, with addresses; and with the schedule that they are
         for, if it was shortened.
 
@@ -116,14 +114,36 @@ def place(
         certificate holds no schedule that can be placed; or if there is no certificate whose
         schedule could be shortened.
     """
-    time_limit = require_seconds(time_limit, "time_limit")
-    workers, seed = require_count(workers, "workers"), require_seed(seed, "seed")
+    options: PlaceOptions = {
+        "capacity": capacity,
+        "alignment": alignment,
+        "shorten": shorten,
+        "time_limit": time_limit,
+        "workers": workers,
+        "seed": seed,
+        "progress": progress,
+        "keep": keep,
+    }
+    if isinstance(what, StepCertificate):
+        from offcert.certify.step_placing import place_step
+
+        return place_step(what, method, options)
+    return place_alone(what, method, options)
+
+
+def place_alone(
+    what: PlacementProblem | Certificate, method: str | None, options: PlaceOptions
+) -> Any:
+    """Find addresses for a problem, or for what one schedule uses; see `place`."""
+    time_limit = require_seconds(options["time_limit"], "time_limit")
+    workers = require_count(options["workers"], "workers")
+    seed = require_seed(options["seed"], "seed")
     chosen = None if method is None else placement_method_called(method)
-    problem, occupants = _problem(what, capacity, alignment)
+    problem, occupants = _problem(what, options)
     asked_of, left = what, time_limit
-    if shorten:
+    if options["shorten"]:
         what, left = _shorter(what, time_limit)
-        problem, occupants = _problem(what, capacity, alignment)
+        problem, occupants = _problem(what, options)
     name = LADDER if method is None else method
     asked = {"time_limit": time_limit, "workers": workers, "seed": seed}
     if chosen is not None:
@@ -137,8 +157,9 @@ def place(
         notes = replace(placed.notes, shortened=what is not asked_of)
         return replace(what, placement=replace(placed, occupants=occupants, notes=notes))
 
+    keep = options["keep"]
     keeping = None if keep is None else lambda search: keep(known(search, search.step))
-    search = PlacementSearch(problem, left, workers, seed, progress, keeping)
+    search = PlacementSearch(problem, left, workers, seed, options["progress"], keeping)
     try:
         if chosen is None:
             _climb(search, partial(known, search))
@@ -147,14 +168,32 @@ def place(
                 chosen.run(search, left)
     except KeyboardInterrupt:
         search.note(interrupted=True)
-    found: PlacementCertificate | Certificate = known(search)
-    return found
+    return known(search)
+
+
+def checked_schedule(certificate: Certificate) -> tuple[Problem, Schedule]:
+    """Return what is executed and its schedule, if that can be placed.
+
+    Raises
+    ------
+    InputError
+        If there is none, it moves tensors in pieces, or it is not valid.
+    """
+    schedule, executed = certificate.result.schedule, certificate.executed
+    if schedule is None:
+        raise InputError("the certificate holds no schedule, so there is nothing to be placed")
+    whole = require_whole(schedule)
+    faults = check(executed, whole)
+    if faults:
+        raise InputError(f"the certificate's schedule is none of its problem: {faults[0]}")
+    return executed, whole
 
 
 def _problem(
-    what: object, capacity: int | None, alignment: int | None
+    what: object, options: PlaceOptions
 ) -> tuple[PlacementProblem, tuple[Occupant, ...] | None]:
     """Return what is to be placed, and of a certificate what each residence is of."""
+    capacity, alignment = options["capacity"], options["alignment"]
     if capacity is not None:
         require_integer(capacity, "capacity", 0)
     if alignment is not None:
@@ -164,16 +203,11 @@ def _problem(
         return problem if alignment is None else problem.with_alignment(alignment), None
     if not isinstance(what, Certificate):
         raise InputError(
-            f"what is placed must be a PlacementProblem or a Certificate, not {short_repr(what)}"
+            "what is placed must be a PlacementProblem, a Certificate or a StepCertificate, not "
+            f"{short_repr(what)}"
         )
-    schedule, executed = what.result.schedule, what.executed
-    if schedule is None:
-        raise InputError("the certificate holds no schedule, so there is nothing to be placed")
+    executed, schedule = checked_schedule(what)
     problem = placement_problem(executed, schedule, capacity, alignment or 1)
-    assert isinstance(schedule, Schedule)
-    faults = check(executed, schedule)
-    if faults:
-        raise InputError(f"the certificate's schedule is none of its problem: {faults[0]}")
     return problem, tuple(of for of, _ in residences(executed.trace, schedule))
 
 

@@ -21,6 +21,7 @@ _EXAMPLES = (
     "offcert place certificate.json -o placed.json",
     "offcert place certificate.json --shorten -o placed.json",
     "offcert place step-certificate.json --alignment 512 -o placed-step.json",
+    "offcert place certificate.json --host -o arena.csv",
     "offcert place buffers.csv --capacity 1048576 --time-limit 10 -o offsets.csv",
     "offcert place buffers.csv --method first-fit --json",
 )
@@ -47,7 +48,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--alignment",
         metavar="SIZE",
-        help="of which addresses are multiples, such as 512 (default: the file's, or 1)",
+        help="of which addresses are multiples, such as 512 (default: the file's, or 1; on the "
+        "host 64)",
     )
     parser.add_argument(
         "--shorten",
@@ -55,6 +57,13 @@ def add(commands: Commands) -> None:
         help="let a schedule be replaced by one of the same step time that keeps everything for as "
         "short as possible, which is far easier to place (default: addresses are for the schedule "
         "as it is)",
+    )
+    parser.add_argument(
+        "--host",
+        action="store_true",
+        help="find addresses on the host instead, for the copies of what has left the device, in "
+        "the order of the schedule; what is written is a placement document or a table (default: "
+        "on the device)",
     )
     parser.add_argument(
         "--method",
@@ -76,19 +85,18 @@ def _run(options: argparse.Namespace) -> int:
     from functools import partial
 
     from offcert.certify.placing import place
-    from offcert.certify.step_placing import place_step
     from offcert.core.units import format_size
     from offcert.proofs.step_certificate import StepCertificate
 
     what, units = _read(options.file)
     settings = _settings(options, units)
-    search: Any = place
-    if isinstance(what, StepCertificate):
-        search = place_step
+    if options.host:
+        what = _on_host(what, settings, options.file)
+    elif isinstance(what, StepCertificate):
         _require_document(options.output)
     return search_and_say(
         options,
-        partial(search, what, options.method, **settings),
+        partial(place, what, options.method, **settings),
         _said,
         lambda news: progress_line(news, lambda size: format_size(size, units), "pool"),
         _write,
@@ -140,6 +148,18 @@ def _read(path: str) -> tuple[Any, Units]:
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return problem, problem.units
+
+
+def _on_host(what: Any, settings: dict[str, Any], path: str) -> PlacementProblem:
+    """Return what a certificate's schedules hold on the host, to be placed as the settings say."""
+    from offcert.certify.host_placing import host_problem
+    from offcert.core.errors import InputError
+    from offcert.core.host_residences import HOST_ALIGNMENT
+    from offcert.core.placement import PlacementProblem
+
+    if isinstance(what, PlacementProblem):
+        raise InputError(f"--host is for certificates of schedules: nothing in {path} leaves")
+    return host_problem(what, settings.pop("alignment") or HOST_ALIGNMENT)
 
 
 def _require_document(path: str | None) -> None:

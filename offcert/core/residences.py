@@ -86,12 +86,24 @@ def residences(
     InputError
         If the schedule moves tensors in pieces.
     """
+    whole = require_whole(schedule)
+    return (*_of_tensors(trace, whole), *_of_workspaces(trace, whole))
+
+
+def require_whole(schedule: Schedule | FluidSchedule) -> Schedule:
+    """Return a schedule whose transfers are whole.
+
+    Raises
+    ------
+    InputError
+        If it moves tensors in pieces.
+    """
     if isinstance(schedule, FluidSchedule):
         raise InputError(
             "a schedule that moves tensors in pieces cannot be placed: with interruptible or "
             "fractional transfers memory is taken and released byte by byte"
         )
-    return (*_of_tensors(trace, schedule), *_of_workspaces(trace, schedule))
+    return schedule
 
 
 def _ticks_suffice(trace: Trace) -> bool:

@@ -10,24 +10,28 @@ import pytest
 from placement_cases import scheduled
 
 import offcert
+from offcert.certify.host_placing import host_problem
 from offcert.certify.placement_methods import (
     PLACEMENT_METHODS,
     PlacementMethod,
     PlacementRung,
 )
 from offcert.certify.placement_search import PlacementSearch
+from offcert.certify.placing import place
 from offcert.certify.stepping import certify_step
 from offcert.cli import main
 from offcert.core.documents import canonical_digest
+from offcert.core.errors import InputError
 from offcert.core.menu import Alternative, Menu
 from offcert.core.placement import PlacementProblem, Residence
 from offcert.core.placement_files import write_placement_problem
+from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.step import Round, Split, StepProblem
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import read_certificate
 from offcert.proofs.placement.certificate import read_placement
-from offcert.proofs.step_certificate import read_step_certificate
+from offcert.proofs.step_certificate import StepCertificate, read_step_certificate
 
 TABLE = "id,lower,upper,size\nx,0,2,4000\ny,1,3,3000\nz,2,4,4000\n"
 
@@ -238,15 +242,19 @@ def test_progress_is_told(table: str, capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.fixture
 def step(tmp_path: Path) -> str:
     """A certificate of a step, of two rounds."""
+    return step_within(14, tmp_path / "s.json")
+
+
+def step_within(memory: int, path: Path) -> str:
     uses = [Tensor("a", 6, (0, 3)), Tensor("b", 5, (1, 2))]
     menu = Menu({1: [Alternative("lean", 9), Alternative("fast", 3, 4)]})
     rounds = [
         Round(images, 1, Trace([Operation(f"o{i}", 9, images) for i in range(4)], uses), menu)
         for images in (2, 1)
     ]
-    problem = StepProblem("pair", (Split(rounds),), Platform(14, Fraction(1)))
-    certify_step(problem, time_limit=5, workers=1).write(tmp_path / "s.json")
-    return str(tmp_path / "s.json")
+    problem = StepProblem("pair", (Split(rounds),), Platform(memory, Fraction(1)))
+    certify_step(problem, time_limit=5, workers=1).write(path)
+    return str(path)
 
 
 def test_every_round_of_a_step_is_placed_and_verified(
@@ -275,6 +283,77 @@ def test_every_round_of_a_step_is_placed_and_verified(
     capsys.readouterr()
     assert main(["verify", placed]) == 1
     assert "rounds[1]: " in capsys.readouterr().out
+
+
+def test_python_places_a_step_as_the_command_does(step: str) -> None:
+    certificate = read_step_certificate(step)
+    kept: list[StepCertificate] = []
+    placed = offcert.place(certificate, "greedy-size", alignment=2, keep=kept.append)
+    assert [each.certificate.placement for each in certificate.rounds] == [None, None]
+    assert all(each.certificate.placement.problem.alignment == 2 for each in placed.rounds)
+    assert offcert.verify(placed).valid
+    # The second round is placed after the first one.
+    assert kept[0].rounds[1].certificate.placement is None
+    assert (
+        kept[-1].rounds[0].certificate.placement.result
+        == placed.rounds[0].certificate.placement.result
+    )
+
+
+def test_copies_on_the_host_are_placed_by_themselves(
+    certificate: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    placed = str(tmp_path / "host.json")
+    assert main(["place", certificate, "--host", "-o", placed]) == 0
+    assert "on the host: OPTIMAL" in capsys.readouterr().out
+    assert main(["verify", placed]) == 0
+    problem, given = read_placement(placed).problem, read_certificate(certificate)
+    schedule, trace = given.result.schedule, given.executed.trace
+    moved = {trace.gaps[each.gap].tensor: each for each in schedule.transfers}
+    assert [each.name for each in problem.residences] == [
+        trace.tensors[t].name for t in sorted(moved)
+    ]
+    assert max(each.end for each in problem.residences) == max(
+        each.end for each in schedule.transfers
+    )
+    assert problem.alignment == 64
+    assert main(["place", certificate, "--host", "--alignment", "1", "-o", f"{placed}.csv"]) == 0
+    assert len(Path(f"{placed}.csv").read_text().splitlines()) == 1 + len(problem.residences)
+    # Rounds of a step follow each other; within 10 bytes one of a and b has to leave.
+    step = step_within(10, tmp_path / "s.json")
+    assert main(["place", step, "--host", "-o", placed]) == 0
+    found, rounds = read_placement(placed).problem, read_step_certificate(step).rounds
+    lengths = [each.certificate.result.objective for each in rounds]
+    assert {each.name[-7:] for each in found.residences} == {"round 1", "round 2"}
+    ends = {"1": (0, lengths[0]), "2": (lengths[0], sum(lengths))}
+    for each in found.residences:
+        begin, end = ends[each.name[-1]]
+        assert begin <= each.start < each.end <= end
+
+
+def test_only_certificates_say_what_is_on_the_host(
+    table: str, certificate: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["place", table, "--host"]) == 2
+    assert "--host is for certificates of schedules: nothing in" in capsys.readouterr().err
+    with pytest.raises(InputError, match="said by certificates of schedules or steps, not by"):
+        host_problem(table)  # type: ignore[arg-type]
+    found = read_certificate(certificate)
+    with pytest.raises(InputError, match="alignment must be at least 1"):
+        host_problem(found, 0)
+    for what in (place, host_problem):
+        with pytest.raises(InputError, match="holds no schedule"):
+            what(replace(found, result=replace(found.result, schedule=None)))
+
+
+def test_a_schedule_is_checked_before_anything_is_made_of_it(certificate: str) -> None:
+    found = read_certificate(certificate)
+    schedule = found.result.schedule
+    # Nobody returns what has not left: no residences follow from that.
+    halved = replace(schedule, transfers=[t for t in schedule.transfers if t.kind is Kind.PREFETCH])
+    for what in (place, host_problem):
+        with pytest.raises(InputError, match="schedule is none of its problem: "):
+            what(replace(found, result=replace(found.result, schedule=halved)))
 
 
 def test_a_step_is_no_table_and_needs_a_schedule(
