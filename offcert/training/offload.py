@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.core.options import require_count
 from offcert.core.problem import Problem
+from offcert.runtime.device.interface import Device
 from offcert.runtime.offload import Offload
 from offcert.runtime.offload import offload as follow
 from offcert.runtime.plans import AnyPlan, CertificateLike
@@ -35,6 +36,10 @@ def offload(
     strict: bool = False,
     count: bool = False,
     directory: str | None = None,
+    device: Device | None = None,
+    timed: bool = False,
+    host_memory: int | str | None = None,
+    host_spill: bool | str = False,
 ) -> Offload:
     """Prepare to train `model` under a plan; see `offcert.runtime.offload.offload`.
 
@@ -80,6 +85,8 @@ def offload(
     strict, count, directory
         As for `offcert.runtime.offload.offload`; steps that are captured or timed on the way are
         nothing that `strict` objects to.
+    device, timed, host_memory, host_spill
+        As there; not with ``"auto"``.
 
     Raises
     ------
@@ -90,24 +97,34 @@ def offload(
     asked: dict[str, Any] = {
         "memory": memory,
         "device_memory": device_memory,
-        "example": example,
         "optimiser": optimiser,
         "hardware": hardware,
         "recompute": recompute,
     }
+    given: dict[str, Any] = {
+        "device": device,
+        "timed": timed,
+        "host_memory": host_memory,
+        "host_spill": host_spill,
+    }
     if not isinstance(plan, str):
-        for name, value in asked.items():
-            if value is not None:
-                raise InputError(f'{name} can only be given with plan="auto"')
-        return follow(model, plan, problem, **following)
+        _refuse(asked | {"example": example}, 'with plan="auto"')
+        return follow(model, plan, problem, **following, **given)
     if plan != "auto":
         raise InputError(f'plan must be a certificate, a plan, a schedule or "auto", not {plan!r}')
     if problem is not None:
         raise InputError('problem cannot be given with plan="auto", which captures it')
+    _refuse(given, 'with a plan, not with "auto"')
     again = "any" if recompute is None else recompute
-    planner = Planner(memory, device_memory, optimiser, hardware, time_limit, again)
-    most = require_count(max_plans, "max_plans")
-    found = AutoOffload(model, planner, most, **following)
+    planner = Planner(**asked | {"time_limit": time_limit, "recompute": again})
+    found = AutoOffload(model, planner, require_count(max_plans, "max_plans"), **following)
     if example is not None:
         found.plan_for(example)
     return found
+
+
+def _refuse(options: Mapping[str, Any], where: str) -> None:
+    """Refuse options that belong elsewhere."""
+    for name, value in options.items():
+        if value is not None and value is not False:
+            raise InputError(f"{name} can only be given {where}")
