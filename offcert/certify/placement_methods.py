@@ -15,6 +15,7 @@ from offcert.certify.placement_steps import (
     search_skyline,
     solve_no_overlap,
 )
+from offcert.certify.placement_subset import prove_by_subset
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
 from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
@@ -113,6 +114,12 @@ PLACEMENT_METHODS: dict[str, PlacementMethod] = {
         (),
         ("time_limit", "seed"),
     ),
+    "infeasible-subset": PlacementMethod(
+        prove_by_subset,
+        "residences that skyline finds not to fit, fewer and fewer, so that the bound can be proved",
+        ("infeasible-subset",),
+        ("time_limit", "seed"),
+    ),
     "skyline": PlacementMethod(
         search_skyline,
         "depth first over what covers points just above what is placed: exact, anytime",
@@ -135,6 +142,7 @@ PLACEMENT_LADDER: tuple[PlacementRung, ...] = (
     # Only where many residences are small, as in training steps: those are beyond exact methods.
     PlacementRung("skyline-apart", 0.3),
     PlacementRung("ejection-apart", 0.9),
+    PlacementRung("infeasible-subset", 0.2),
     PlacementRung("skyline", 0.8),
     PlacementRung("ejection", 0.5),
     PlacementRung("no-overlap-cpsat"),

@@ -6,7 +6,7 @@ verifier below `offcert.verify.placement`.
 
 from __future__ import annotations
 
-from offcert.proofs.placement.kinds import Computed
+from offcert.proofs.placement.kinds import Computed, InfeasibleSubset
 from offcert.proofs.proof import Claimable, Provable
 from offcert.proofs.registry import OWN
 
@@ -17,6 +17,14 @@ _PROOFS = (
         "placement.bounds:load",
         "the most bytes that are taken at a time",
         "placement",
+    ),
+    Provable(
+        "infeasible-subset",
+        InfeasibleSubset,
+        "placement.subsets:infeasible_subset",
+        "the least pool of some of the residences, all ways of stacking them looked at",
+        "placement-search",
+        searched=True,
     ),
 )
 

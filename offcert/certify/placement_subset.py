@@ -1,0 +1,51 @@
+"""The step that proves bounds on pools: residences that do not fit into less."""
+
+from __future__ import annotations
+
+import time
+
+from offcert.certify.placement_search import PlacementSearch
+from offcert.certify.warm import warm_placement
+from offcert.core.result import Bound
+from offcert.proofs.placement.claims import proved
+from offcert.proofs.placement.kinds import InfeasibleSubset
+from offcert.verify.limits import BeyondLimitsError, Limits
+from offcert.verify.placement.bounds import recheck_pool
+
+# The name of its bounds.
+SUBSET = "infeasible-subset"
+# Which part of the time looks for what does not fit, and which makes it smaller; the rest checks.
+_EXCLUDE, _REDUCE = 0.4, 0.3
+
+
+def prove_by_subset(search: PlacementSearch, seconds: float) -> None:
+    """Add the largest bound that verification will establish from residences that do not fit."""
+    search.begin(SUBSET)
+    with search.untimed():
+        warm_placement()
+    from offcert.formulations.placement.infeasible_subset import exclude, reduced
+
+    began = time.monotonic()
+    problem, seed = search.problem, search.seed
+    least = max(search.proved_bound, problem.load)
+    until = began + _EXCLUDE * seconds
+    excluded = exclude(problem, least, until, seed, search.placement, search.offer)
+    if excluded is None:
+        return
+    fewer = reduced(problem, excluded, time.monotonic() + _REDUCE * seconds, seed)
+    # Fewer residences are easier to read, but may take longer to look through than all.
+    for each in (fewer, excluded):
+        bound = proved(SUBSET, each.value, InfeasibleSubset(residences=each.residences))
+        if _holds(search, bound, (began + seconds - time.monotonic()) / 2):
+            search.add(bound)
+            return
+
+
+def _holds(search: PlacementSearch, bound: Bound, seconds: float) -> bool:
+    """Return whether verification establishes a bound within so many seconds."""
+    if seconds <= 0:
+        return False
+    try:
+        return recheck_pool(bound, search.problem, Limits(seconds=seconds).begin()) is None
+    except BeyondLimitsError:
+        return False
