@@ -52,7 +52,7 @@ SHAPES = {
     "simulated": {
         "resnet50": (4, 3, 64, 64),
         "densenet121": (4, 3, 64, 64),
-        "gpt-tiny": (8, 64),
+        "gpt-tiny": (8, 32),
     },
     "cuda": {
         "resnet50": (128, 3, 224, 224),
