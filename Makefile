@@ -10,7 +10,7 @@ INPUT := 8x3x224x224
 # Hundreds of processes of the tests would compile all sources, each for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check lint types tests docs clean
+.PHONY: setup demo test check lint types tests docs gpu clean
 
 setup: $(STAMP)
 
@@ -74,6 +74,10 @@ docs: $(STAMP)
 	@echo "== documentation, from docs/ and the docstrings"
 	@$(BIN)/python -m sphinx -b html -q -W --keep-going -j auto -d out/docs-cache docs out/docs
 	@echo "== done; see out/docs/index.html"
+
+# Needs no .venv where python3 has PyTorch, and no GPU: then everything runs on the simulated device.
+gpu:
+	@python3 benchmarks/gpu.py
 
 clean:
 	rm -rf .venv out
