@@ -1,0 +1,355 @@
+"""Random plans on random small networks: what the streams do is what was planned, bit by bit.
+
+    python benchmarks/fuzz_runtime.py --count 10000 -o out/fuzz-runtime.json
+
+Each network is captured once, trained plainly once, and then under many plans, two steps each, on a
+simulated device whose memory is what the plan is for, without a byte more. It must hold that
+
+- losses, gradients, parameters and buffers are those of plain training, bit by bit;
+- every step follows its plan, and no byte is late;
+- live bytes are those predicted at every operation, and no peak is higher; where something runs
+  again, and already takes more than was predicted if nothing moves, moving adds nothing to that;
+- every operation and every transfer takes place when the forecast says, in every nanosecond;
+- nothing races, and afterwards nothing is hooked or registered.
+
+What fails is written down with its network and plan, which ``--network`` and ``--plan`` run alone.
+Ctrl-C ends it; what has been found by then is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import random
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from fuzz_networks import inputs_of, random_network
+from fuzz_plans import joint_problem_of, problem_of, random_plan
+from torch import nn
+
+from offcert.core.documents import write_json
+from offcert.core.errors import PlanError
+from offcert.core.plan import Plan
+from offcert.core.schedule import Schedule
+from offcert.core.simulate import simulate
+from offcert.runtime.capture import Capture, capture
+from offcert.runtime.device.simulated import SimulatedDevice, by_chance, early, late
+from offcert.runtime.offload import Offload
+from offcert.runtime.predict import predict
+from offcert.runtime.program import Program, program
+from offcert.runtime.reports import StepReport
+from offcert.runtime.step import TrainingStep
+from offcert.runtime.streaming.forecast import forecast
+
+STEPS = 2
+State = list[torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A captured network, and what two steps of plain training make of it.
+
+    Attributes
+    ----------
+    network : nn.Module
+        As it is before them.
+    inputs : list of tuple
+        Of each step.
+    captures : dict
+        By clock.
+    expected : list of list of torch.Tensor
+        After each step: loss, gradients, parameters, buffers.
+    again : list of str
+        Paths of modules that may run again.
+    """
+
+    network: nn.Module
+    inputs: list[tuple[Any, ...]]
+    captures: dict[str, Capture]
+    expected: list[State]
+    again: list[str]
+
+
+@dataclass
+class Found:
+    """What all plans together have shown.
+
+    Attributes
+    ----------
+    counts : Counter
+        Of plans, by what they were like, and of transfers.
+    worst_reserved : float
+        The most that PyTorch's way to give memory out reserved, as a multiple of what was allocated
+        at most.
+    failures : list of dict
+        Network, plan, and what was wrong.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    worst_reserved: float = 1.0
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+
+def case(seed: int, number: int) -> Case:
+    """Return a network of a seed."""
+    chance = random.Random(f"network {seed} {number}")
+    network, shape = random_network(chance)
+    inputs = [inputs_of(network, shape) for _ in range(STEPS)]
+    step = TrainingStep(network, _run, inputs[0])
+    torch.manual_seed(5)
+    clock = chance.choice(("modules", "modules", "operators"))
+    captures = {clock: capture(step, clock=clock)}
+    again = [f"blocks.{index}" for index in range(len(network.blocks))]
+    return Case(network, inputs, captures, list(train(copy.deepcopy(network), inputs)), again)
+
+
+def _run(model: nn.Module, batch: tuple[Any, ...]) -> torch.Tensor:
+    loss = model(*batch).square().mean()
+    assert isinstance(loss, torch.Tensor)
+    return loss
+
+
+def train(network: nn.Module, inputs: list[tuple[Any, ...]]) -> Iterator[State]:
+    """Train, and yield what there is after each step."""
+    torch.manual_seed(11)
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.5)
+    for batch in inputs:
+        optimiser.zero_grad()
+        loss = _run(network, batch)
+        loss.backward()
+        optimiser.step()
+        gradients = [torch.zeros(0) if p.grad is None else p.grad for p in network.parameters()]
+        state = [loss.detach(), *gradients, *network.parameters(), *network.buffers()]
+        yield [tensor.detach().clone() for tensor in state]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A plan for a network of a case.
+
+    Attributes
+    ----------
+    made : Program
+        What is followed.
+    tight : bool
+        Whether the limit is what the plan needs at least.
+    excess : tuple of int
+        Bytes that the peak of each operation is above the prediction if nothing moves.
+    """
+
+    made: Program
+    tight: bool
+    excess: tuple[int, ...]
+
+
+def trial(found: Found, of: Case, chance: random.Random) -> Trial:
+    """Draw a plan."""
+    ((clock, captured),) = of.captures.items()
+    joint = clock == "modules" and chance.random() < 0.25
+    problem, execution = (
+        joint_problem_of(chance, captured, of.again)
+        if joint
+        else (problem_of(chance, captured), None)
+    )
+    executed = problem if execution is None else problem.executed(execution)
+    chosen: Plan | Schedule = random_plan(chance, executed.trace)
+    tight = max(predict(executed.trace, chosen).peak, executed.trace.resident_at_start)
+    memory = tight
+    if chance.random() < 0.3:
+        memory += chance.randint(0, captured.trace.peak_memory // 2)
+    if chance.random() < 0.4:
+        try:
+            chosen = simulate(executed.with_memory(memory), chosen)
+        except PlanError:
+            found.counts["plans in an order that gets stuck"] += 1
+    excess: tuple[int, ...] = (0,) * len(executed.trace)
+    if execution is not None:
+        ample = problem.with_memory(2 * captured.trace.peak_memory)
+        excess = _excess(of, program(ample, Plan(), execution))
+        found.counts["segments that take more than predicted"] += int(any(excess))
+    made = program(problem.with_memory(memory), chosen, execution, streams=True)
+    return Trial(made, memory == tight, excess)
+
+
+def _excess(of: Case, made: Program) -> tuple[int, ...]:
+    """Return how far peaks are above the prediction if segments run again and nothing moves."""
+    network = copy.deepcopy(of.network)
+    with Offload(network, [made], count=True) as context:
+        next(train(network, of.inputs))
+        report = context.report
+    assert report.prediction is not None
+    pairs = zip(report.peaks, report.prediction.peaks, strict=True)
+    return tuple(max(0, peak - bound) for peak, bound in pairs)
+
+
+def try_plan(found: Found, of: Case, seed: int, number: int, plan: int) -> None:
+    """Train under one plan; raise an `AssertionError` if something is not as it must be."""
+    chance = random.Random(f"plan {seed} {number} {plan}")
+    drawn = trial(found, of, chance)
+    made = drawn.made
+    # With a limit, every byte too much is an error at once.
+    ideal = chance.random() < 0.7 and not any(drawn.excess)
+    device = SimulatedDevice.of(
+        made.problem.platform,
+        memory=made.limit if ideal else None,
+        policy="ideal" if ideal else "caching",
+        granularity=4,
+        adversary=chance.choice((late, late, early, by_chance(plan))),
+    )
+    network = copy.deepcopy(of.network)
+    context = Offload(network, [made], count=True, device=device, timed=True)
+    assert made.timetable is not None
+    times = forecast(made.problem, made.timetable)
+    with context:
+        for state, expected in zip(train(network, of.inputs), of.expected, strict=True):
+            require_same(state, expected)
+            require_planned(context.report, drawn)
+            assert context.times == times, "times are not those of the forecast"
+        reading = device.memory()
+        pinned = device.pinned_bytes
+        moved = context.report.offloaded_bytes > 0
+    assert device.races == [], device.races[0].what
+    assert pinned == made.host.pool, "the arena is not of the planned size"
+    assert device.pinned_bytes == 0, "something is registered still"
+    assert hooked(network) == 0, "something is hooked still"
+    if ideal:
+        assert reading.peak_allocated <= made.limit, "the device gave out more than the limit"
+    else:
+        worst = reading.peak_reserved / max(reading.peak_allocated, 1)
+        found.worst_reserved = max(found.worst_reserved, worst)
+    found.counts.update(
+        {
+            "plans": 1,
+            f"clock of {made.capture.clock}": 1,
+            f"{made.problem.platform.link} link": 1,
+            "with segments that run again": int(bool(made.segments)),
+            "that move something": int(moved),
+            "at the least memory of the plan": int(drawn.tight),
+            "transfers": STEPS * len(times.transfers),
+        }
+    )
+
+
+def require_planned(report: StepReport, drawn: Trial) -> None:
+    """Raise an `AssertionError` unless a step has done what was predicted."""
+    assert report.planned, report.deviation
+    assert report.late_bytes == 0, "bytes were late"
+    assert report.unfreed == report.unforeseen == (), "held by others, or not foreseen"
+    assert report.outside_entries == 0, "a copy outside of the arena"
+    assert report.prediction is not None
+    rows = zip(report.peaks, report.prediction.peaks, drawn.excess, strict=True)
+    assert all(peak <= bound + more for peak, bound, more in rows), "a peak is above its bound"
+    if not drawn.made.segments:
+        assert report.follows_prediction, "live bytes are not as predicted"
+
+
+def require_same(found: State, expected: State) -> None:
+    """Raise an `AssertionError` unless two states are equal, bit by bit."""
+    for index, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        same = ours.shape == theirs.shape and torch.equal(
+            ours.reshape(-1).view(torch.uint8), theirs.reshape(-1).view(torch.uint8)
+        )
+        assert same, f"tensor {index} of {len(found)} is not that of plain training"
+
+
+def hooked(network: nn.Module) -> int:
+    """Return how many hooks there are on a network."""
+    return sum(
+        len(each)
+        for module in network.modules()
+        for each in (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
+    ) + sum(
+        len(each or {})
+        for parameter in network.parameters()
+        for each in (parameter._backward_hooks, parameter._post_accumulate_grad_hooks)
+    )
+
+
+def fuzz(
+    count: int, each: int, seed: int, networks: range | None = None, only: int | None = None
+) -> Found:
+    """Try `count` plans, `each` of them on every network; stop at an interrupt."""
+    found = Found()
+    began = time.process_time()
+    numbers = networks or range(-(-count // each))
+    try:
+        for number in numbers:
+            plans = range(min(each, count - number * each)) if only is None else [only]
+            try:
+                of = case(seed, number)
+            except Exception as error:
+                found.failures.append(_failure(number, None, error))
+                continue
+            found.counts["networks"] += 1
+            for plan in plans:
+                try:
+                    try_plan(found, of, seed, number, plan)
+                except Exception as error:
+                    found.failures.append(_failure(number, plan, error))
+            _tell(found, time.process_time() - began)
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+    return found
+
+
+def _failure(network: int, plan: int | None, error: Exception) -> dict[str, Any]:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
+    said = f"{type(error).__name__}: {error}"
+    return {"network": network, "plan": plan, "error": said, "where": where}
+
+
+def _tell(found: Found, seconds: float) -> None:
+    if sys.stderr.isatty():
+        plans, failed = found.counts["plans"], len(found.failures)
+        rate = 1000 * seconds / max(plans, 1)
+        text = f"\r{plans} plans, {failed} failed, {rate:.0f} ms of CPU time a plan "
+        print(text, end="", file=sys.stderr, flush=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Try plans, and write what was found."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--count", type=int, default=10_000, help="plans")
+    parser.add_argument("--each", type=int, default=25, help="plans on each network")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--network", type=int, help="only this one")
+    parser.add_argument("--plan", type=int, help="only this one, of every network")
+    parser.add_argument("-o", "--output", help="JSON file")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    began = time.process_time()
+    only = None if options.network is None else range(options.network, options.network + 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = fuzz(options.count, options.each, options.seed, only, options.plan)
+    seconds = time.process_time() - began
+    plans = found.counts["plans"] + len(found.failures)
+    document = {
+        "seed": options.seed,
+        "torch": str(torch.__version__),
+        "counts": dict(found.counts),
+        "worst_reserved": round(found.worst_reserved, 4),
+        "cpu_milliseconds_a_plan": round(1000 * seconds / max(plans, 1), 1),
+        "failures": found.failures,
+    }
+    print(f"\n{plans} plans in {seconds:.0f} s of CPU time, {len(found.failures)} failed")
+    for what, number in found.counts.items():
+        print(f"  {what}: {number}")
+    for failure in found.failures[:20]:
+        print(f"  network {failure['network']} plan {failure['plan']}: {failure['error']}")
+    if options.output:
+        write_json(options.output, document)
+    return 1 if found.failures else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
