@@ -16,6 +16,7 @@ with a limit of time, and what was done by then is kept. This file uses the stan
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -130,15 +131,15 @@ def run(command: list[str], seconds: float, log: Path) -> dict[str, Any]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a part and all that it has started, which may hold the GPU."""
-    for number in (signal.SIGINT, signal.SIGKILL):
-        if process.poll() is not None:
-            return
-        os.killpg(process.pid, number)
-        try:
+    """End a part and all that it has started, which may hold the GPU; first ask it to."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            continue
+    # What it has started may still run, also after it has ended by itself.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def tests(python: Interpreter, folder: Path, seconds: float) -> dict[str, Any]:
