@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import fx
@@ -15,9 +16,33 @@ from offcert.runtime.events import ENTER
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
 
 
-def mark(
-    program: PlacedProgram, joint: fx.GraphModule, outputs: int, calls: Calls
-) -> list[RunsAgain]:
+@dataclass(frozen=True)
+class Marked:
+    """A segment whose nodes are marked.
+
+    Attributes
+    ----------
+    segment : str
+        What runs again.
+    nodes : tuple of str
+        Nodes of the joint graph.
+    why : tuple of str
+        What is not as planned.
+    """
+
+    segment: str
+    nodes: tuple[str, ...]
+    why: tuple[str, ...]
+
+    def divided(self, backward: fx.GraphModule) -> RunsAgain:
+        """Return what has become of it in the backward graph."""
+        there = {node.name for node in backward.graph.nodes if node.op == "call_function"}
+        # Operators that draw random numbers are wrapped, but not what is read of their results.
+        nodes = tuple(name for name in self.nodes if name in there)
+        return RunsAgain(self.segment, len(self.nodes), nodes, self.why)
+
+
+def mark(program: PlacedProgram, joint: fx.GraphModule, outputs: int, calls: Calls) -> list[Marked]:
     """Mark the nodes of a joint graph that segments run again, for PyTorch's partitioners.
 
     A segment runs again lazily: each of its nodes right before the backward pass first needs what
@@ -37,7 +62,7 @@ def mark(
 
     Returns
     -------
-    list of RunsAgain
+    list of Marked
         One for every outermost segment.
     """
     nodes = [n for n in joint.graph.nodes if n.op == "call_function" and not is_backward(n)]
@@ -60,7 +85,7 @@ def mark(
     rerun = {node for node in within if node not in saved}
     _copy_what_changes(joint, outputs, rerun)
     return [
-        RunsAgain(str(segment), tuple(n.name for n in found if n in rerun), tuple(why))
+        Marked(str(segment), tuple(n.name for n in found if n in rerun), tuple(why))
         for segment, found, why in rows
     ]
 

@@ -13,14 +13,14 @@ from torch._functorch.partitioners import default_partition
 
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem
-from offcert.runtime.compiled.again import mark
+from offcert.runtime.compiled.again import Marked, mark
 from offcert.runtime.compiled.anchors import Anchors
 from offcert.runtime.compiled.calls import Calls
 from offcert.runtime.compiled.insert import Transfer, insert
 from offcert.runtime.compiled.line import Line
 from offcert.runtime.compiled.operators import torch_operators
 from offcert.runtime.compiled.planned import Planned, planned
-from offcert.runtime.compiled.report import Carried, GraphReport, RunsAgain, Stays
+from offcert.runtime.compiled.report import Carried, GraphReport, Stays
 from offcert.runtime.compiled.storages import Storages, why_missing
 from offcert.runtime.compiled.timing import timing
 from offcert.runtime.plans import AnyPlan
@@ -135,18 +135,17 @@ class Backend:
             report = GraphReport(plan.name, plan.bytes_moved, refused=refused)
             self._note(report)
             return default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **options)
-        again: list[RunsAgain] = []
+        marked: list[Marked] = []
         if plan.segments:
             calls = Calls(joint.graph.nodes, {event.path for event in plan.events})
-            again = mark(plan.segments, joint, num_fwd_outputs, calls)
+            marked = mark(plan.segments, joint, num_fwd_outputs, calls)
         forward, backward = default_partition(
             joint, inputs, num_fwd_outputs=num_fwd_outputs, **options
         )
+        again = tuple(each.divided(backward) for each in marked)
         line = Line(forward, backward, num_fwd_outputs)
         carried, stays = follow(plan, line, _owned(joint, options))
-        self._note(
-            GraphReport(plan.name, plan.bytes_moved, tuple(carried), tuple(stays), tuple(again))
-        )
+        self._note(GraphReport(plan.name, plan.bytes_moved, tuple(carried), tuple(stays), again))
         return forward, backward
 
     def _note(self, report: GraphReport) -> None:

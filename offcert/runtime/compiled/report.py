@@ -70,13 +70,16 @@ class RunsAgain:
     ----------
     segment : str
         What runs again.
+    marked : int
+        How many nodes of the forward pass are to.
     nodes : tuple of str
-        The nodes of the forward graph that do.
+        Those of them that do: the others compute what the backward pass has no need of.
     why : tuple of str
         What is not as planned; empty if nothing.
     """
 
     segment: str
+    marked: int
     nodes: tuple[str, ...]
     why: tuple[str, ...] = ()
 
@@ -122,7 +125,7 @@ class GraphReport:
     def complete(self) -> bool:
         """Whether all that the plan moves does, and all that it runs again does as planned."""
         whole = self.refused is None and not self.stays
-        return whole and not any(each.why or not each.nodes for each in self.again)
+        return whole and not any(each.why or not each.marked for each in self.again)
 
     def __str__(self) -> str:
         """Say it in a sentence, with what is missing by name."""
@@ -139,7 +142,7 @@ class GraphReport:
             names = ", ".join(dict.fromkeys(f"{s.tensor} (saved by {s.operation})" for s in stay))
             text += f"; {sum(s.size for s in stay)} bytes stay because {why}: {names}"
         for segment in self.again:
-            if not segment.nodes:
+            if not segment.marked:
                 text += f"; {segment.segment} does not run again: no node of the graph is in it"
             for why in segment.why:
                 text += f"; {segment.segment}: {why}"
