@@ -208,3 +208,14 @@ def test_storages_are_forgotten_when_they_die():
     device.compute.wait(back)
     del tensor, data
     assert len(device._storages) == 0
+
+
+@pytest.mark.parametrize(("link", "ordered", "crossings"), [
+    ("simplex", False, 1), ("simplex", True, 0), ("duplex", False, 0)
+])  # fmt: skip
+def test_copies_that_only_a_simplex_link_puts_in_order_are_counted(link, ordered, crossings):
+    device = device_with(link=link)
+    arena = device.arena(16)
+    sent = send(device, counting(8), arena)
+    fetch(device, 8, arena, 8, after=[sent] if ordered else [])
+    assert device.crossings == crossings

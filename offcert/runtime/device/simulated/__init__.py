@@ -17,7 +17,8 @@ Its rules:
    waited for; it takes ``ceil(bytes / rate)``, rounded once for all its parts. ``ran(d)`` lets
    ``compute`` take ``d`` longer. An event has the time of its stream's clock. So ``compute`` has
    stalled for as long as lies between an event before a wait and one after it. On a simplex link
-   copies of both streams run one at a time, in the order in which they were handed over.
+   copies of both streams run one at a time, in the order in which they were handed over; those
+   that only the link puts in order are counted (``crossings``).
 6. The host takes no time. It has waited for something only once it has synchronised; what it
    hands over afterwards begins after that. So with the adversary `late` no event is ``reached``
    before. Other adversaries (`early`, `by_chance`) run copies that may run, and let the host see

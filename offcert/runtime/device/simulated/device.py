@@ -69,6 +69,9 @@ class SimulatedDevice:
         The CPU.
     races : list of Race
         All that were found.
+    crossings : int
+        Copies on a simplex link that no event orders after the one before, of the other direction:
+        they wait for the link here, but a real one would let both go on, at half the rate.
     """
 
     def __init__(
@@ -96,7 +99,10 @@ class SimulatedDevice:
         self._compute = ComputeStream(_COMPUTE, self._host)
         self.out = SimulatedStream(1, self._host)
         self.back = SimulatedStream(2, self._host)
+        self.crossings = 0
         self._link_free = 0
+        # The stream that used it last, and the number of that copy in the stream's work.
+        self._link_used = (_COMPUTE, 0)
         self._budget = PinnedBudget(pinned, name)
         self._ledger = Ledger(allocator(Policy(policy), memory, name, granularity))
         self._storages = Storages(len(_STREAMS), self._died)
@@ -190,9 +196,12 @@ class SimulatedDevice:
         jobs = [self._job(part, kind) for part in parts]
         if not self._platform.duplex:
             stream.clock = max(stream.clock, self._link_free)
+            last, number = self._link_used
+            self.crossings += stream.knows[last] < number
         size = sum(part.data.numel() for part in parts)
         stream.work(self._platform.transfer_time(size, kind))
         self._link_free = stream.clock
+        self._link_used = stream.index, stream.knows[stream.index]
         for job in jobs:
             self._note(stream, job)
         stream.enqueue(partial(_run, jobs))
