@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from time import monotonic
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from offcert.certify.placement_methods import PLACEMENT_LADDER, placement_method_called
@@ -217,9 +217,9 @@ def _shorter(what: PlacementProblem | Certificate, time_limit: float) -> tuple[C
         raise InputError("only the schedule of a certificate can be shortened, no other problem")
     from offcert.certify.shortening import with_short_residences
 
-    began = monotonic()
+    began = time.monotonic()
     found = with_short_residences(what, time_limit)
-    return found, max(0.0, time_limit - (monotonic() - began))
+    return found, max(0.0, time_limit - (time.monotonic() - began))
 
 
 def _climb(search: PlacementSearch, known: Callable[[], Any]) -> None:
