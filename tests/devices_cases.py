@@ -61,6 +61,33 @@ def tiny_devices(seed: int, place: Place = Place.HOST) -> DevicesProblem:
     return DevicesProblem(f"tiny {seed}", step, 2, gradients, Accumulation(place, rate, cores))
 
 
+def small_devices(seed: int) -> DevicesProblem:
+    """Return a problem of one to three devices, either place, and up to two gaps a tensor."""
+    rng = random.Random(seed)
+    count = rng.randint(3, 5)
+    uses = [sorted(rng.sample(range(-1, count), rng.randint(2, 3))) for _ in range(2)]
+    trace = Trace(
+        [
+            Operation(f"o{index}", rng.randint(0, 3), rng.choice((0, 0, 1)))
+            for index in range(count)
+        ],
+        [Tensor(f"t{index}", rng.randint(1, 3), tuple(each)) for index, each in enumerate(uses)],
+    )
+    least, peak = trace.least_memory, trace.peak_memory
+    memory = rng.choice((least, least, (least + peak) // 2, peak))
+    back = rng.choice((None, None, Fraction(1), Fraction(2)))
+    rate = rng.choice((Fraction(1), Fraction(2)))
+    step = Problem("small", trace, Platform(memory, rate, rng.choice(tuple(Link)), back))
+    gradients = [
+        Gradient(f"g{index}", rng.randint(1, 6), *rng.choices(range(count), k=2))
+        for index in range(rng.randint(1, 2))
+    ]
+    place = rng.choice(tuple(Place))
+    cores = rng.randint(1, 2) if place is Place.HOST else 1
+    adding = Accumulation(place, rng.choice((Fraction(1, 2), Fraction(1), Fraction(2))), cores)
+    return DevicesProblem(f"small {seed}", step, rng.randint(1, 3), gradients, adding)
+
+
 def random_devices(seed: int, place: Place | None = None, largest: int = 6) -> DevicesProblem:
     """Return a problem of two to four devices on any trace."""
     rng = random.Random(seed)
