@@ -88,12 +88,6 @@ class StreamMover(Mover):
         self._unawaited: dict[Place, int] = {}
         self._last: Event | None = None
         self._ended: Event | None = None
-        self._did = {
-            Act.COPY_OUT: self._copy_out,
-            Act.RELEASE: self._release,
-            Act.CLAIM: self._claim,
-            Act.AWAIT: self._await,
-        }
 
     @property
     def outside_entries(self) -> int:
@@ -114,7 +108,15 @@ class StreamMover(Mover):
         """Hand over what the timetable says before an operation begins."""
         self._operation_ended(operation - 1)
         for action in self._timetable.actions[operation]:
-            self._did[action.act](step, action, operation)
+            # No table of bound methods: it would keep this object until garbage is collected.
+            if action.act is Act.COPY_OUT:
+                self._copy_out(step, action, operation)
+            elif action.act is Act.RELEASE:
+                self._release(step, action, operation)
+            elif action.act is Act.CLAIM:
+                self._claim(step, action, operation)
+            else:
+                self._await(step, action, operation)
         if self._record is not None:
             self._record.began(self._device.compute.record())
 
@@ -180,12 +182,10 @@ class StreamMover(Mover):
         entries = self._leaving(step, tensor, operation)
         held = [entry for entry in entries if entry.held_elsewhere]
         leaving = [entry for entry in entries if entry not in held]
-        if leaving and self._is_stale(tensor, leaving):
-            # Changed after it was complete, as the capture saw it: what is on its way is no use.
-            self._await_sent(tensor)
-            self._ended = None
-            if not self._send(step, action.gap, tensor, leaving):
-                return
+        stale = leaving and self._is_stale(tensor, leaving)
+        # Changed after it was complete, as the capture saw it: what is on its way is no use.
+        if stale and not self._send(step, action.gap, tensor, leaving):
+            return
         self._await_sent(tensor)
         for entry in leaving:
             reference = weakref.ref(entry.device_storage())

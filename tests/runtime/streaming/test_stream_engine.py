@@ -1,7 +1,6 @@
 """The engine on the simulated device: bitwise, to the byte, to the nanosecond, without a race."""
 
 import random
-from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
