@@ -72,11 +72,11 @@ class _Insertion:
     def __init__(self, transfers: Sequence[Transfer], line: Line) -> None:
         self.line = line
         self.transfers = transfers
-        # The copy of each on the host, in either graph.
-        self.copies: dict[tuple[Transfer, bool], fx.Node] = {}
+        # The copy of each on the host: in the forward graph, then in the backward graph.
+        self.copies: dict[Transfer, fx.Node] = {}
         # Returns that have begun.
         self.begun: dict[tuple[Transfer, Absence], fx.Node] = {}
-        # What stands for a node after its storage has come back.
+        # What stands for an input of the backward graph after its storage has come back.
         self.later: dict[fx.Node, list[fx.Node]] = {}
 
     def run(self) -> None:
@@ -85,15 +85,14 @@ class _Insertion:
             self._leave(each, position)
         for each in self.transfers:
             self._gone(each)
-        crossing = [each for each in self.transfers if self._crosses(each)]
-        self._hand_over(crossing)
+        self._hand_over()
         rows = [(absence, each) for each in self.transfers for absence in each.absences]
         # Sorting keeps the plan's order among those before the same node.
         for absence, each in sorted(rows, key=lambda row: row[0].claim):
             self._return(each, absence)
         for absence, each in sorted(rows, key=lambda row: row[0].use):
             self._back(each, absence)
-        for each in crossing:
+        for each in self.transfers:
             for node in each.storage.saved:
                 self.line.backward.graph.erase_node(self.line.inputs[node.name])
         for module in (self.line.forward, self.line.backward):
@@ -118,106 +117,85 @@ class _Insertion:
             target = operators_for(each.tensor.device).offload
             node = _call(self.line.forward, target, (each.whole,), f"leave_{each.whole.name}")
         node.meta["val"] = _value(each.tensor, _HOST)
-        self.copies[each, True] = node
+        self.copies[each] = node
 
     def _gone(self, each: Transfer) -> None:
-        copy = self.copies[each, True]
+        copy = self.copies[each]
         with self.line.forward.graph.inserting_before(self.line.nodes[each.absences[0].release]):
             arguments = (copy, None, each.whole)
             target = operators_for(each.tensor.device).wait
             node = _call(self.line.forward, target, arguments, f"gone_{each.whole.name}")
         node.meta["val"] = copy.meta["val"]
-        self.copies[each, True] = node
+        self.copies[each] = node
 
-    def _crosses(self, each: Transfer) -> bool:
-        """Whether the copy on the host is what the forward graph saves."""
-        end = self.line.forward_end
-        return any(absence.release <= end < absence.use for absence in each.absences)
-
-    def _hand_over(self, crossing: Sequence[Transfer]) -> None:
+    def _hand_over(self) -> None:
         """Save copies instead of storages."""
         line = self.line
         output = line.nodes[line.forward_end]
-        first = {each.storage.saved[0]: each for each in crossing}
-        rest = {node for each in crossing for node in each.storage.saved[1:]}
+        first = {each.storage.saved[0]: each for each in self.transfers}
+        rest = {node for each in self.transfers for node in each.storage.saved[1:]}
         results, kept = [*line.returned], list(range(line.outputs))
         for number, result in enumerate(line.saved, line.outputs):
             if result not in rest:
-                each = first.get(result)
-                results.append(result if each is None else self.copies[each, True])
+                results.append(self.copies[first[result]] if result in first else result)
                 kept.append(number)
         for name in ("desc", "output_stack_traces"):
             rows = output.meta.get(name)
             if isinstance(rows, list | tuple) and len(rows) == line.outputs + len(line.saved):
                 output.meta[name] = [rows[number] for number in kept]
         output.args = (tuple(results),)
-        for each in crossing:
-            copy = self.copies[each, True]
+        for each in self.transfers:
+            copy = self.copies[each]
             with line.backward.graph.inserting_before(line.inputs[each.storage.saved[0].name]):
-                host = line.backward.graph.placeholder(copy.name)
-            host.meta.update(copy.meta)
-            self.copies[each, False] = host
+                self.copies[each] = line.backward.graph.placeholder(copy.name)
+            self.copies[each].meta.update(copy.meta)
 
     def _return(self, each: Transfer, absence: Absence) -> None:
-        module, forward = self._side(absence.claim)
         tensor = each.tensor
         size, stride = list(tensor.shape), list(tensor.stride())
-        arguments = (self.copies[each, forward], tensor.device, size, stride)
+        arguments = (self.copies[each], tensor.device, size, stride)
         target = operators_for(tensor.device).reload
-        with module.graph.inserting_before(self.line.nodes[absence.claim]):
-            node = _call(module, target, arguments, f"return_{each.whole.name}")
+        with self.line.backward.graph.inserting_before(self.line.nodes[absence.claim]):
+            node = _call(self.line.backward, target, arguments, f"return_{each.whole.name}")
         node.meta["val"] = _value(tensor, tensor.device, stride)
         self.begun[each, absence] = node
 
     def _back(self, each: Transfer, absence: Absence) -> None:
         begun = self.begun[each, absence]
-        module, _ = self._side(absence.use)
-        with module.graph.inserting_before(self.line.nodes[absence.use]):
+        with self.line.backward.graph.inserting_before(self.line.nodes[absence.use]):
             target = operators_for(each.tensor.device).wait
-            arguments = (begun, None, self.copies[each, self._side(absence.use)[1]])
-            whole = _call(module, target, arguments, f"back_{each.whole.name}")
+            arguments = (begun, None, self.copies[each])
+            whole = _call(self.line.backward, target, arguments, f"back_{each.whole.name}")
             whole.meta["val"] = begun.meta["val"]
             self._use_instead(each, absence.use, whole)
 
     def _use_instead(self, each: Transfer, use: int, whole: fx.Node) -> None:
         """Let all nodes from a position on read what has come back, seen as what they read."""
-        line = self.line
-        module, forward = self._side(use)
-        for member in each.storage.nodes if forward else each.storage.saved:
-            old = member if forward else line.inputs[member.name]
-            if forward and line.place[member] >= use:
-                # It is a view of another one, and will be of what has come back.
-                continue
+        place = self.line.place
+        for member in each.storage.saved:
+            old = self.line.inputs[member.name]
             before = [old, *self.later.get(old, ())]
-            readers = {
-                user: None
-                for node in before
-                for user in node.users
-                if line.place.get(user, -1) >= use
-            }
+            users = dict.fromkeys(user for node in before for user in node.users)
+            readers = [user for user in users if place.get(user, -1) >= use]
             if not readers:
                 continue
-            new = self._seen(each, member, whole, module)
+            new = self._seen(each, member, whole)
             for user in readers:
                 for node in before:
                     user.replace_input_with(node, new)
             self.later.setdefault(old, []).append(new)
 
-    @staticmethod
-    def _seen(each: Transfer, member: fx.Node, whole: fx.Node, module: fx.GraphModule) -> fx.Node:
+    def _seen(self, each: Transfer, member: fx.Node, whole: fx.Node) -> fx.Node:
+        """Return what has come back as what was saved: that may have been a view of it."""
         view = tensor_of(member)
         assert view is not None
         if same_layout(view, each.tensor):
             return whole
         lie = (list(view.shape), list(view.stride()), int(view.storage_offset()))
         target = torch.ops.aten.as_strided.default
-        node = _call(module, target, (whole, *lie), f"seen_{member.name}")
+        node = _call(self.line.backward, target, (whole, *lie), f"seen_{member.name}")
         node.meta["val"] = view
         return node
-
-    def _side(self, position: int) -> tuple[fx.GraphModule, bool]:
-        forward = position < self.line.border
-        return (self.line.forward if forward else self.line.backward), forward
 
 
 def _call(module: fx.GraphModule, target: Any, arguments: Any, name: str) -> fx.Node:

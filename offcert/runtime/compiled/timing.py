@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -56,7 +56,8 @@ def timing(moved: Moved, storage: Storage, anchors: Anchors, line: Line) -> Timi
     A stretch of the plan becomes one between two consecutive uses in the graphs: of all such the
     one that shares most nodes with it. There the storage leaves when the plan says, or right after
     the use before it if that comes later, and returns when the plan says, or at the latest right
-    before the use after it.
+    before the use after it. It leaves in the forward graph and returns in the backward graph: what
+    a program needs again in its forward pass, it holds until then.
     """
     used = uses(storage, line)
     absences: list[Absence] = []
@@ -64,7 +65,8 @@ def timing(moved: Moved, storage: Storage, anchors: Anchors, line: Line) -> Timi
     for eviction in moved.evictions:
         release, claim = anchors.begins(eviction.release), anchors.begins(eviction.claim)
         low = absences[-1].use if absences else 0
-        pair = _widest(used, low, release, claim)
+        pairs = [each for each in pairwise(used) if each[0] >= low and each[1] >= line.border]
+        pair = _widest(pairs, release, claim)
         if pair is None:
             exact = False
             continue
@@ -73,13 +75,11 @@ def timing(moved: Moved, storage: Storage, anchors: Anchors, line: Line) -> Timi
         if before < line.border <= first:
             # A copy that begins in the forward graph is complete at its end.
             first = line.forward_end
-        last = min(max(claim, first), after)
-        if first <= line.forward_end < after:
-            last = max(last, line.backward_begin)
+        last = max(min(max(claim, first), after), line.backward_begin)
         exact = exact and _same(line, first, release) and _same(line, last, claim)
         absences.append(Absence(first, last, after))
     if not absences:
-        return "the graph uses it where the plan has it away"
+        return "the graphs use it where the plan has it away"
     if absences[0].release > line.forward_end:
         return "it leaves for the first time during the backward pass"
     return Timing(tuple(absences), exact)
@@ -91,13 +91,11 @@ def _same(line: Line, one: int, other: int) -> bool:
     return not any(launches(node) for node in nodes)
 
 
-def _widest(used: Sequence[int], low: int, release: int, claim: int) -> tuple[int, int] | None:
-    """Return the consecutive uses from `low` on with most positions between both of two bounds."""
+def _widest(pairs: Iterable[tuple[int, int]], release: int, claim: int) -> tuple[int, int] | None:
+    """Return the pair of positions with most positions between both of them and of two others."""
     best: tuple[int, int] | None = None
     most = 0
-    for before, after in pairwise(used):
-        if before < low:
-            continue
+    for before, after in pairs:
         shared = min(after, max(claim, release + 1)) - max(before + 1, release)
         if after - before > 1 and shared > most:
             best, most = (before, after), shared

@@ -66,7 +66,6 @@ def names_run(graphs: Graphs, graph: int) -> set[str]:
 CASES = {
     "mlp": [segment("0", "3")],
     "cnn": [segment("1", "3"), segment("5", "6")],
-    "residual": [PlacedSegment("1"), PlacedSegment("2", kept=(Kept("enter", "2.d"),))],
     "gpt": [PlacedSegment("0", kept=(Kept("enter", "0.mix"),))],
     "dropout": [segment("0", "2"), segment("3", "4")],
 }

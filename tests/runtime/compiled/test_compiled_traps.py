@@ -25,7 +25,7 @@ from torch import nn
 import offcert
 from offcert.core.errors import InputError
 from offcert.core.plan import Plan
-from offcert.runtime.compiled.anchors import _longest
+from offcert.runtime.compiled.anchors import Anchors, _longest
 from offcert.runtime.compiled.calls import _beginning
 from offcert.runtime.compiled.late_copies import OPERATORS
 from offcert.runtime.compiled.storages import _is_dense
@@ -191,6 +191,24 @@ def test_a_step_that_calls_the_model_twice_is_refused() -> None:
     problem = problem_of_step(step)
     with pytest.raises(InputError, match="calls the model 2 times"):
         offcert.backend(evict_everything(problem), problem)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_wherever_operations_are_taken_to_begin_the_numbers_are_the_same(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # That the plan is followed depends on where its operations begin, that it is right does not.
+    rng = random.Random(seed)
+
+    def begins(anchors: Anchors, operation: int) -> int:
+        return rng.randrange(len(anchors._line.nodes))
+
+    monkeypatch.setattr(Anchors, "begins", begins)
+    step, compiled = step_of("gpt"), everything("gpt")
+    assert same(train_quietly(step.model, step.batch, compiled), reference("gpt"))
+    [report] = compiled.reports
+    assert report.carried_bytes > 0
+    assert not all(each.exact for each in report.carried)
 
 
 # The parts.
