@@ -1,4 +1,4 @@
-"""The command `plot`: a schedule, addresses over time, or curves over memory as a picture."""
+"""The command `plot`: schedules, addresses over time, training, or curves over memory."""
 
 from __future__ import annotations
 
@@ -18,19 +18,23 @@ _EXAMPLES = (
     "offcert plot certificate.json -o plan.svg",
     "offcert plot placed.json --addresses -o space.svg",
     "offcert plot offloading/ recomputing/ both/ -o curves.svg",
+    "offcert plot report.json -o training.svg",
 )
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    summary = "draw the schedule and the memory curve, addresses over time, or time against memory"
+    summary = (
+        "draw a schedule and its memory curve, addresses over time, training, or curves over memory"
+    )
     parser = add_command(commands, "plot", summary, _run, examples=_EXAMPLES)
     parser.add_argument(
         "certificates",
         metavar="CERTIFICATE",
         nargs="+",
-        help="file that certify, solve or place has written; or folders of curves over memory, as "
-        "certify writes them for several limits, all in one picture",
+        help="file that certify, solve or place has written; report of train, whose plan and "
+        "measurements are drawn over each other; or folders of curves over memory, as certify "
+        "writes them for several limits, all in one picture",
     )
     parser.add_argument(
         "--addresses",
@@ -67,6 +71,7 @@ def _run(options: argparse.Namespace) -> int:
 def _save_one(path: Path, options: argparse.Namespace) -> None:
     from offcert.core.documents import read_json
     from offcert.core.errors import InputError
+    from offcert.core.training_files import TRAINING_FORMAT
     from offcert.proofs.certificate import certificate_from_json
     from offcert.proofs.placement.certificate import (
         PLACEMENT_FORMAT,
@@ -77,6 +82,9 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
     from offcert.report.space import save_space
 
     document = read_json(path)
+    if isinstance(document, dict) and document.get("format") == TRAINING_FORMAT:
+        _save_training(path, document, options)
+        return
     alone = isinstance(document, dict) and document.get("format") == PLACEMENT_FORMAT
     try:
         found = placement_from_json(document) if alone else certificate_from_json(document)
@@ -90,6 +98,20 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
         raise InputError(f"{path} holds no addresses: `offcert place` finds some")
     else:
         save_space(found.placement, options.output)
+
+
+def _save_training(path: Path, document: object, options: argparse.Namespace) -> None:
+    from offcert.core.errors import InputError
+    from offcert.core.training_files import training_from_json
+    from offcert.report.training_figure import save_training
+
+    if options.addresses:
+        raise InputError(f"{path} is a report of training, which has no addresses to draw")
+    try:
+        record = training_from_json(document)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    save_training(record, options.output)
 
 
 def _save_curves(folders: Sequence[Path], target: Path) -> None:

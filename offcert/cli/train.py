@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from offcert.cli.arguments import count, seed
-from offcert.cli.output import show
+from offcert.cli.arguments import count, seed, size
+from offcert.cli.output import require_outputs, show
 from offcert.cli.parser import EXIT_INVALID, Commands, add_command
 from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
+    from offcert.core.training_record import HostMemory
     from offcert.proofs.certificate import Certificate
     from offcert.runtime.training_report import TrainReport
     from offcert.runtime.ways import Ways
@@ -21,14 +22,18 @@ if TYPE_CHECKING:
 
 _EXAMPLES = (
     "offcert train certificate.json --steps 2",
+    "offcert train certificate.json --device simulated --report report.json --trace trace.json",
+    "offcert train certificate.json --host-memory 8GiB --host-spill",
     "offcert train offloading.json recomputation.json both.json --no-count",
 )
+DEVICES = ("auto", "cpu", "simulated", "cuda")
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
     summary = "train plainly and by the plan, side by side, and compare"
     parser = add_command(commands, "train", summary, _run, examples=_EXAMPLES)
+    parser.set_defaults(prepare=lambda options: require_outputs(options, "report", "trace"))
     parser.add_argument(
         "certificates",
         metavar="CERTIFICATE",
@@ -45,14 +50,56 @@ def add(commands: Commands) -> None:
         action="store_false",
         help="do not count live bytes, which takes time at every operator",
     )
+    _add_device(parser)
+    parser.add_argument(
+        "--report",
+        metavar="REPORT",
+        help="file for the plan beside what was measured, operation by operation, which plot draws "
+        "(default: none is written)",
+    )
+    parser.add_argument(
+        "--trace",
+        metavar="TRACE",
+        help="file for the same as a trace for ui.perfetto.dev (default: none is written)",
+    )
+
+
+def _add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        choices=DEVICES,
+        default="auto",
+        help="where to train: the CPU moves tensors at once, a simulated device has streams, the "
+        "problem's memory and virtual times; auto is where the model is",
+    )
+    parser.add_argument(
+        "--host-memory",
+        type=size,
+        metavar="SIZE",
+        help="of the host that offloaded tensors may take, such as 8GiB; a plan that needs more is "
+        "refused (default: any)",
+    )
+    parser.add_argument(
+        "--host-spill",
+        nargs="?",
+        const=True,
+        default=False,
+        metavar="FOLDER",
+        help="put what is more into a memory-mapped file instead, in this folder or where the "
+        "system puts such files (default: the plan is refused)",
+    )
 
 
 def _run(options: argparse.Namespace) -> int:
+    from offcert.core.errors import InputError
     from offcert.core.extras import require_torch
     from offcert.report.training import describe_training, describe_ways
 
     require_torch("offcert train")
+    if options.host_spill is not False and options.host_memory is None:
+        raise InputError("--host-spill needs --host-memory: there is no limit to keep to")
     certificates = [_read(path) for path in options.certificates]
+    _require_one(options, certificates)
     units = certificates[0].problem.units
     with (
         progress(options, _describe_progress) as tell,
@@ -66,16 +113,50 @@ def _run(options: argparse.Namespace) -> int:
         else:
             from offcert.runtime.ways import train_ways
 
-            report = train_ways(
-                certificates,
-                steps=options.steps,
-                seed=options.seed,
-                progress=told,
-                count=options.count,
-            )
+            report = train_ways(certificates, progress=told, **_settings(options))
             text = describe_ways(report.to_dict(), units)
     show(options, report.to_dict(), text)
     return 0 if report.ok else EXIT_INVALID
+
+
+def _require_one(options: argparse.Namespace, certificates: Sequence[Certificate]) -> None:
+    """Refuse files about one plan where there are several, or none that can be timed."""
+    from offcert.core.errors import InputError
+    from offcert.runtime.train import of_stages
+
+    for name in ("report", "trace"):
+        if getattr(options, name) is None:
+            continue
+        if len(certificates) > 1:
+            raise InputError(f"--{name} is about one plan, not {len(certificates)}")
+        if of_stages(certificates[0].problem):
+            raise InputError(f"the problem is one of stages, of which there is no {name}")
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "steps": options.steps,
+        "seed": options.seed,
+        "count": options.count,
+        "device": options.device,
+        "host_memory": options.host_memory,
+        "host_spill": options.host_spill,
+        "announce": None if options.quiet else _announce,
+    }
+
+
+def _announce(host: HostMemory) -> None:
+    """Say before the first step what a plan needs of the host, if it does."""
+    if host.pool:
+        from offcert.core.problem import Units
+        from offcert.report.training import describe_host
+
+        found = {
+            "arena_bytes": host.pool,
+            "arena_load": host.load,
+            "host": {"spilled": host.spilled},
+        }
+        print(f"offcert: {describe_host(found, Units('ns', 'B'))}", file=sys.stderr)
 
 
 def _train(
@@ -87,15 +168,26 @@ def _train(
 
     result, problem = certificate.result, certificate.problem
     assert result.schedule is not None
-    return train(
+    report = train(
         problem if result.memory is None else problem.with_memory(result.memory),
         result.schedule,
-        steps=options.steps,
-        seed=options.seed,
         progress=told,
-        count=options.count,
         execution=result.execution,
+        **_settings(options),
     )
+    _write(report, options)
+    return report
+
+
+def _write(report: TrainReport, options: argparse.Namespace) -> None:
+    from offcert.core.training_files import write_training
+    from offcert.report.training_trace import write_trace
+
+    for name, write in (("report", write_training), ("trace", write_trace)):
+        path = getattr(options, name)
+        if path is not None:
+            assert report.record is not None
+            write(path, report.record)
 
 
 def _read(path: str) -> Certificate:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from offcert.core.plan import Kind
+from offcert.core.problem import Units
 from offcert.core.schedule import Schedule, Transfer
 
 
@@ -238,6 +239,11 @@ class TrainingRecord:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", {gap: each.size for gap, each in self.moved.items()})
+
+    @property
+    def units(self) -> Units:
+        """Nanoseconds and bytes."""
+        return Units("ns", "B")
 
     @property
     def predicted_time(self) -> int:

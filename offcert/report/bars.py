@@ -55,7 +55,7 @@ LIMIT = "#000000"
 HELD = "#cc79a7"
 
 DEVICE, LINK, LINK_BACK = "device", "link", "link back"
-_RUN = re.compile(r" \(run [0-9]+\)$")
+RUN_AGAIN = re.compile(r" \(run [0-9]+\)$")
 # What is on a computer's screen is not read at any length.
 _LONGEST_NAME = 80
 
@@ -118,7 +118,7 @@ def bars_of(
         if operation.workspace:
             title += f", workspace {format_size(operation.workspace, units)}"
         # That it is not the first run, its look says; a number would cost its name the room.
-        label = _RUN.sub("", name) if look == AGAIN else name
+        label = RUN_AGAIN.sub("", name) if look == AGAIN else name
         yield Bar(DEVICE, look, start, end, label, title)
     moves = schedule.transfers if isinstance(schedule, Schedule) else schedule.pieces
     for move in moves:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from offcert.core.problem import Units
-from offcert.core.units import format_size
+from offcert.core.units import format_size, format_time
 
 # So many lines of one kind are read; more are summed up.
 _MOST_LINES = 48
@@ -26,10 +26,8 @@ def describe_training(report: dict[str, Any], units: Units) -> str:
         f"{_yes(report['bitwise_equal'])}"
     )
     if report["arena_bytes"]:
-        lines.append(
-            f"  arena on the host {format_size(report['arena_bytes'], units)}, of which "
-            f"{format_size(report['arena_load'], units)} are needed at a time"
-        )
+        lines.append(f"  {describe_host(report, units)}")
+    lines += _times(report, units)
     if not report["counted"]:
         lines.append(f"  every step as planned: {_yes(report['follows_prediction'])}")
         lines.append("  live bytes were not counted")
@@ -44,6 +42,46 @@ def describe_training(report: dict[str, Any], units: Units) -> str:
         f"{format_size(report['unplanned_peak'], units)}"
     )
     return "\n".join([*lines, *_curve(report, units)])
+
+
+def describe_host(report: dict[str, Any], units: Units) -> str:
+    """Return what a plan needs of the host, for people."""
+    spilled = report.get("host", {}).get("spilled", 0)
+    file = f", {format_size(spilled, units)} of it in a file" if spilled else ""
+    return (
+        f"arena on the host {format_size(report['arena_bytes'], units)}, of which "
+        f"{format_size(report['arena_load'], units)} are needed at a time{file}"
+    )
+
+
+def _times(report: dict[str, Any], units: Units) -> Iterator[str]:
+    """Yield how long a step took on its device, and by how much anything was not as planned."""
+    if report.get("device", "cpu") == "cpu":
+        # There a plan costs what copying costs; how long the problem says anything takes is about
+        # another device, unless it was measured here.
+        return
+    times, errors = report["times"], report["errors"]
+    parts = [f"predicted {format_time(times['predicted'], units)}"]
+    if times["certified"] is not None:
+        parts.append(f"certified {format_time(times['certified'], units)}")
+    if times["measured"] is None:
+        parts.insert(0, "not timed to its end")
+    else:
+        parts.insert(0, format_time(times["measured"], units))
+    yield f"  a step on device {report['device']}: {', '.join(parts)}"
+    said = [
+        f"{name} {'not known' if errors[key] is None else format(100 * errors[key], '+.2f') + ' %'}"
+        for name, key in (("time", "time"), ("peak", "peak"))
+    ]
+    said += [
+        f"{format_size(errors[key], units)} {name}"
+        for name, key in (
+            ("late", "late_bytes"),
+            ("not freed", "unfreed_bytes"),
+            ("outside of the arena", "outside_bytes"),
+        )
+    ]
+    yield f"  errors: {', '.join(said)}"
 
 
 def describe_ways(ways: dict[str, Any], units: Units) -> str:
@@ -64,6 +102,8 @@ def describe_ways(ways: dict[str, Any], units: Units) -> str:
         )
     if any(way["peak"] is None for way in ways["ways"]):
         lines.append("  live bytes were not counted: peaks are those of the plans")
+    elif all(way["device"] == "simulated" for way in ways["ways"]):
+        lines.append("  times are virtual: those of the operations and of the link")
     else:
         lines.append("  times include counting live bytes; --no-count leaves that out")
     return "\n".join(lines)

@@ -70,6 +70,13 @@ def _in_place(module: nn.Module) -> bool:
     return getattr(module, "_compiled_call_impl", None) is not None
 
 
+def require_cpu(model: nn.Module) -> None:
+    """Raise an `InputError` if a parameter is not on the CPU."""
+    for name, parameter in model.named_parameters():
+        if parameter.device.type != "cpu":
+            raise InputError(f"the model must be on the CPU, but {name} is on {parameter.device}")
+
+
 def require_no_graphs(root: nn.Module) -> None:
     """Raise an `InputError` if a module of a model was compiled to CUDA graphs.
 

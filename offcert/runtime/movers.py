@@ -6,7 +6,7 @@ import weakref
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from offcert.runtime.device.interface import Arena, Device
 from offcert.runtime.device.pinned import SplitArena
@@ -176,3 +176,12 @@ class StreamMovers(Movers[StreamCopies[Place]]):
                 stack.callback(copies.close)
             if made:
                 self._device.synchronise()
+
+
+def movers_for(
+    device: Device | None, directory: str | None, *, timed: bool, spill: str | None
+) -> Movers[Any]:
+    """Return who makes movers for a device; for None, those that copy at once."""
+    if device is None:
+        return SynchronousMovers(directory, timed=timed, spill=spill)
+    return StreamMovers(device, timed=timed, spill=spill)

@@ -22,12 +22,12 @@ from offcert.runtime.agreement import require_agreement
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
 from offcert.runtime.events import OPERATOR, Session
-from offcert.runtime.hooks import Hooks, Saving, require_no_graphs, unwrap
+from offcert.runtime.hooks import Hooks, Saving, require_cpu, require_no_graphs, unwrap
 from offcert.runtime.host_memory import host_memory_of, within_host
-from offcert.runtime.movers import Movers, StreamMovers, SynchronousMovers
+from offcert.runtime.movers import movers_for
 from offcert.runtime.plans import AnyPlan, CertificateLike, programs
 from offcert.runtime.program import Program
-from offcert.runtime.relay import Excluding, Relay, give_up, stop_counting, unhook
+from offcert.runtime.relay import Relay, count_in, give_up, unhook
 from offcert.runtime.reports import OffloadWarning, StepReport
 from offcert.runtime.run import StepRun, StepStorages
 from offcert.runtime.saved_storages import owned_storages
@@ -36,7 +36,7 @@ from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.signature import Signature, difference, signature
 from offcert.runtime.tracker import LiveBytes
 
-__all__ = ["Offload", "OffloadWarning", "offload", "require_cpu"]
+__all__ = ["Offload", "OffloadWarning", "offload"]
 
 
 def offload(
@@ -164,11 +164,7 @@ class Offload(AbstractContextManager["Offload"]):
         self._device = device
         # Steps under plans that change nothing run without us, unless something is asked of them.
         self._asked = count or timed
-        self._movers: Movers[Any] = (
-            SynchronousMovers(directory, timed=timed, spill=spill)
-            if device is None
-            else StreamMovers(device, timed=timed, spill=spill)
-        )
+        self._movers = movers_for(device, directory, timed=timed, spill=spill)
         self._relay = Relay(self)
         self._hooks = Hooks(self._root, self._relay)
         self._segments = self._segmented()
@@ -199,7 +195,7 @@ class Offload(AbstractContextManager["Offload"]):
             undo.callback(self._movers.close)
             undo.callback(unhook, self._hooks, self._segments)
             self._attach()
-            if self._count or any(_by_operators(each) for each in self.programs):
+            if self._count or any(each.by_operators for each in self.programs):
                 self._start_counting(undo)
             self._open = undo.pop_all()
         self._finalizer = weakref.finalize(self, give_up, self._open)
@@ -265,12 +261,7 @@ class Offload(AbstractContextManager["Offload"]):
         watch = getattr(self._device, "watch", None)
         if watch is not None:
             watch(counter)
-        excluding = Excluding(counter)
-        for parameter in self._root.parameters():
-            if parameter.requires_grad:
-                undo.callback(parameter.register_post_accumulate_grad_hook(excluding).remove)
-        counter.__enter__()
-        undo.callback(stop_counting, counter)
+        count_in(self._root, counter, undo)
 
     def announce(self, name: str) -> None:
         """Tick at an operator, if the clock is one of operators."""
@@ -348,7 +339,7 @@ class Offload(AbstractContextManager["Offload"]):
             return None
         counter = self._counter
         if counter is not None and threading.get_ident() != self._entered_in:
-            if _by_operators(chosen):
+            if chosen.by_operators:
                 self._refuse("thread", "the thread is not the one that entered the context")
                 return None
             self._tell("count", "live bytes are only counted where the context was entered")
@@ -406,14 +397,3 @@ class Offload(AbstractContextManager["Offload"]):
         saving = self._hooks.local.saving
         if saving is not None and saving.leave():
             self._hooks.local.saving = None
-
-
-def _by_operators(chosen: Program) -> bool:
-    return not chosen.moves_nothing and chosen.capture.clock == "operators"
-
-
-def require_cpu(model: nn.Module) -> None:
-    """Raise an `InputError` if a parameter is not on the CPU."""
-    for name, parameter in model.named_parameters():
-        if parameter.device.type != "cpu":
-            raise InputError(f"the model must be on the CPU, but {name} is on {parameter.device}")

@@ -124,6 +124,11 @@ class Program:
         )
 
     @property
+    def by_operators(self) -> bool:
+        """Whether it moves something, and operators are its clock."""
+        return not self.moves_nothing and self.capture.clock == "operators"
+
+    @property
     def is_idle(self) -> bool:
         """Whether the step runs as it would without it."""
         return self.moves_nothing and not self.segments

@@ -7,6 +7,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, Protocol
 
 import torch
+from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from offcert.runtime.events import Session
@@ -95,6 +96,16 @@ def unhook(hooks: Hooks, segments: Segments | None) -> None:
     finally:
         if segments is not None:
             segments.detach()
+
+
+def count_in(model: nn.Module, counter: LiveBytes, undo: ExitStack) -> None:
+    """Count what a model's steps allocate until it is undone, its gradients left out."""
+    excluding = Excluding(counter)
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            undo.callback(parameter.register_post_accumulate_grad_hook(excluding).remove)
+    counter.__enter__()
+    undo.callback(stop_counting, counter)
 
 
 def stop_counting(counter: LiveBytes) -> None:

@@ -105,7 +105,7 @@ def train(
         raise InputError("only one of model and step can be given")
     training = Training(learning_rate, momentum, directory, count, _folder(host_spill))
     told = progress or (lambda done, total: None)
-    if _of_stages(problem):
+    if of_stages(problem):
         _require_stages(step, execution, device, host_memory)
         return train_stages(
             problem, schedule, training, steps=steps, seed=seed, model=model, progress=told
@@ -130,7 +130,8 @@ def _folder(host_spill: bool | str) -> str | None:
     return host_spill if isinstance(host_spill, str) else None
 
 
-def _of_stages(problem: Problem) -> bool:
+def of_stages(problem: Problem) -> bool:
+    """Whether a problem's operations are stages, which are replayed."""
     source = problem.source or {}
     return "capture" not in source and source.get("clock", "stages") == "stages"
 

@@ -15,7 +15,7 @@ from offcert.core.problem import Problem
 from offcert.runtime.device.cuda import CudaDevice, cuda_device, versions
 from offcert.runtime.device.interface import Device
 from offcert.runtime.device.simulated import Policy, SimulatedDevice
-from offcert.runtime.offload import require_cpu
+from offcert.runtime.hooks import require_cpu
 
 
 class DeviceKind(StrEnum):

@@ -9,9 +9,11 @@ from typing import Any
 from torch import nn
 
 from offcert.core.errors import InputError
+from offcert.core.training_record import HostMemory
 from offcert.runtime.plans import CertificateLike
 from offcert.runtime.step import TrainingStep
 from offcert.runtime.train import train
+from offcert.runtime.train_device import DeviceKind
 from offcert.runtime.training_report import TrainReport
 
 
@@ -25,10 +27,13 @@ class Way:
         What the plan may do about the memory, for people.
     report : TrainReport
         Training by it beside plain training.
+    compute_time : int
+        Nanoseconds of all operations, each run once.
     """
 
     means: str
     report: TrainReport
+    compute_time: int
 
     @property
     def plain_seconds(self) -> float:
@@ -40,15 +45,31 @@ class Way:
         """Those of training by the plan."""
         return sum(step.planned_seconds for step in _timed(self.report))
 
+    @property
+    def ratio(self) -> float:
+        """Time of a step by the plan over that of a plain one.
+
+        On a simulated device both are virtual: plain training takes the operations' durations.
+        """
+        record = self.report.record
+        if self.report.device == DeviceKind.SIMULATED and record is not None:
+            taken = record.measured_time or record.predicted_time
+            return taken / max(self.compute_time, 1)
+        return self.planned_seconds / max(self.plain_seconds, 1e-9)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the way as JSON values."""
         report = self.report
         steps = max(len(_timed(report)), 1)
+        record = report.record
         return {
             "means": self.means,
+            "device": report.device,
             "plain_seconds": self.plain_seconds / steps,
             "planned_seconds": self.planned_seconds / steps,
-            "ratio": self.planned_seconds / max(self.plain_seconds, 1e-9),
+            "ratio": self.ratio,
+            "predicted_time": None if record is None else record.predicted_time,
+            "measured_time": None if record is None else record.measured_time,
             "predicted_peak": report.predicted_peak,
             "peak": report.peak if report.counted else None,
             "within_limit": max(report.peak, report.predicted_peak) <= report.limit,
@@ -106,6 +127,10 @@ def train_ways(
     directory: str | None = None,
     progress: Callable[[int, int], None] | None = None,
     count: bool = True,
+    device: str = DeviceKind.AUTO,
+    host_memory: int | str | None = None,
+    host_spill: bool | str = False,
+    announce: Callable[[HostMemory], None] | None = None,
 ) -> Ways:
     """Train by several certificates for the same captured step, each beside plain training.
 
@@ -115,8 +140,8 @@ def train_ways(
     ----------
     certificates : sequence of Certificate
         For one step and one limit: for example with offloading alone, recomputation alone, both.
-    steps, seed, directory, progress, count
-        As for `train`; `progress` counts the steps of all.
+    steps, seed, directory, progress, count, device, host_memory, host_spill, announce
+        As for `train`; `progress` counts the steps of all, and `announce` is called for each.
     model, step : callable, optional
         Make the network or the training step anew, if the problem's source does not name it.
 
@@ -148,8 +173,13 @@ def train_ways(
             progress=told,
             count=count,
             execution=result.execution,
+            device=device,
+            host_memory=host_memory,
+            host_spill=host_spill,
+            announce=announce,
         )
-        found.append(Way(certificate.problem.means, report))
+        problem = certificate.problem
+        found.append(Way(problem.means, report, problem.trace.compute_time))
     problem = certificates[0].problem
     return Ways(problem.name, _limit(certificates[0]), problem.trace.peak_memory, tuple(found))
 

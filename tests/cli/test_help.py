@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.cli import adversarial, core, main, profile, program, searching
+from offcert.cli import adversarial, core, main, profile, program, searching, train
 from offcert.core.problem import Transfers
 
 
@@ -61,8 +61,10 @@ def test_what_the_help_repeats_of_other_rooms_is_what_they_say() -> None:
     from offcert.runtime.losses import LOSSES
     from offcert.runtime.optimisers import OPTIMISERS
     from offcert.runtime.profile import profile as profile_function
+    from offcert.runtime.train_device import DeviceKind
     from offcert.runtime.workload import _DTYPES, DEFAULT_DTYPE, DEFAULT_LOSS
 
+    assert tuple(DeviceKind) == train.DEVICES
     assert tuple(Clock) == profile.CLOCKS
     assert tuple(HARDWARE) == profile.HARDWARE
     assert tuple(LOSSES) == profile.LOSSES
