@@ -224,6 +224,22 @@ def pair_of(operations, tensors, link, memory, rates, count, *gradients) -> Devi
             23,
             19,
         ),
+        # As if the way out, which is another link, cost what the way back has.
+        (
+            pair_of(
+                [(0, 4), (4, 0), (1, 0), (3, 0)],
+                [(6, (-1, 1, 2))],
+                Link.DUPLEX,
+                6,
+                (1, 1, 1),
+                1,
+                (9, 2, 3),
+                (9, 3, 3),
+            ),
+            ResourceProof(Resource.BACK, {}, {0: Fraction(3), 2: Fraction(1, 2)}),
+            20,
+            20,
+        ),
         # As if the operation after a gradient is ready came before it is sent,
         (
             pair_of(
