@@ -57,7 +57,12 @@ def add(commands: Commands) -> None:
         default=HARDWARE[0],
         help="whose roofline model says how long operations take",
     )
-    times.add_argument("--measure", action="store_true", help="measure on the device at hand")
+    times.add_argument(
+        "--measure",
+        action="store_true",
+        help="measure on the device at hand: durations and, on a CUDA device, workspaces, and the "
+        "rates of the link while the step runs",
+    )
     limits = parser.add_mutually_exclusive_group()
     limits.add_argument(
         "--memory",
@@ -150,8 +155,31 @@ def _run(options: argparse.Namespace) -> int:
     if options.memory is not None:
         problem = problem.with_memory(parse_memory(options.memory, problem))
     write_problem(options.output, problem)
-    show(options, problem_summary(problem), describe_problem(problem))
+    text = "\n".join([describe_problem(problem), *_measured_lines(problem)])
+    show(options, problem_summary(problem), text)
     return 0
+
+
+def _measured_lines(problem: Problem) -> list[str]:
+    """Return what was measured beside durations, for people."""
+    from offcert.core.units import format_size
+
+    found = (problem.source or {}).get("measurement", {})
+    lines = []
+    names = {
+        "alone": "link alone",
+        "together": "both at once",
+        "computing": "computing",
+    }
+    for name, label in names.items():
+        if name in found.get("link", {}):
+            out, back = (rate / 1e9 for rate in found["link"][name])
+            lines.append(f"  {label:<15}{out:.2f} GB/s out, {back:.2f} GB/s back")
+    unforeseen = found.get("unforeseen", {}).get("storages", 0)
+    if unforeseen:
+        size = format_size(found["unforeseen"]["bytes"], problem.units)
+        lines.append(f"  not foreseen   {unforeseen} storages, {size}, saved on this device only")
+    return lines
 
 
 def _profile(options: argparse.Namespace) -> Problem:

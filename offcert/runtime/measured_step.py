@@ -145,7 +145,6 @@ def _with_libraries(uncounted: Mapping[str, int], timed: Timed) -> dict[str, int
     """
     sizes = dict(uncounted)
     if timed.resident is not None:
-        # Gradients are not there yet, and where they are, they are used again.
         known = sum(size for name, size in sizes.items() if name != "gradients")
         sizes["libraries"] = max(0, timed.resident - known)
     return sizes

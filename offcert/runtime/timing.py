@@ -72,7 +72,8 @@ class Timed:
     repetitions : int
         Of which durations are medians.
     resident : int or None
-        Bytes that were taken when the step began; None if the allocator does not tell.
+        Bytes that were taken when the step began, beside the parameters' gradients; None if the
+        allocator does not tell.
     memory : MemoryReading or None
         Of one step from its beginning to its end; likewise.
     """
@@ -202,7 +203,7 @@ class Timing(Session):
         of the parameters' gradients that are there when it ends, which no trace counts; if asked
         for.
     resident : int
-        Bytes that were allocated when the first one began.
+        Bytes that were allocated when the first one began, without those of the gradients.
     readings : list of MemoryReading
         At every mark, with the peaks since the one before; if asked for.
     """
@@ -267,7 +268,7 @@ class Timing(Session):
                 rise = reading.peak_allocated - self.readings[-1].allocated
                 self.rises.append(rise - (gradients - self._gradient_bytes))
             else:
-                self.resident = reading.allocated
+                self.resident = reading.allocated - gradients
             self.readings.append(reading)
             self._gradient_bytes = gradients
             device.reset_peaks()

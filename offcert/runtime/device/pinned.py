@@ -146,12 +146,17 @@ class PinnedArena:
             raise OffcertError(f"no room for {size} bytes of offloaded tensors: {error}") from error
         self._bytes = torch.frombuffer(mapped, dtype=torch.uint8)
         address = self._bytes.data_ptr()
-        # Whole pages are placed; to register them is to touch them.
-        with near(node, address, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE) as placement:
-            registrar.register(address, size)
-        self.placement = placement.text
-        # The mapping is held until it has been unregistered, views or no views.
+        # The mapping is held until it has been unregistered, views or no views. What may or may not
+        # have been registered when an interrupt comes is unregistered, which does no harm.
         self._finalizer = weakref.finalize(self, _release, registrar, address, mapped)
+        try:
+            # Whole pages are placed; to register them is to touch them.
+            with near(node, address, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE) as placement:
+                registrar.register(address, size)
+        except OffcertError:
+            self._finalizer.detach()
+            raise
+        self.placement = placement.text
 
     def view(self, offset: int, size: int) -> torch.Tensor:
         """Return bytes of it as a tensor over the same memory."""

@@ -42,7 +42,7 @@ class FakeCuda:
             "device": self._device,
             "synchronize": lambda device: self.log.append(("synchronise", str(device))),
             "is_current_stream_capturing": lambda: self.capturing,
-            "memory_stats": lambda device: self.stats,
+            "memory_stats_as_nested_dict": lambda device: self.stats,
             "reset_peak_memory_stats": lambda device: self.log.append(("reset", str(device))),
             "cudart": lambda: cudart,
         }.items():

@@ -84,11 +84,8 @@ def test_memory_is_what_the_allocator_says(monkeypatch):
     device = CudaDevice("cuda")
     assert device.memory() == MemoryReading(0, 0, 0, 0)
     cuda.stats = {
-        "allocated_bytes.all.current": 1,
-        "reserved_bytes.all.current": 2,
-        "allocated_bytes.all.peak": 3,
-        "reserved_bytes.all.peak": 4,
-        "allocated_bytes.small_pool.current": 5,
+        "allocated_bytes": {"all": {"current": 1, "peak": 3}, "small_pool": {"current": 5}},
+        "reserved_bytes": {"all": {"current": 2, "peak": 4}},
     }
     assert device.memory() == MemoryReading(1, 2, 3, 4)
     device.reset_peaks()

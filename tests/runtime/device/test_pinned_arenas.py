@@ -114,6 +114,19 @@ def test_it_is_unregistered_when_the_interpreter_ends():
     assert (done.returncode, done.stdout.split()) == (3, ["register", "10", "settle", "unregister"])
 
 
+def test_an_interrupt_while_it_is_registered_leaves_nothing():
+    class Interrupted(Registered):
+        def register(self, address, size):
+            super().register(address, size)
+            raise KeyboardInterrupt
+
+    registrar = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        PinnedArena(10, registrar)
+    gc.collect()
+    assert registrar.known == {}
+
+
 def test_what_cannot_be_registered_leaves_nothing():
     registrar = Registered(fails=True)
     with pytest.raises(OffcertError, match="too much"):
