@@ -13,8 +13,9 @@ highest floor under it, or upon another box. Take a *valley*: neighbouring secti
 - lies at `f`. Then it lives within the valley, since elsewhere it would lie below a wall; nothing
   is below it, and what is left fits with the floor raised to the top of that box; or
 - reaches over a wall, and lies no lower than that; or
-- lives within the valley and above `f`, hence upon another box. If that lives within the valley,
-  its top is at `f` plus the least size of one that does, or higher; if not, above a wall.
+- lives within the valley and above `f`, hence upon another box, which does not live in `t`, where
+  it would be lower. If that one lives within the valley, its top is at `f` plus the least size of
+  those that do, but not in `t`, or higher; if not, its top is above a wall.
 
 So the part fits only if it does after one of the boxes that live in the valley and in `t` was put
 at `f`, or after the floor in `t` was raised to the least height that the other two cases name.
@@ -37,8 +38,6 @@ from offcert.verify.limits import Allowance, BeyondLimitsError
 MOST_PARTS = 100_000
 # What remembering a part takes, in terms of what `Allowance.labels` reckons with.
 _LABELS_A_PART = 12
-# Between two looks at the clock.
-_LOOK = 500
 
 # The first section, the one after the last, and the size.
 Box = tuple[int, int, int]
@@ -127,8 +126,7 @@ class Stacks:
 
     def _count(self) -> None:
         self._seen += 1
-        if self._seen % _LOOK == 0:
-            self._allowance.require_time()
+        self._allowance.require_time()
         if self._seen > self._most:
             if self._most < MOST_PARTS:
                 raise BeyondLimitsError(f"more than {self._most} parts of a search")
@@ -149,11 +147,11 @@ def choices(part: Part) -> Iterator[tuple[list[Box], list[int], int]]:
             risen[box[0] : box[1]] = [floor + box[2]] * (box[1] - box[0])
             yield left, risen, room
     heights = [floors[wall] for wall in (first - 1, last) if 0 <= wall < len(floors)]
-    heights += [floor + box[2] for box in within]
-    risen = list(floors)
-    # There is a box in the section: it lives within the valley, or reaches over a wall.
-    risen[section] = min(heights)
-    yield list(boxes), risen, room
+    heights += [floor + box[2] for box in within if not box[0] <= section < box[1]]
+    if heights:
+        risen = list(floors)
+        risen[section] = min(heights)
+        yield list(boxes), risen, room
 
 
 def _where(part: Part) -> tuple[int, int, int]:

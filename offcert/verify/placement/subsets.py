@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 
 from offcert.core.placement import PlacementProblem
 from offcert.proofs.placement.kinds import InfeasibleSubset
@@ -28,14 +29,14 @@ def infeasible_subset(
     unit = math.gcd(*sizes.values()) or 1
     # Two residences meet if and only if one of them is there when the other begins.
     moments = sorted({rows[index].start for index in sizes})
-    boxes: list[Box] = []
-    for index, size in sizes.items():
-        live = [
-            number
-            for number, moment in enumerate(moments)
-            if rows[index].start <= moment < rows[index].end
-        ]
-        boxes.append((live[0], live[-1] + 1, size // unit))
+    boxes: list[Box] = [
+        (
+            bisect_left(moments, rows[index].start),
+            bisect_left(moments, rows[index].end),
+            size // unit,
+        )
+        for index, size in sizes.items()
+    ]
     try:
         fit = Stacks(allowance).fit(boxes, len(moments), (value - 1) // unit)
     except TooManyPartsError as error:
