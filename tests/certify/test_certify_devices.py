@@ -36,12 +36,13 @@ from offcert.formulations.devices.bounds import devices_bounds
 from offcert.formulations.devices.cpsat import solve_devices
 from offcert.heuristics.devices.search import best_by_rules, improve
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.devices_bounds import RESOURCE, Resource, ResourceProof
+from offcert.proofs.devices_bounds import DEVICE, MODEL, RESOURCE, Resource, ResourceProof
 from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_certificate
 from offcert.proofs.settings import Notes, Settings
 from offcert.report.devices_text import devices_summary
 from offcert.verify.devices.bounds import resource_fault
 from offcert.verify.devices.document import verify_devices
+from offcert.verify.limits import Limits
 
 
 def document_of(certificate: DevicesCertificate) -> dict[str, Any]:
@@ -448,3 +449,51 @@ def test_activations_that_need_not_move_prove_nothing(place: Place) -> None:
     proof = ResourceProof(Resource.BACK, {}, {1: Fraction(1)})
     # Head and tail of a transfer that does not take place came to 22 ticks.
     assert "only, not 4" in str(resource_fault(problem, 3, 4, proof))
+
+
+@pytest.mark.parametrize(
+    ("bound", "fault"),
+    [
+        (Bound(DEVICE, 19, Evidence.PROVED), "one device is known to take 18 only"),
+        (Bound(DEVICE, 1, Evidence.PROVED, {"more": 1}), "it has details, and needs none"),
+        (Bound(DEVICE, 1, Evidence.ATTESTED), "no attested bound is known by this name"),
+        (Bound(MODEL, 1, Evidence.CROSS_ATTESTED), "no cross-attested bound is known by this name"),
+        (Bound(MODEL, 1, Evidence.PROVED), "no proof is known for a bound of this name"),
+        (Bound("prop3", 1, Evidence.PROVED), "no proof is known for a bound of this name"),
+        (Bound(MODEL, 35, Evidence.ATTESTED), "35 exceeds the objective 34"),
+        (Bound(MODEL, 34, Evidence.ATTESTED), None),
+    ],
+)
+def test_a_bound_that_nobody_can_establish_is_refused(bound: Bound, fault: str | None) -> None:
+    schedule = certify_devices(three_layers(), time_limit=1, workers=1).schedule
+    forged = DevicesCertificate(three_layers(), schedule, (bound,))
+    expected = [] if fault is None else [f"bounds[0] ({bound.method}): {fault}"]
+    assert verify_devices(document_of(forged)).faults == expected
+
+
+def test_what_bounds_rest_on_has_to_be_established() -> None:
+    problem = three_layers()
+    tight = replace(problem, step=problem.step.with_memory(0))
+    device = Bound(DEVICE, 18, Evidence.PROVED)
+    faults = verify_devices(document_of(DevicesCertificate(tight, None, (device,)))).faults
+    assert faults == ["bounds: no schedule exists, so there must be none"]
+    # As much as the operations take, which is true, but only said.
+    alone = Bound("fractional", 18, Evidence.ATTESTED)
+    attested = DevicesCertificate(problem, None, (device,), alone)
+    faults = verify_devices(document_of(attested)).faults
+    assert faults == ["alone: it must be proved, not attested"]
+    # What takes too long is no fault, nor is what rests on it.
+    proved = replace(attested, alone=replace(alone, evidence=Evidence.PROVED))
+    assert verify_devices(document_of(proved)).valid
+    found = verify_devices(document_of(proved), Limits(seconds=1e-9))
+    assert found.faults == []
+    assert [each.partition(":")[0] for each in found.unverified] == ["alone"]
+    more = replace(proved, bounds=(replace(device, value=19),))
+    found = verify_devices(document_of(more), Limits(seconds=1e-9))
+    assert found.faults == []
+    assert [each.partition(" ")[0] for each in found.unverified] == ["alone:", "bounds[0]"]
+    assert verify_devices(document_of(more)).faults
+    # If something else is wrong, so is this.
+    found = verify_devices(document_of(more) | {"gap": "1/2"}, Limits(seconds=1e-9))
+    assert [each.partition(":")[0] for each in found.unverified] == ["alone"]
+    assert found.faults[-1].startswith("bounds[0] ")
