@@ -33,7 +33,7 @@ from offcert.runtime.run import StepRun, StepStorages
 from offcert.runtime.saved_storages import owned_storages
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
-from offcert.runtime.signature import Signature, difference, signature
+from offcert.runtime.signature import Signature, as_if_on, difference, signature
 from offcert.runtime.tracker import LiveBytes
 
 __all__ = ["Offload", "OffloadWarning", "offload"]
@@ -305,9 +305,9 @@ class Offload(AbstractContextManager["Offload"]):
                 self._refuse("thread", "another thread is in the middle of a forward pass")
                 return None
             call = signature(self._hooks.parts, args, kwargs)
-            run = self._run
-            if run is None or not run.accepts(call):
-                run = self._begin_step(call)
+            # A step that was given up must be gone before the next one looks for room.
+            goes_on = self._run is not None and self._run.accepts(call)
+            run = self._run if goes_on else self._begin_step(call)
             if run is not None:
                 if run.hooks_saved:
                     self._enter_hooks(run)
@@ -327,9 +327,14 @@ class Offload(AbstractContextManager["Offload"]):
 
     def _begin_step(self, call: Signature) -> StepRun | None:
         self._close_run("another step began")
-        chosen = next((p for p in self.programs if p.capture.calls[0] == call), None)
+        here = self._hooks.parts.device
+        differences = [
+            difference(each.calls[0], as_if_on(call, each.device, here))
+            for each in (program.capture for program in self.programs)
+        ]
+        chosen = next((p for p, d in zip(self.programs, differences, strict=True) if not d), None)
         if chosen is None:
-            reasons = [difference(each.capture.calls[0], call) for each in self.programs]
+            reasons = differences
             reason = reasons[0] if reasons and reasons[0] else "there is no plan"
             self._refuse("unplanned", f"there is no plan for this step: {reason}")
             return None
