@@ -22,6 +22,12 @@ class Parts:
         self.modules = list(root.modules())
         self.parameters = list(root.parameters())
 
+    @property
+    def device(self) -> str:
+        """The kind of device that the parameters are on; the CPU's if there are none."""
+        kinds = (each.device.type for each in self.parameters)
+        return next((kind for kind in kinds if kind != "meta"), "cpu")
+
     def training(self) -> list[bool]:
         """Return which modules are in training mode."""
         return [module.training for module in self.modules]

@@ -26,7 +26,7 @@ from offcert.runtime.program import Program
 from offcert.runtime.reports import StepReport, Unforeseen
 from offcert.runtime.saved import Entry, Handle
 from offcert.runtime.saved_storages import Owned, Place, SavedStorages, dtype_name
-from offcert.runtime.signature import Signature
+from offcert.runtime.signature import Signature, as_if_on
 from offcert.runtime.tracker import LiveBytes
 
 
@@ -98,7 +98,8 @@ class StepRun(Session):
 
     def accepts(self, call: Signature) -> bool:
         """Take a call of the model as the next one of this step, if it is."""
-        calls = self.program.capture.calls
+        captured = self.program.capture
+        calls, call = captured.calls, as_if_on(call, captured.device, self.hooks.parts.device)
         if self.finished or self._calls_made >= len(calls) or calls[self._calls_made] != call:
             return False
         # A step that was given up: this call begins the next one.

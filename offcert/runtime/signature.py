@@ -41,6 +41,30 @@ def _describe(leaf: Any) -> Any:
     return type(leaf).__name__
 
 
+def as_if_on(call: Signature, captured: str, here: str) -> Signature:
+    """Return the signature that a call would have on another kind of device.
+
+    A step that was captured on tensors without data, or on the CPU, is the same step on CUDA. What
+    CUDA saves beyond that, if anything, shows when it is saved.
+
+    Parameters
+    ----------
+    call : Signature
+        Of a model on the kind of device `here`.
+    captured, here : str
+        Kinds of devices, such as ``"cpu"``.
+    """
+    if captured == here:
+        return call
+    inputs, autocast, *rest = call
+    kinds = {here: captured}
+    moved = [
+        [each[0], each[1], kinds.get(each[2], each[2]), each[3]] if isinstance(each, list) else each
+        for each in inputs
+    ]
+    return [moved, [[kinds.get(kind, kind), dtype] for kind, dtype in autocast], *rest]
+
+
 def _runs(flags: list[bool]) -> list[int]:
     """Return the lengths of the runs of equal flags, false first."""
     lengths = [0]

@@ -4,8 +4,10 @@ Each of these programs was trained differently, without a word, when a traced gr
 """
 
 import contextlib
+import copy
 import functools
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +15,9 @@ from captured import compare, evict_everything, mean_step, problem_of_step
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from offcert.core.errors import PlanError
 from offcert.runtime.offload import OffloadWarning, offload
+from offcert.runtime.signature import as_if_on
 from offcert.runtime.step import TrainingStep
 
 
@@ -396,3 +400,26 @@ def test_control_flow_that_looks_at_values():
     assert outcome.problem.source["capture"]["tensors"] == "real"
     for report in outcome.reports:
         assert report.offloaded_bytes > 0
+
+
+def test_a_step_that_was_captured_on_another_kind_of_device_is_the_same_step():
+    step = mean_step(Layers(), 4, 8)
+    problem = problem_of_step(step)
+    source = copy.deepcopy(problem.source)
+    assert source["capture"]["device"] == source["capture"]["calls"][0][0][0][2] == "cpu"
+    source["capture"]["device"] = source["capture"]["calls"][0][0][0][2] = "cuda"
+    elsewhere = replace(problem, source=source)
+    with offload(step.model, evict_everything(problem), elsewhere, strict=True) as made:
+        step.execute(step.make_batch())
+        assert made.report.planned
+        with pytest.raises(PlanError, match="input 0 is 5x8 float32 on cuda instead of 4x8"):
+            step.model(torch.randn(5, 8))
+
+
+def test_autocast_is_told_apart_on_any_device():
+    call = [[["float32", [4, 8], "cuda", False], "True"], [["cuda", "float16"]], [0, 1], [0, 1]]
+    there = [[["float32", [4, 8], "cpu", False], "True"], [["cpu", "float16"]], [0, 1], [0, 1]]
+    assert as_if_on(call, "cpu", "cuda") == there
+    assert as_if_on(call, "cuda", "cuda") == call
+    # What is on neither stays where it is.
+    assert as_if_on(there, "xpu", "cuda") == there
