@@ -308,4 +308,4 @@ ERRORS = {
 
 def _beyond(found: int | None, expected: int | None) -> float | None:
     """Return by which part something is more than expected."""
-    return None if found is None or not expected else found / expected - 1
+    return None if found is None or not expected else (found - expected) / expected
