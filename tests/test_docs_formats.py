@@ -14,6 +14,8 @@ from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.files import problem_from_json
 from offcert.core.placement_files import _COLUMNS
+from offcert.core.training_files import training_from_json, training_to_json
+from offcert.core.training_record import ERRORS
 from offcert.instances.library import Library
 
 READERS = {
@@ -113,6 +115,16 @@ def test_the_family_on_the_page_is_a_library_and_its_fields_explained(tmp_path: 
     assert entry.record.value == entry.record.proved_bound == 24
     free = ("problem", "details")
     assert keys(json.loads(block), free) <= fields("library")
+
+
+def test_the_training_report_on_the_page_is_read_and_its_fields_explained() -> None:
+    (block,) = json_blocks("training")
+    document = json.loads(block)
+    record = training_from_json(document)
+    assert training_to_json(record) == document
+    assert record.errors()["time"] == 1 / 15
+    assert keys(document, ("versions",)) - {"format", "version"} <= fields("training")
+    assert set(ERRORS) == set(document["errors"])
 
 
 def test_the_table_on_the_page_is_read_and_its_columns_explained(tmp_path: Path) -> None:
