@@ -7,6 +7,7 @@ large units, and searches are short.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 from offcert.core.placement import Placement, PlacementProblem
@@ -18,6 +19,11 @@ from offcert.heuristics.placement.in_order import placed_in_order
 _SMALL = 0.002
 # Of all residences, how many must be small.
 _MANY = 0.1
+# Of the load, how far above it a pool is first looked for, and the share of the time for that:
+# what can be placed that closely at all is often placed at once, and slowly from afar.
+_NEAR, _FIRST = 0.008, 0.6
+# Seconds from one completed placement to the next: to complete one, and to check it, takes a while.
+_PAUSE = 0.5
 
 
 def place_apart(
@@ -41,9 +47,16 @@ def place_apart(
         Given every placement of all residences.
     """
     parts = _parts(problem, found)
-    if parts is not None:
-        part, complete = parts
-        skyline_search(part, time_limit=seconds, seed=seed, found=complete)
+    if parts is None:
+        return
+    _, part, complete = parts
+    until, hint = time.monotonic() + seconds, None
+    if part.capacity is None:
+        near = part.with_capacity(part.load + int(_NEAR * part.load))
+        limit = _FIRST * seconds
+        hint = skyline_search(near, time_limit=limit, seed=seed, found=complete).placement
+    left = until - time.monotonic()
+    skyline_search(part, time_limit=left, seed=seed, hint=hint, found=complete)
 
 
 def eject_apart(
@@ -51,18 +64,29 @@ def eject_apart(
     seconds: float,
     seed: int,
     found: Callable[[Placement], object],
+    hint: Placement | None = None,
 ) -> None:
-    """Do the same with the search by ejection."""
+    """Do the same with the search by ejection, from a placement of all that is known."""
     parts = _parts(problem, found)
-    if parts is not None:
-        part, complete = parts
-        complete(ejection_search(part, time_limit=seconds, seed=seed, found=complete))
+    if parts is None:
+        return
+    large, part, complete = parts
+    start = None if hint is None else Placement(hint.addresses[index] for index in large)
+    latest = time.monotonic()
+
+    def take(placement: Placement) -> None:
+        nonlocal latest
+        if time.monotonic() >= latest + _PAUSE:
+            complete(placement)
+            latest = time.monotonic()
+
+    complete(ejection_search(part, time_limit=seconds, seed=seed, hint=start, found=take))
 
 
 def _parts(
     problem: PlacementProblem, found: Callable[[Placement], object]
-) -> tuple[PlacementProblem, Callable[[Placement], None]] | None:
-    """Return the problem of the large residences, and what completes a placement of them.
+) -> tuple[list[int], PlacementProblem, Callable[[Placement], None]] | None:
+    """Return the large residences, their problem, and what completes a placement of them.
 
     None where too few are small for that to help.
     """
@@ -81,7 +105,7 @@ def _parts(
     def complete(placement: Placement) -> None:
         found(completed(problem, large, small, placement))
 
-    return part, complete
+    return large, part, complete
 
 
 def apart(problem: PlacementProblem) -> tuple[list[int], list[int]]:

@@ -96,7 +96,7 @@ def eject_large(search: PlacementSearch, seconds: float) -> None:
         warm_placement()
     from offcert.certify.placement_apart import eject_apart
 
-    eject_apart(search.problem, seconds, search.seed, search.offer)
+    eject_apart(search.problem, seconds, search.seed, search.offer, search.placement)
 
 
 def search_ejection(search: PlacementSearch, seconds: float) -> None:

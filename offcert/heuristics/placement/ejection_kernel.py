@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled, inlined, plain_inner
+from offcert.core.compiled import compiled, plain_inner
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -48,6 +48,8 @@ class Pool(NamedTuple):
         How many are placed, and how many wait.
     weight : float64 array
         What it costs to eject each.
+    near_address, near_top : int64 array
+        Of `by_address` and `by_top`, those that meet the residence that a step is about.
     """
 
     address: Integers
@@ -57,6 +59,8 @@ class Pool(NamedTuple):
     waiting: Integers
     counts: Integers
     weight: Floats
+    near_address: Integers
+    near_top: Integers
 
 
 def new_pool(boxes: Boxes) -> Pool:
@@ -70,6 +74,8 @@ def new_pool(boxes: Boxes) -> Pool:
         waiting=np.arange(count, dtype=np.int64),
         counts=np.array([0, count], np.int64),
         weight=boxes.value.copy(),
+        near_address=np.zeros(count + 1, np.int64),
+        near_top=np.zeros(count + 1, np.int64),
     )
 
 
@@ -106,8 +112,9 @@ def eject(boxes: Boxes, pool: Pool, capacity: int, steps: int, seed: int) -> int
         if pool.counts[WAITING] == 0:
             return step
         box = _heaviest(pool)
-        address = _cheapest(boxes, pool, box, capacity)
-        _clear(boxes, pool, box, address)
+        near = _gather(boxes, pool, box)
+        address = _cheapest(boxes, pool, box, near, capacity)
+        _clear(boxes, pool, box, near, address)
         _put(boxes, pool, box, address)
     return steps
 
@@ -125,31 +132,44 @@ def _heaviest(pool: Pool) -> int:
     return box
 
 
-@inlined
-def _meets(boxes: Boxes, box: int, other: int) -> bool:
-    return boxes.first[other] < boxes.last[box] and boxes.last[other] > boxes.first[box]
+@plain_inner
+def _gather(boxes: Boxes, pool: Pool, box: int) -> int:
+    """List the placed residences that a residence meets, in both orders; return how many.
+
+    Which ones do is not to be foreseen, so there is no branch: what does not is overwritten.
+    """
+    first, last = boxes.first[box], boxes.last[box]
+    near = 0
+    for place in range(pool.counts[PLACED]):
+        other = pool.by_address[place]
+        pool.near_address[near] = other
+        near += int(boxes.first[other] < last) & int(boxes.last[other] > first)
+    near = 0
+    for place in range(pool.counts[PLACED]):
+        other = pool.by_top[place]
+        pool.near_top[near] = other
+        near += int(boxes.first[other] < last) & int(boxes.last[other] > first)
+    return near
 
 
-@inlined
-def _cheapest(boxes: Boxes, pool: Pool, box: int, capacity: int) -> int:
+@plain_inner
+def _cheapest(boxes: Boxes, pool: Pool, box: int, near: int, capacity: int) -> int:
     """Return the address at which what is in the way weighs least.
 
     What must go changes only where a residence that it meets begins or ends, so it is enough to
     look at addresses directly above or below one, and at both ends. From one to the next, what is
     left behind and what comes in the way is added up.
     """
-    size, highest, count = boxes.size[box], capacity - boxes.size[box], pool.counts[PLACED]
+    size, highest = boxes.size[box], capacity - boxes.size[box]
     entered, left = 0, 0
     address, weight = 0, 0.0
     best, least, ties = 0, np.inf, 1
     while True:
-        while left < count and pool.top[pool.by_top[left]] <= address:
-            if _meets(boxes, box, pool.by_top[left]):
-                weight -= pool.weight[pool.by_top[left]]
+        while left < near and pool.top[pool.near_top[left]] <= address:
+            weight -= pool.weight[pool.near_top[left]]
             left += 1
-        while entered < count and pool.address[pool.by_address[entered]] - size < address:
-            if _meets(boxes, box, pool.by_address[entered]):
-                weight += pool.weight[pool.by_address[entered]]
+        while entered < near and pool.address[pool.near_address[entered]] - size < address:
+            weight += pool.weight[pool.near_address[entered]]
             entered += 1
         # Sums of the same weights in another order differ a little.
         slack = 1e-9 * (abs(weight) + 1.0)
@@ -162,36 +182,31 @@ def _cheapest(boxes: Boxes, pool: Pool, box: int, capacity: int) -> int:
         if address >= highest:
             return best
         following = highest
-        while left < count and not _meets(boxes, box, pool.by_top[left]):
-            left += 1
-        if left < count:
-            following = min(following, pool.top[pool.by_top[left]])
+        if left < near:
+            following = min(following, pool.top[pool.near_top[left]])
+        # Those that would be met from here on, and not only from the next address on.
         ahead = entered
-        while ahead < count:
-            other = pool.by_address[ahead]
-            if pool.address[other] - size > address and _meets(boxes, box, other):
-                following = min(following, pool.address[other] - size)
-                break
+        while ahead < near and pool.address[pool.near_address[ahead]] - size <= address:
             ahead += 1
+        if ahead < near:
+            following = min(following, pool.address[pool.near_address[ahead]] - size)
         address = following
 
 
 @plain_inner
-def _clear(boxes: Boxes, pool: Pool, box: int, address: int) -> None:
+def _clear(boxes: Boxes, pool: Pool, box: int, near: int, address: int) -> None:
     """Let all that is in the way of a residence wait, and weigh more."""
-    place, above = 0, address + boxes.size[box]
-    while place < pool.counts[PLACED]:
-        other = pool.by_address[place]
+    above = address + boxes.size[box]
+    for place in range(near):
+        other = pool.near_address[place]
         if pool.address[other] >= above:
             return
-        if pool.top[other] > address and _meets(boxes, box, other):
+        if pool.top[other] > address:
             _remove(pool.by_address, pool.counts[PLACED], other)
             _remove(pool.by_top, pool.counts[PLACED], other)
             pool.counts[PLACED] -= 1
             pool.weight[other] += _GROWTH * boxes.value[other]
             _let_wait(pool, other)
-        else:
-            place += 1
 
 
 @plain_inner

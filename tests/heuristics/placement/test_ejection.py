@@ -1,6 +1,7 @@
 """The search by ejection: valid, never below the least pool, and often at it."""
 
 import numpy as np
+import pytest
 from placement_cases import random_placement_problem
 from placement_oracle import least_pool
 
@@ -11,6 +12,7 @@ from offcert.heuristics.placement.ejection_kernel import (
     WAITING,
     WAITS,
     Boxes,
+    Pool,
     eject,
     fill,
     new_pool,
@@ -55,19 +57,52 @@ def test_it_ends_within_a_capacity() -> None:
     assert placement_faults(problem, found[-1]) == []
 
 
-def test_between_steps_nothing_overlaps_and_nothing_is_lost() -> None:
-    random = np.random.default_rng(0)
-    size = random.integers(1, 9, 30)
-    first = random.integers(0, 20, 30)
-    last = first + random.integers(1, 8, 30)
-    boxes = Boxes(size, first, last, (size * (last - first)).astype(float))
+CAPACITY = 12
+
+
+def random_boxes(seed: int, count: int = 30) -> Boxes:
+    random = np.random.default_rng(seed)
+    size = random.integers(1, 9, count)
+    first = random.integers(0, 20, count)
+    last = first + random.integers(1, 8, count)
+    # No two sums of weights are equal.
+    value = size * (last - first) + 2.0 ** -np.arange(1, count + 1)
+    return Boxes(size, first, last, value)
+
+
+def least_weight(boxes: Boxes, pool: Pool, box: int) -> float:
+    """Return how little may be in the way of a residence, at any address at all."""
+    placed = np.flatnonzero(pool.address != WAITS)
+    meets = (boxes.first[placed] < boxes.last[box]) & (boxes.last[placed] > boxes.first[box])
+    near = placed[meets]
+    low, high = pool.address[near], pool.address[near] + boxes.size[near]
+    return min(
+        pool.weight[near][(low < address + boxes.size[box]) & (high > address)].sum()
+        for address in range(CAPACITY - boxes.size[box] + 1)
+    )
+
+
+@pytest.mark.parametrize("seed", range(14, 20))
+def test_a_step_ejects_the_least_and_leaves_nothing_overlapping(seed: int) -> None:
+    boxes = random_boxes(seed)
+    count = len(boxes.size)
     pool = new_pool(boxes)
-    fill(boxes, pool, np.full(30, WAITS, np.int64), 12)
-    for seed in range(200):
-        eject(boxes, pool, 12, 1, seed)
+    fill(boxes, pool, np.full(count, WAITS, np.int64), CAPACITY)
+    for step in range(150):
+        waiting = pool.waiting[: pool.counts[WAITING]].tolist()
+        box = max(waiting, key=lambda each: pool.weight[each])
+        least, weight = least_weight(boxes, pool, box), pool.weight.copy()
+        eject(boxes, pool, CAPACITY, 1, step)
+        ejected = set(pool.waiting[: pool.counts[WAITING]].tolist()) - set(waiting)
+        assert weight[list(ejected)].sum() == pytest.approx(least)
+        assert pool.address[box] != WAITS
         placed = np.flatnonzero(pool.address != WAITS)
-        assert (pool.counts[PLACED], pool.counts[WAITING]) == (len(placed), 30 - len(placed))
-        assert sorted(pool.by_address[: len(placed)]) == placed.tolist()
-        rows = [Residence("", int(size[b]), int(first[b]), int(last[b])) for b in placed]
-        part = PlacementProblem("placed", rows, 12)
+        assert (pool.counts[PLACED], pool.counts[WAITING]) == (len(placed), count - len(placed))
+        for order in (pool.by_address, pool.by_top):
+            assert sorted(order[: len(placed)]) == placed.tolist()
+        rows = [
+            Residence("", int(boxes.size[b]), int(boxes.first[b]), int(boxes.last[b]))
+            for b in placed
+        ]
+        part = PlacementProblem("placed", rows, CAPACITY)
         assert placement_faults(part, Placement(int(pool.address[b]) for b in placed)) == []
