@@ -24,7 +24,7 @@ def test_a_folder_becomes_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_a_row_says_what_was_found() -> None:
     problem = PlacementProblem("two", [Residence("a", 1, 0, 2), Residence("b", 2, 1, 3)])
-    row = measure("two", problem, 2.0, "greedy-size")
+    row = measure("two", problem, "greedy-size", time_limit=2.0)
     assert (row.residences, row.load, row.pool) == (2, 3, 3)
     assert "| x | 1 | 2 | 3 | 2 | 1.5000 | 0.1 | feasible |" in table(
         [Row("x", 1, 2, 3, 2, 0.1, "feasible")]
