@@ -140,7 +140,7 @@ PLACEMENT_LADDER: tuple[PlacementRung, ...] = (
     PlacementRung("greedy-area"),
     PlacementRung("greedy-size"),
     # Only where many residences are small, as in training steps: those are beyond exact methods.
-    PlacementRung("skyline-apart", 0.3),
+    PlacementRung("skyline-apart", 0.25),
     PlacementRung("ejection-apart", 0.9),
     PlacementRung("infeasible-subset", 0.2),
     PlacementRung("skyline", 0.8),
