@@ -64,7 +64,9 @@ def backend(
     compiler : callable, optional
         Makes a function of each of the two graphs, as the compilers of
         ``torch._dynamo.backends.common.aot_autograd`` do. Without one they run as they are,
-        operator by operator.
+        operator by operator. It has to keep the order of what the plan has put in, and must read
+        nothing that comes back before the wait for it. TorchInductor, which changes orders and
+        looks through views, does not: it made wrong gradients in our experiments.
 
     Returns
     -------
@@ -109,7 +111,18 @@ class Backend:
         self._compiler = compiler or as_it_is
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
-        """Compile what Dynamo has traced."""
+        """Compile what Dynamo has traced.
+
+        Raises
+        ------
+        InputError
+            If `torch.compile` was called with a mode or options, such as CUDA graphs.
+        """
+        if options:
+            raise InputError(
+                f"offcert.backend follows a plan without {', '.join(options)}: call torch.compile "
+                "with the backend alone"
+            )
         compilers: dict[str, Any] = {"fw_compiler": self._compiler, "bw_compiler": self._compiler}
         return aot_autograd(**compilers, partition_fn=self.partition)(module, inputs)
 

@@ -49,7 +49,7 @@ class Block(nn.Module):
         batch, length, width = x.shape
         parts = self.mix(self.before(x)).split(width, 2)
         q, k, v = (p.view(batch, length, self.heads, -1).transpose(1, 2) for p in parts)
-        mask = torch.triu(torch.ones(length, length, dtype=torch.bool), 1)
+        mask = torch.triu(torch.ones(length, length, dtype=torch.bool, device=x.device), 1)
         weights = (q @ k.transpose(-2, -1)).masked_fill(mask, float("-inf")).softmax(-1)
         mixed = (weights @ v).transpose(1, 2).reshape(batch, length, width)
         x = x + self.out(mixed)

@@ -156,6 +156,15 @@ def test_shapes_that_change_are_refused_by_name() -> None:
     assert isinstance(raised.value.inner_exception, InputError)
 
 
+@pytest.mark.parametrize("option", [{"mode": "reduce-overhead"}, {"options": {"a": 1}}])
+def test_modes_and_options_are_refused_by_name(option: dict[str, Any]) -> None:
+    step = step_of("mlp")
+    torch._dynamo.reset()
+    runs = torch.compile(step.model, backend=everything("mlp"), **option)
+    with pytest.raises(Exception, match=f"follows a plan without {next(iter(option))}"):
+        runs(step.batch)
+
+
 def test_another_batch_size_keeps_its_tensors() -> None:
     step = step_of("mlp")
     compiled = everything("mlp")
