@@ -16,7 +16,7 @@ from offcert.core.problem import Problem, Recompute, Units
 from offcert.core.trace import Trace
 from offcert.runtime.capture import Capture
 from offcert.runtime.segments.place import program_of
-from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
+from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
 
 RATES = (Fraction(1, 7), Fraction(2, 3), Fraction(1), Fraction(5, 2), Fraction(40))
 
@@ -75,7 +75,10 @@ def joint_problem_of(
         network.values,
     )
     paths = sorted(chance.sample(again, min(len(again), chance.choice((1, 1, 2)))))
-    placed = PlacedProgram([PlacedSegment(path, 0, None, (), ()) for path in paths])
+    # What one layer of a block computes may be kept.
+    kept = [(Kept("enter", f"{path}.layers.0"),) if chance.random() < 0.4 else () for path in paths]
+    pairs = zip(paths, kept, strict=True)
+    placed = PlacedProgram([PlacedSegment(path, 0, None, keeps, ()) for path, keeps in pairs])
     try:
         made = program_of(placed, captured.ranges, captured.ticks)
         carried = carry(timed, made, captured.ranges, captured.record, captured.ticks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -28,6 +29,11 @@ from offcert.runtime.saved import Entry, Handle
 from offcert.runtime.saved_storages import Owned, Place, SavedStorages, dtype_name
 from offcert.runtime.signature import Signature, as_if_on
 from offcert.runtime.tracker import LiveBytes
+
+
+def _unseen() -> AbstractContextManager[None]:
+    """Return a context in which no dispatch mode sees operators: those of movers are nobody's."""
+    return torch._C._DisableTorchDispatch()
 
 
 class StepRun(Session):
@@ -244,7 +250,8 @@ class StepRun(Session):
         if self._mover is None:
             return
         try:
-            self._mover.reach(self, operation)
+            with _unseen():
+                self._mover.reach(self, operation)
         except BaseException as error:
             # The program may catch it and go on; what was left undone is not known.
             if self.deviation is None:
@@ -284,9 +291,10 @@ class StepRun(Session):
     def asked_for(self, entry: Entry) -> None:
         """Bring back what autograd asks for, if the plan has not."""
         if self._mover is not None:
-            if entry.away:
-                self._mover.fetch_late(self, entry)
-            self._mover.asked_for(entry)
+            with _unseen():
+                if entry.away:
+                    self._mover.fetch_late(self, entry)
+                self._mover.asked_for(entry)
 
     def saves(self) -> None:
         """Take note that autograd saves something in the calling thread."""

@@ -15,7 +15,9 @@ from offcert.core.carried.carry import Carried, carry
 from offcert.core.plan import Plan
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute, Units
+from offcert.core.schedule import Schedule
 from offcert.runtime.capture import Capture, capture
+from offcert.runtime.device.interface import Device
 from offcert.runtime.offload import Offload
 from offcert.runtime.predict import predict
 from offcert.runtime.program import program
@@ -98,6 +100,8 @@ class Joint:
         What was to run.
     plain_peak : int
         Of plain training.
+    times : list of Schedule or None
+        One after every turn of the loop, if streams moved tensors.
     """
 
     offload: Offload
@@ -105,6 +109,7 @@ class Joint:
     carried: Carried
     plain_peak: int
     reports: list[StepReport] = field(default_factory=list)
+    times: list[Schedule | None] = field(default_factory=list)
 
     def require_followed(self, *, exactly: bool = True) -> Joint:
         """Assert that every step did what was predicted: to the byte, or with no more bytes."""
@@ -133,8 +138,12 @@ def compare_joint(
     tensors: str = "auto",
     prepare: Callable[[nn.Module], Any] | None = None,
     count: bool = True,
+    device: Callable[[Problem], Device] | None = None,
 ) -> Joint:
-    """Train a plain copy and, under a joint plan, the model of the step; all must be equal."""
+    """Train a plain copy and, under a joint plan, the model of the step; all must be equal.
+
+    `device` gives the one whose streams move tensors; by default they move at once.
+    """
     loop = loop or standard_loop(step)
     plain = copy.deepcopy(step.model)
     with seeded(3):
@@ -144,7 +153,9 @@ def compare_joint(
     chosen = plan(executed)
     # What everything that may leave leaves behind.
     problem = problem.with_memory(predict(executed.trace, chosen).peak)
-    context = Offload(step.model, [program(problem, chosen, carried.execution)], count=count)
+    on = None if device is None else device(problem)
+    made = program(problem, chosen, carried.execution, streams=on is not None)
+    context = Offload(step.model, [made], count=count, device=on, timed=on is not None)
     outcome = Joint(context, step.model, carried, captured.trace.peak_memory)
     expected = list(_train(plain, step, loop, steps, None, prepare))
     found = []
@@ -152,6 +163,7 @@ def compare_joint(
         for state in _train(step.model, step, loop, steps, None, prepare):
             found.append(state)
             outcome.reports.append(context.report)
+            outcome.times.append(context.times)
     assert len(found) == len(expected) == steps
     for theirs, ours in zip(expected, found, strict=True):
         require_same(theirs, ours)
