@@ -57,6 +57,8 @@ for name in ("pytest", "offcert.runtime.profile", "offcert.runtime.offload"):
         __import__(name)
     except Exception as error:
         found["missing"].append(f"{name}: {error}")
+import importlib.util
+found["xdist"] = importlib.util.find_spec("xdist") is not None
 print(json.dumps(found))
 """
 
@@ -167,17 +169,36 @@ def tests(python: Interpreter, folder: Path, seconds: float) -> dict[str, Any]:
 
 
 def _tests(python: Interpreter, folder: Path, seconds: float) -> dict[str, Any]:
+    until = time.monotonic() + seconds
     marked = sorted(
         str(path.relative_to(ROOT))
         for path in (ROOT / "tests").rglob("test_*.py")
         if "pytest.mark.cuda" in path.read_text()
     )
-    report = folder / "tests.xml"
+    # One after the other: they share the GPU, and some fill it.
+    found = {"cuda": _pytest(python, folder, "cuda", ["-m", "cuda", *marked], seconds)}
+    given = ["-m", "not cuda", *SIMULATED]
+    if python.found.get("xdist"):
+        given += ["-n", str(min(8, os.cpu_count() or 1))]
+    found["simulated"] = _pytest(python, folder, "simulated", given, until - time.monotonic())
+    statuses = [done["status"] for done in found.values()]
+    said = [line for done in found.values() for line in done.pop("said")[-2:]]
+    return {
+        "status": next((status for status in statuses if status != 0), 0),
+        "failed": sum(done.get("failed", 0) for done in found.values()),
+        "said": said,
+        **found,
+    }
+
+
+def _pytest(
+    python: Interpreter, folder: Path, name: str, given: list[str], seconds: float
+) -> dict[str, Any]:
+    report = folder / f"tests-{name}.xml"
     report.unlink(missing_ok=True)
-    here = [path for path in marked if not path.startswith(SIMULATED)]
     command = [python.path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs"]
-    command += [f"--junitxml={report}", *SIMULATED, *here]
-    done = run(command, seconds, folder / "tests.log")
+    command += [f"--junitxml={report}", *given]
+    done = run(command, seconds, folder / f"tests-{name}.log")
     return {**done, **_counts(report)}
 
 
