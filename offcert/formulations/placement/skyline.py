@@ -39,8 +39,13 @@ _LOOK, _FIRST_LOOK = 0.1, 20
 # Least pools are sought below the best one: a part of what is open. Most attempts are close to it,
 # since far below nothing is found; every sixth is at the bound, to exclude that.
 _PARTS = (8, 16, 4, 8, 32, 1)
-# How much the logarithms of priorities vary, after the first round.
-_SPREAD = 0.3
+# After the first round: powers of length and of size that make priorities, by how much logarithms
+# vary then, and how many rules for points there are.
+_LENGTH, _SIZE, _SPREAD = (0.5, 1.0, 2.0), (0.1, 0.3, 0.6, 1.0), (0.02, 0.1, 0.3)
+_LATER = 3
+# How often the last placement is the guide instead, by how many units its addresses vary then, how
+# often they do so in a stretch of sections only, and the least length of that.
+_GUIDED, _SHIFTS, _STRETCH, _SHORTEST = 0.4, (3.0, 10.0, 30.0), 0.6, 5
 
 
 class Answer(IntEnum):
@@ -73,6 +78,7 @@ class Skyline:
         self.sections = sections
         self.addresses: Integers = np.zeros(len(sections), np.int64)
         self.nodes = 0
+        self._found = False
         self._boxes = boxes_of(sections)
         self._state = new_state(sections)
         self._random = np.random.default_rng(seed)
@@ -94,6 +100,8 @@ class Skyline:
         number = next(self._attempts)
         turn, rule = divmod(number, len(_RULES))
         limit = int(_FIRST * _GROWTH ** (number // (len(_RULES) * _PRIORITIES)))
+        if turn >= _PRIORITIES:
+            rule = number % _LATER
         self._prioritise(turn)
         answer = self.search(capacity, until, limit, _RULES[rule])
         # What failed long ago counts less.
@@ -122,6 +130,7 @@ class Skyline:
             left -= done
             if found == FOUND:
                 self.addresses = self._state.address.copy()
+                self._found = True
                 return Answer.FOUND
             if found == NONE:
                 return Answer.NONE
@@ -140,10 +149,26 @@ class Skyline:
             length + size / (size.max(initial=1.0) + 1),
             size * (heavy[sections.last] - heavy[sections.first]),
         )
-        chosen = priorities[turn % _PRIORITIES]
-        if turn >= _PRIORITIES:
-            chosen = chosen * np.exp(self._random.normal(0, _SPREAD, len(chosen)))
+        if turn < _PRIORITIES:
+            chosen = priorities[turn]
+        elif self._found and self._random.random() < _GUIDED:
+            chosen = self._guided()
+        else:
+            powers = self._random.choice(_LENGTH), self._random.choice(_SIZE)
+            noise = self._random.normal(0, self._random.choice(_SPREAD), len(size))
+            chosen = length ** powers[0] * size ** powers[1] * np.exp(noise)
         state.priority[:] = chosen
+
+    def _guided(self) -> Floats:
+        """Return priorities that are about the order of addresses in the last placement."""
+        random, sections = self._random, self.sections
+        shift = random.normal(0, random.choice(_SHIFTS), len(sections))
+        if random.random() < _STRETCH:
+            begin = random.integers(0, sections.count)
+            end = begin + random.integers(_SHORTEST, max(_SHORTEST + 1, sections.count // 2))
+            shift[(sections.first >= end) | (sections.last <= begin)] = 0
+        priorities: Floats = -(self.addresses + shift)
+        return priorities
 
 
 def least_capacity(
