@@ -72,8 +72,8 @@ class Timed:
     repetitions : int
         Of which durations are medians.
     resident : int or None
-        Bytes that were taken when the step began, beside the parameters' gradients; None if the
-        allocator does not tell.
+        The most bytes that were taken when an operation began, beside the parameters' gradients and
+        what the trace counts; None if the allocator does not tell.
     memory : MemoryReading or None
         Of one step from its beginning to its end; likewise.
     """
@@ -151,9 +151,10 @@ class RepeatedStep:
         if self.device is None or not _counts(self.device):
             return Timed(retimed(trace, durations, workspaces), repetitions, None, None)
         watched = self.run(allocator=True)
-        workspaces = _workspaces(trace, watched.rises)
-        timed = retimed(trace, durations, workspaces)
-        return Timed(timed, repetitions, watched.resident, watched.reading)
+        timed = retimed(trace, durations, _workspaces(trace, watched.rises))
+        planned = predict(trace, Plan()).at_begin
+        resident = max(taken - plan for taken, plan in zip(watched.at_begin, planned, strict=True))
+        return Timed(timed, repetitions, resident, watched.reading)
 
 
 def _counts(device: Device) -> bool:
@@ -202,8 +203,8 @@ class Timing(Session):
         By how much more bytes were allocated in each operation than when it began, without those
         of the parameters' gradients that are there when it ends, which no trace counts; if asked
         for.
-    resident : int
-        Bytes that were allocated when the first one began, without those of the gradients.
+    at_begin : list of int
+        Bytes that were allocated when each began, without those of the gradients; likewise.
     readings : list of MemoryReading
         At every mark, with the peaks since the one before; if asked for.
     """
@@ -218,7 +219,7 @@ class Timing(Session):
         super().__init__(hooks)
         self.marks: list[int | DeviceEvent] = []
         self.rises: list[int] = []
-        self.resident = 0
+        self.at_begin: list[int] = []
         self.readings: list[MemoryReading] = []
         self._capture = capture
         self._watch = watch
@@ -267,8 +268,8 @@ class Timing(Session):
             if self.readings:
                 rise = reading.peak_allocated - self.readings[-1].allocated
                 self.rises.append(rise - (gradients - self._gradient_bytes))
-            else:
-                self.resident = reading.allocated - gradients
+            if len(self.marks) < len(self._capture.ticks):
+                self.at_begin.append(reading.allocated - gradients)
             self.readings.append(reading)
             self._gradient_bytes = gradients
             device.reset_peaks()

@@ -40,8 +40,8 @@ def test_what_is_counted_and_what_is_not_is_all_that_is_allocated(model, shape):
     planned = problem.plain().trace.peak_memory + uncounted
     reading = MemoryReading(0, 0, told["peak_allocated"], told["peak_reserved"])
     found = Allocation(planned, planned, reading)
-    # Rounding up by the allocator, of tensors that live during the step.
-    assert found.peak_error <= 0.02, found.to_json()
+    # Also what the allocator rounds up; gradients are counted from the beginning.
+    assert found.peak_error <= 0.005, found.to_json()
     assert found.fragmentation < 1
 
 
