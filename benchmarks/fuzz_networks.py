@@ -96,6 +96,9 @@ def random_network(chance: random.Random) -> tuple[Random, tuple[int, ...]]:
     if chance.random() < 0.3:
         # The same one again: its parameters are tied, and its path is called twice.
         blocks.insert(chance.randrange(count), blocks[chance.randrange(count)])
+    if not any(True for block in blocks for _ in block.parameters()):
+        # Something has to be trained.
+        blocks.append(nn.Conv2d(width, width, 1) if images else nn.Linear(width, width))
     joins = chance.randrange(len(blocks)) if chance.random() < 0.4 else None
     return Random(blocks, joins), shape
 
