@@ -16,7 +16,7 @@ from offcert.runtime.hardware import Hardware
 from offcert.runtime.measurement import Measurement, with_link
 from offcert.runtime.standard_step import device_of
 from offcert.runtime.step import TrainingStep
-from offcert.runtime.timing import RepeatedStep, Timed
+from offcert.runtime.timing import RepeatedStep, Timed, memory_enough
 
 _REPETITIONS = 5
 # While copies run, short steps are run as often as this takes; on a simulated device, which knows
@@ -82,7 +82,8 @@ def measure_step(
         timed = RepeatedStep(step, captured).timed(repetitions)
         where = device_of(step.model)
         return captured, with_link(timed.trace, read_link_of(where), *memory_and_name(where))
-    captured, details = captured_on_device(step, clock, hardware)
+    with memory_enough():
+        captured, details = captured_on_device(step, clock, hardware)
     repeated = RepeatedStep(step, captured, device)
     timed = repeated.timed(repetitions)
     reading = _link(repeated, device, sum(timed.trace.durations))

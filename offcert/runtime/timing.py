@@ -110,7 +110,7 @@ class RepeatedStep:
         self.watch = Stopwatch(self.device)
         self._step = step
         self._originals = Originals()
-        with _memory_enough(), _as_it_was(step), self._originals:
+        with memory_enough(), _as_it_was(step), self._originals:
             # What the step changes is known from here on.
             step.execute(step.make_batch())
 
@@ -121,7 +121,7 @@ class RepeatedStep:
         timing = Timing(hooks, self.capture, self.watch, gradients)
         hooks.steps = timing
         try:
-            with _memory_enough(), _as_it_was(self._step):
+            with memory_enough(), _as_it_was(self._step):
                 batch = self._step.make_batch()
                 hooks.attach({event.path for event in self.capture.ticks}.__contains__)
                 try:
@@ -182,10 +182,13 @@ def _as_it_was(step: TrainingStep) -> Iterator[None]:
 
 
 @contextmanager
-def _memory_enough() -> Iterator[None]:
+def memory_enough() -> Iterator[None]:
+    """Say what to do where a step that moves nothing does not fit on the device."""
     try:
         yield
-    except torch.OutOfMemoryError as error:
+    except (torch.OutOfMemoryError, InputError) as error:
+        if not isinstance(error.__cause__ or error, torch.OutOfMemoryError):
+            raise
         raise InputError(
             "the device has too little memory to measure the step, which is done without a plan; "
             "use a smaller batch, or a hardware model"

@@ -268,6 +268,8 @@ def test_too_little_memory_to_measure_is_said():
         tracker.start()
         with pytest.raises(InputError, match="too little memory to measure the step"):
             timed_trace(step, captured, 1, device)
+        with pytest.raises(InputError, match="too little memory to measure the step"):
+            measure_step(step, Clock.MODULES, device, _T4)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in step.model.modules())
 
 
