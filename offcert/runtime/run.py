@@ -291,10 +291,10 @@ class StepRun(Session):
     def asked_for(self, entry: Entry) -> None:
         """Bring back what autograd asks for, if the plan has not."""
         if self._mover is not None:
-            with _unseen():
-                if entry.away:
+            if entry.away:
+                with _unseen():
                     self._mover.fetch_late(self, entry)
-                self._mover.asked_for(entry)
+            self._mover.asked_for(entry)
 
     def saves(self) -> None:
         """Take note that autograd saves something in the calling thread."""
