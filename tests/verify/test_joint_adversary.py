@@ -1,0 +1,78 @@
+"""No multipliers whatever prove more of a joint problem than brute force finds."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import pytest
+
+from offcert.core.network import Computation, Network, Value
+from offcert.core.platform import Link, Platform
+from offcert.core.problem import Problem, Recompute
+from tests.joint_adversary import most_proved
+from tests.joint_oracle import least_time
+
+
+def tiny(seed: int) -> Problem:
+    """Draw two or three computations, mostly one that needs room, and one or two that read all.
+
+    Some change in place what others made, some take less if they discard what they make.
+    """
+    rng = random.Random(seed)
+    values: list[Value] = []
+    computations: list[Computation] = []
+    if rng.random() < 0.5:
+        values.append(Value("in", rng.choice((1, 2)), rng.random() < 0.8))
+    for index in range(rng.randint(2, 3)):
+        reads = {value for value in range(len(values)) if rng.random() < 0.6}
+        changed = {value.base for value in values}
+        roots = [v for v in reads if values[v].base is None and v not in changed]
+        if roots and rng.random() < 0.35:
+            values.append(Value(f"c{index}", 0, False, base=rng.choice(sorted(roots))))
+        else:
+            values.append(Value(f"v{index}", rng.choice((1, 2, 3)), rng.random() < 0.85))
+        made = len(values) - 1
+        bases = {values[v].base for v in (*reads, made)} - {None}
+        computations.append(
+            Computation(
+                f"F{index}",
+                rng.choice((0, 1, 2, 4)),
+                rng.choice((0, 0, 1, 2)),
+                tuple(sorted(reads | {base for base in bases if base is not None})),
+                (made,),
+                rng.random() < 0.8,
+                lean=rng.choice((None, None, 0, 1)),
+            )
+        )
+    if rng.random() < 0.6:
+        computations.append(Computation("S", 1, rng.choice((2, 4, 6)), repeatable=False))
+    for index in range(rng.randint(1, 2)):
+        reads = {value for value in range(len(values)) if rng.random() < 0.7}
+        reads |= {base for v in reads if (base := values[v].base) is not None}
+        changes = {v.base: i for i, v in enumerate(values) if v.base is not None}
+        reads = {v for v in reads if v not in changes or changes[v] in reads}
+        duration, workspace = rng.choice((0, 1, 2)), rng.choice((0, 0, 2))
+        computations.append(
+            Computation(f"B{index}", duration, workspace, tuple(sorted(reads)), (), False)
+        )
+    network = Network(computations, values)
+    least, peak = max(network.own_memory), network.trace().peak_memory
+    memory = least + max(0, peak - least) * rng.choice((0, 0, 1, 2, 3)) // 4
+    bandwidth = rng.choice((Fraction(1, 2), Fraction(1), Fraction(3, 2)))
+    platform = Platform(memory, bandwidth, rng.choice(tuple(Link)))
+    offload = rng.random() < 0.7
+    return Problem("tiny", network, platform, recompute=Recompute.ANY, offload=offload)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_multipliers_prove_more_than_brute_force_finds(seed: int) -> None:
+    problem = tiny(seed)
+    best = least_time(problem)
+    assert problem.computed is not None
+    if best is None:
+        return
+    rng = random.Random(seed)
+    every = range(2 * len(problem.computed) - 1)
+    moments = list(every) if seed % 2 else sorted(rng.sample(every, rng.randint(0, len(every))))
+    assert problem.computed.compute_time <= most_proved(problem, moments) <= best
