@@ -1,0 +1,71 @@
+"""Plain and planned training on a CUDA device, which take turns there."""
+
+import pytest
+import torch
+from captured import evict_everything
+from torch import nn
+
+from offcert.runtime.predict import predict
+from offcert.runtime.profile import profile
+from offcert.runtime.step import TrainingStep
+from offcert.runtime.train import train
+
+pytestmark = pytest.mark.cuda
+
+
+def layers():
+    torch.manual_seed(0)
+    blocks = [
+        layer for _ in range(4) for layer in (nn.Linear(512, 512), nn.Sigmoid(), nn.Dropout(0.1))
+    ]
+    return nn.Sequential(*blocks, nn.Linear(512, 8))
+
+
+@pytest.fixture
+def problem():
+    found = profile(layers(), "256x512", hardware="h100-sxm")
+    return found.with_memory(predict(found.trace, evict_everything(found)).peak)
+
+
+def test_both_models_train_there_and_are_the_same_to_the_last_bit(problem):
+    model = layers()
+    before = model[0].weight.detach().clone()
+    report = train(problem, evict_everything(problem), model=model, steps=3, device="cuda")
+    assert report.ok, report.steps
+    assert report.device == "cuda"
+    assert next(model.parameters()).device.type == "cpu"
+    assert not torch.equal(before, model[0].weight)
+    record = report.record
+    assert record.device_name == torch.cuda.get_device_name()
+    assert {"torch", "cuda"} <= set(record.versions)
+    assert len(record.measured) == len(problem.trace)
+    assert record.measured.peak <= problem.platform.memory
+    assert 0 < record.measured_time
+    assert record.memory.allocated >= record.memory.before > 0
+    assert record.errors()["late_bytes"] == record.errors()["outside_bytes"] == 0
+    # Only the first step is counted, so that the others are timed as they are.
+    assert [bool(step.peak) for step in report.steps] == [True, False, False]
+
+
+def test_a_model_that_is_there_trains_there_and_stays_there(problem):
+    model = layers().cuda()
+    optimiser = torch.optim.Adam(model.parameters())
+
+    def run(model, batch):
+        return model(batch).square().mean()
+
+    step = TrainingStep(model, run, lambda: torch.randn(256, 512), optimiser)
+    captured = profile(TrainingStep(layers(), run, step.batch), hardware="h100-sxm")
+    report = train(captured, evict_everything(captured), step=step, steps=3)
+    assert (report.device, report.bitwise_equal) == ("cuda", True)
+    assert {each.device.type for each in model.parameters()} == {"cuda"}
+    moments = [state["exp_avg"].device.type for state in optimiser.state.values()]
+    assert set(moments) == {"cuda"}
+
+
+def test_what_has_no_room_on_the_host_goes_through_a_file(problem, tmp_path):
+    options = {"steps": 1, "device": "cuda", "host_memory": "64KiB", "host_spill": str(tmp_path)}
+    report = train(problem, evict_everything(problem), model=layers(), **options)
+    assert report.bitwise_equal
+    assert report.record.host.held <= 64 * 2**10 < report.record.host.spilled
+    assert list(tmp_path.iterdir()) == []
