@@ -1,8 +1,12 @@
 """Large residences first: what counts as small, and that completing them moves none up."""
 
+from typing import Any
+
+import pytest
 from placement_cases import random_placement_problem
 
-from offcert.certify.placement_apart import apart, completed, place_apart
+from offcert.certify import placement_apart
+from offcert.certify.placement_apart import apart, completed, eject_apart, place_apart
 from offcert.core.placement import Placement, PlacementProblem, Residence
 from offcert.formulations.placement.skyline_search import skyline_search
 from offcert.verify.placement.overlap import placement_faults
@@ -31,12 +35,49 @@ def test_completing_a_placement_moves_nothing_up() -> None:
             assert whole.addresses[index] <= address
 
 
-def test_every_placement_is_handed_on_and_valid() -> None:
+def mixed() -> PlacementProblem:
     rows = [Residence(f"r{k}", 5000 + 100 * k, k, k + 3) for k in range(6)]
     rows += [Residence(f"s{k}", 3, k, k + 2) for k in range(6)]
-    problem = PlacementProblem("steps", rows)
+    return PlacementProblem("steps", rows)
+
+
+def test_every_placement_is_handed_on_and_valid() -> None:
+    problem = mixed()
     found: list[Placement] = []
     place_apart(problem, 5.0, 0, found.append)
     assert found
     assert all(placement_faults(problem, each) == [] for each in found)
     assert found[-1].pool(problem) == problem.load
+
+
+def test_skyline_looks_close_to_the_load_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int | None, bool]] = []
+
+    def search(problem: PlacementProblem, *, hint: Placement | None = None, **options: Any) -> Any:
+        asked.append((problem.capacity, hint is None))
+        return skyline_search(problem, hint=hint, **options)
+
+    monkeypatch.setattr(placement_apart, "skyline_search", search)
+    problem = mixed()
+    large, _ = apart(problem)
+    load = PlacementProblem("", [problem.residences[index] for index in large]).load
+    place_apart(problem, 5.0, 0, [].append)
+    assert asked == [(load + load * 8 // 1000, True), (None, False)]
+    asked.clear()
+    # With a capacity, that is what is looked for.
+    place_apart(problem.with_capacity(20_000), 5.0, 0, [].append)
+    assert asked == [(20_000 - 6 * 3, True)]
+
+
+def test_ejection_begins_with_what_is_known() -> None:
+    problem = mixed()
+    found: list[Placement] = []
+    place_apart(problem, 5.0, 0, found.append)
+    # There is no time to find anything.
+    again: list[Placement] = []
+    eject_apart(problem, 0.0, 0, again.append, found[-1])
+    assert [each.pool(problem) for each in again] == [problem.load]
+    worse: list[Placement] = []
+    stacked = Placement(20_000 * number for number in range(len(problem.residences)))
+    eject_apart(problem, 0.0, 0, worse.append, stacked)
+    assert problem.load < worse[-1].pool(problem) < stacked.pool(problem)
