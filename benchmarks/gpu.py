@@ -170,11 +170,7 @@ def tests(python: Interpreter, folder: Path, seconds: float) -> dict[str, Any]:
 
 def _tests(python: Interpreter, folder: Path, seconds: float) -> dict[str, Any]:
     until = time.monotonic() + seconds
-    marked = sorted(
-        str(path.relative_to(ROOT))
-        for path in (ROOT / "tests").rglob("test_*.py")
-        if "pytest.mark.cuda" in path.read_text()
-    )
+    marked = _marked(ROOT / "tests")
     # One after the other: they share the GPU, and some fill it.
     found = {"cuda": _pytest(python, folder, "cuda", ["-m", "cuda", *marked], seconds)}
     given = ["-m", "not cuda", *SIMULATED]
@@ -191,12 +187,25 @@ def _tests(python: Interpreter, folder: Path, seconds: float) -> dict[str, Any]:
     }
 
 
+def _marked(folder: Path) -> list[str]:
+    """Return the files with tests for CUDA, and the folders whose conftest.py marks some."""
+    named = [path for path in folder.rglob("*.py") if "pytest.mark.cuda" in path.read_text()]
+    whole = [path.parent for path in named if path.name == "conftest.py"]
+    files = [
+        path
+        for path in named
+        if path.name.startswith("test_") and not any(each in path.parents for each in whole)
+    ]
+    return sorted(str(path.relative_to(folder.parent)) for path in [*whole, *files])
+
+
 def _pytest(
     python: Interpreter, folder: Path, name: str, given: list[str], seconds: float
 ) -> dict[str, Any]:
     report = folder / f"tests-{name}.xml"
     report.unlink(missing_ok=True)
     command = [python.path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs"]
+    command += ["--continue-on-collection-errors"]
     command += [f"--junitxml={report}", *given]
     done = run(command, seconds, folder / f"tests-{name}.log")
     return {**done, **_counts(report)}

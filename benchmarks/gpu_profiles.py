@@ -94,6 +94,7 @@ def row(case: Case, problem: Problem) -> dict[str, Any]:
     }
     told = found.pop("allocator", None)
     if told is not None:
+        # Gradients are counted from the beginning: the step has a part of them at its peak.
         planned = trace.peak_memory + sum(source["uncounted"].values())
         reading = MemoryReading(0, 0, told["peak_allocated"], told["peak_reserved"])
         found["allocation"] = Allocation(planned, planned, reading).to_json()

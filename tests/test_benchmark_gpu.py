@@ -37,6 +37,20 @@ def test_what_the_tests_said_is_counted(gpu, tmp_path):
     assert gpu._counts(tmp_path / "none.xml") == {}
 
 
+def test_tests_for_cuda_are_found_where_they_are_marked(gpu, tmp_path):
+    folder = tmp_path / "tests"
+    for name, text in {
+        "one/test_a.py": "pytest.mark.cuda",
+        "one/test_b.py": "",
+        "one/helper.py": "pytest.mark.cuda",
+        "two/conftest.py": "pytest.mark.cuda",
+        "two/test_c.py": "pytest.mark.cuda",
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    assert gpu._marked(folder) == ["tests/one/test_a.py", "tests/two"]
+
+
 def test_a_part_that_takes_too_long_is_ended_with_all_it_has_started(gpu, tmp_path):
     log = tmp_path / "log"
     found = gpu.run(["sh", "-c", "sleep 600 & echo $!; sleep 600"], 1.0, log)
