@@ -38,13 +38,13 @@ def test_what_the_tests_said_is_counted(gpu, tmp_path):
 
 
 def test_tests_for_cuda_are_found_where_they_are_marked(gpu, tmp_path):
-    folder = tmp_path / "tests"
+    folder, mark = tmp_path / "tests", "pytest.mark." + "cuda"
     for name, text in {
-        "one/test_a.py": "pytest.mark.cuda",
+        "one/test_a.py": mark,
         "one/test_b.py": "",
-        "one/helper.py": "pytest.mark.cuda",
-        "two/conftest.py": "pytest.mark.cuda",
-        "two/test_c.py": "pytest.mark.cuda",
+        "one/helper.py": mark,
+        "two/conftest.py": mark,
+        "two/test_c.py": mark,
     }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
