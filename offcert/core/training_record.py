@@ -215,7 +215,7 @@ class TrainingRecord:
     host : HostMemory
         What the plan needs there.
     memory : DeviceMemory or None
-        Of the step that is shown, if the device tells.
+        Of the step that is shown (on CUDA, of the first one), if the device tells.
     """
 
     name: str

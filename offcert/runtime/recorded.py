@@ -34,7 +34,8 @@ def training_record(
     """Return a plan beside what was measured.
 
     What is shown is the step of median time, the first one left out if there are others: it warms
-    up. Its live bytes are those of the last step before it in which they were counted.
+    up. Its live bytes are those of the last step before it in which they were counted, and what
+    a real device's allocator says is about the first step, before which its cache was emptied.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def training_record(
         tuple(_numbers(each) for each in taken),
         shown,
         host,
-        None if shown is None else taken[shown].memory,
+        None if shown is None else taken[0 if device.is_real else shown].memory,
     )
 
 

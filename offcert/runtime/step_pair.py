@@ -154,7 +154,10 @@ class StepPair:
         return comparison
 
     def _follow(self, batch: Any, context: Offload, followed: _Followed) -> torch.Tensor | None:
-        streams = self._device.streams
+        streams, batch = self._device.streams, self._turns.batch(batch)
+        if not self.taken:
+            # What plain training had reserved is not what the plan reserves.
+            self._device.empty_cache()
         with warnings.catch_warnings():
             # What they say is in the comparison.
             warnings.simplefilter("ignore", OffloadWarning)

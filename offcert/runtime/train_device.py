@@ -63,6 +63,11 @@ class TrainDevice:
             known |= {name: found for name, found in versions(self.tensors).items() if found}
         return {name: str(found) for name, found in known.items()}
 
+    def empty_cache(self) -> None:
+        """Give back to the device what its allocator has taken for nobody."""
+        if self.is_real:
+            torch.cuda.empty_cache()
+
     def synchronise(self) -> None:
         """Wait until all is done."""
         if self.is_real and self.streams is not None:

@@ -33,6 +33,7 @@ from offcert.runtime.saved import Entry
 from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.mover import StreamMover
 from offcert.runtime.train import train
+from offcert.runtime.train_device import TrainDevice
 from offcert.runtime.turns import Turns
 
 
@@ -309,6 +310,22 @@ def test_bad_requests_are_refused(problem):
     for options in ({"device": "simulated"}, {"host_memory": 1}):
         with pytest.raises(InputError, match="the problem is one of stages"):
             train(stages, Plan(), **options)
+
+
+def test_where_counting_takes_time_only_the_first_step_is_counted(problem, monkeypatch):
+    monkeypatch.setattr(TrainDevice, "is_real", property(lambda self: True))
+    monkeypatch.setattr("offcert.runtime.train_device.versions", lambda device: {"cuda": 13})
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(True))
+    emptied = []
+    report = trained(problem, steps=3, device="simulated")
+    assert report.ok
+    assert report.counted
+    peak = report.predicted_peak
+    assert [step.peak for step in report.steps] == [peak, 0, 0]
+    record = report.record
+    assert (record.shown, record.measured.peak, record.memory.allocated) == (1, peak, peak)
+    assert record.versions["cuda"] == "13"
+    assert emptied == [True]
 
 
 def test_two_copies_are_never_on_the_device_at_the_same_time(monkeypatch):

@@ -40,7 +40,7 @@ def test_both_models_train_there_and_are_the_same_to_the_last_bit(problem):
     assert {"torch", "cuda"} <= set(record.versions)
     assert len(record.measured) == len(problem.trace)
     assert record.measured.peak <= problem.platform.memory
-    assert 0 < record.measured_time
+    assert record.measured_time > 0
     assert record.memory.allocated >= record.memory.before > 0
     assert record.errors()["late_bytes"] == record.errors()["outside_bytes"] == 0
     # Only the first step is counted, so that the others are timed as they are.
