@@ -120,6 +120,18 @@ def test_a_certificate_gets_addresses(
     assert text != (tmp_path / "gantt.svg").read_text()
 
 
+def test_a_shortened_schedule_is_said_to_be_one(
+    certificate: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    placed = str(tmp_path / "placed.json")
+    assert main(["place", certificate, "--shorten", "-o", placed]) == 0
+    assert "  schedule     shortened, with the same step time" in capsys.readouterr().out
+    after, before = read_certificate(placed), read_certificate(certificate)
+    assert after.result.objective == before.result.objective
+    assert after.result.schedule != before.result.schedule
+    assert main(["verify", placed]) == 0
+
+
 def test_a_forged_address_is_found_by_the_command(
     certificate: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
