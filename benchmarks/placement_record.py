@@ -1,0 +1,43 @@
+"""Check a placement that is kept: addresses for one of MiniMalloc's instances.
+
+    python benchmarks/placement_record.py FOLDER [benchmarks/minimalloc_d.json]
+
+The folder holds MiniMalloc's files, the record an address for each line of one of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from offcert.core.placement import Placement
+from offcert.core.placement_files import read_placement_csv
+from offcert.verify.placement.overlap import placement_faults
+
+RECORD = Path(__file__).parent / "minimalloc_d.json"
+
+
+def faults_of(folder: Path, record: Path) -> tuple[str, list[str]]:
+    """Return what a record comes to, and what is wrong with it."""
+    kept = json.loads(record.read_text(encoding="utf-8"))
+    problem, _ = read_placement_csv(folder / kept["instance"])
+    placement = Placement(kept["addresses"])
+    faults = placement_faults(problem.with_capacity(kept["pool"]), placement)
+    said = f"{kept['instance']}: pool {placement.pool(problem)}, load {problem.load} bytes"
+    return said, faults
+
+
+def main() -> None:
+    """Print what the record comes to; fail if residences overlap or the pool is larger."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("record", type=Path, nargs="?", default=RECORD)
+    arguments = parser.parse_args()
+    said, faults = faults_of(arguments.folder, arguments.record)
+    print(said)
+    raise SystemExit("\n".join(faults) or 0)
+
+
+if __name__ == "__main__":
+    main()
