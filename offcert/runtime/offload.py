@@ -25,7 +25,7 @@ from offcert.runtime.events import OPERATOR, Session
 from offcert.runtime.hooks import Hooks, Saving, require_cpu, require_no_graphs, unwrap
 from offcert.runtime.host_memory import host_memory_of, within_host
 from offcert.runtime.movers import movers_for
-from offcert.runtime.plans import AnyPlan, CertificateLike, programs
+from offcert.runtime.plans import AnyPlan, CertificateLike, plan_for, programs
 from offcert.runtime.program import Program
 from offcert.runtime.relay import Relay, count_in, give_up, unhook
 from offcert.runtime.reports import OffloadWarning, StepReport
@@ -33,7 +33,7 @@ from offcert.runtime.run import StepRun, StepStorages
 from offcert.runtime.saved_storages import owned_storages
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
-from offcert.runtime.signature import Signature, as_if_on, difference, signature
+from offcert.runtime.signature import Signature, signature
 from offcert.runtime.tracker import LiveBytes
 
 __all__ = ["Offload", "OffloadWarning", "offload"]
@@ -327,16 +327,9 @@ class Offload(AbstractContextManager["Offload"]):
 
     def _begin_step(self, call: Signature) -> StepRun | None:
         self._close_run("another step began")
-        here = self._hooks.parts.device
-        differences = [
-            difference(each.calls[0], as_if_on(call, each.device, here))
-            for each in (program.capture for program in self.programs)
-        ]
-        chosen = next((p for p, d in zip(self.programs, differences, strict=True) if not d), None)
-        if chosen is None:
-            reasons = differences
-            reason = reasons[0] if reasons and reasons[0] else "there is no plan"
-            self._refuse("unplanned", f"there is no plan for this step: {reason}")
+        chosen = plan_for(self.programs, call, self._hooks.parts.device)
+        if isinstance(chosen, str):
+            self._refuse("unplanned", f"there is no plan for this step: {chosen}")
             return None
         if chosen.is_idle and not self._asked:
             self.steps["planned"] += 1

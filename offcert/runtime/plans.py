@@ -13,6 +13,7 @@ from offcert.core.problem import Problem
 from offcert.core.result import Result
 from offcert.core.schedule import Schedule
 from offcert.runtime.program import Program, program
+from offcert.runtime.signature import Signature, as_if_on, difference
 
 
 class CertificateLike(Protocol):
@@ -81,3 +82,24 @@ def planned(
             schedule,
             certificate.result.execution,
         )
+
+
+def plan_for(found: Sequence[Program], call: Signature, here: str) -> Program | str:
+    """Return the program that was captured with a first call like this one, or why there is none.
+
+    Parameters
+    ----------
+    found : sequence of Program
+        To choose from.
+    call : Signature
+        How the model is called.
+    here : str
+        The device that it is on, as `offcert.runtime.parts.Parts` names it.
+    """
+    differences = []
+    for each in found:
+        captured = each.capture
+        differences.append(difference(captured.calls[0], as_if_on(call, captured.device, here)))
+        if not differences[-1]:
+            return each
+    return (differences[0] if differences else None) or "there is no plan"
