@@ -181,7 +181,7 @@ def test_people_who_only_verify_load_no_torch(package: str) -> None:
 
 def test_only_who_reads_and_writes_platforms_names_a_rate_without_its_direction() -> None:
     """Everything else asks `Platform.rate` or `Platform.transfer_time`, which want to know it."""
-    core = {"core/platform.py", "core/problem.py", "core/files.py", "core/step_json.py"}
+    core = {"core/platform.py", "core/problem.py", "core/platform_json.py", "core/step_json.py"}
     may = core | {"cli/searching.py", "runtime/measurement.py"}
     found = {
         str(path.relative_to(ROOT))
