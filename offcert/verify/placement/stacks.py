@@ -36,8 +36,8 @@ from offcert.verify.limits import Allowance, BeyondLimitsError
 
 # Parts that are looked at where nobody sets a limit: a minute or so.
 MOST_PARTS = 100_000
-# What remembering a part takes, in terms of what `Allowance.labels` reckons with.
-_LABELS_A_PART = 12
+# Boxes of a part that take as much memory as one of the labels that `Allowance` reckons with.
+_BOXES_A_LABEL = 4
 
 # The first section, the one after the last, and the size.
 Box = tuple[int, int, int]
@@ -85,7 +85,7 @@ class Stacks:
 
     def __init__(self, allowance: Allowance) -> None:
         self._allowance = allowance
-        self._most = allowance.labels(MOST_PARTS, _LABELS_A_PART)
+        self._most = 0
         self._known: dict[Part, bool] = {}
         self._seen = 0
 
@@ -99,6 +99,7 @@ class Stacks:
         BeyondLimitsError
             If that takes more than is allowed.
         """
+        self._most = self._allowance.labels(MOST_PARTS, 2 + len(boxes) // _BOXES_A_LABEL)
         begin = parts(boxes, [0] * sections, room)
         return begin is not None and all(self._fits(part) for part in begin)
 
