@@ -1,12 +1,17 @@
 """Every command and every line of Python in the README is executed, in its order."""
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
+import torch
+from typed_commands import run_command
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -52,39 +57,35 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
-def run_the_commands(checkout: Path) -> None:
-    """Run every command but the tests themselves and the documentation."""
-    environment = {
-        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-        "HOME": str(checkout),
-        "OMP_NUM_THREADS": "1",
-        # This tree, wherever the environment's own installation points; a copy of it would have to
-        # be compiled once more.
-        "PYTHONPATH": str(ROOT),
-    }
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    # What runs beside these tests has the other processor.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):
+        yield
+    torch.set_num_threads(threads)
+
+
+def run_the_commands() -> None:
+    """Run every command but the tests themselves and the documentation, in the folder at hand."""
     for line in shell_lines():
-        # These tests are that, and test_docs builds the site as the Makefile does.
-        if line in ("make test", "make docs"):
-            continue
-        run = subprocess.run(
-            line,
-            shell=True,
-            cwd=checkout,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert run.returncode == 0, f"{line}\n{run.stdout}\n{run.stderr}"
+        # These tests are that, and test_docs_site builds the site as the Makefile does.
+        if line not in ("make test", "make docs"):
+            run_command(line)
 
 
 # One test, because what follows needs what the commands left, and two workers would run them twice.
-def test_every_command_runs_and_then_the_python(checkout: Path) -> None:
-    run_the_commands(checkout)
+def test_every_command_runs_and_then_the_python(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(checkout)
+    monkeypatch.setenv("HOME", str(checkout))
+    run_the_commands()
     left = {path.name for path in (checkout / "out").iterdir()}
     assert {"certificate.json", "plan.png", "report.md", "training.json"} <= left
     a_second_demo_does_no_work_twice(checkout)
-    the_python_runs(checkout)
+    the_python_runs()
 
 
 def a_second_demo_does_no_work_twice(checkout: Path) -> None:
@@ -99,14 +100,7 @@ def a_second_demo_does_no_work_twice(checkout: Path) -> None:
     assert "bin/" not in pending
 
 
-def the_python_runs(checkout: Path) -> None:
+def the_python_runs() -> None:
     code = "\n".join(blocks("python"))
     assert code
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=checkout,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
+    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})

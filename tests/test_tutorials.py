@@ -5,21 +5,14 @@ print among others. A block that cannot be executed says why in a comment right 
 ``<!-- not executed: reason -->``.
 """
 
-import contextlib
-import io
-import os
 import re
-import shlex
-import subprocess
-import sys
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from offcert.cli import main
+from typed_commands import run_command
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
@@ -27,7 +20,6 @@ BLOCK = re.compile(
     r"^(?:<!-- not executed: (?P<reason>[^>]*?) -->\n\n?)?```(?P<kind>\w+)\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
-SHELL = set("|;&<>$`*")
 
 
 @dataclass(frozen=True)
@@ -51,24 +43,6 @@ def commands(text: str) -> Iterator[tuple[str, list[str]]]:
     for part in re.split(r"^\$ ", text.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
         command, *printed = part.rstrip("\n").split("\n")
         yield command, [line for line in printed if line.strip()]
-
-
-def run_command(command: str) -> str:
-    """Run a command; in this process where no shell is needed, which saves starting Python."""
-    program, *arguments = shlex.split(command)
-    if program == "offcert" and not SHELL & set(command):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            code = main(arguments)
-        assert code == 0, f"{command}: exit code {code}\n{printed.getvalue()}"
-        return printed.getvalue()
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(
-        command, shell=True, capture_output=True, text=True, env=environment, check=False
-    )
-    assert ran.returncode == 0, f"{command}\n{ran.stdout}\n{ran.stderr}"
-    return ran.stdout
 
 
 def run_page(text: str, name: str) -> None:
@@ -122,6 +96,7 @@ def test_what_a_tutorial_says_happens(
         ("```python\nvalue = 1\n```\n\n```python\nassert value == 2\n```\n", "page, line 6"),
         ("```console\n$ echo one; echo two\nthree\n```\n", "does not print"),
         ("```console\n$ offcert verify missing.json\n```\n", "exit code 2"),
+        ("```console\n$ python benchmarks/simulator.py --no-such-option\n```\n", "exit code 2"),
         ("```console\n$ exit 3; true\n```\n", "exit 3"),
     ],
 )
