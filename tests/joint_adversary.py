@@ -9,19 +9,21 @@ test of the facts that no finder of ours has to know of.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import combinations
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations, product
 
 import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
 from offcert.core.problem import Problem
-from offcert.proofs.joint_document import PLACES, JointWeights, Place
+from offcert.proofs.joint_document import PLACES, JointCases, JointWeights, Place
+from offcert.verify.joint.cases import least
 from offcert.verify.joint.grid import Cuts
 from offcert.verify.joint.model import JointModel, Weighing, _NoFactError
 from offcert.verify.joint.room import rooms
 from offcert.verify.joint.states import States
+from offcert.verify.limits import UNLIMITED
 
 # Multipliers are rounded to this part of a tick; nothing is proved by more than `_MOST` of them.
 _OVER, _MOST = 1000, 100
@@ -29,8 +31,21 @@ _OVER, _MOST = 1000, 100
 _Price = tuple[str, int, int] | None
 
 
-def most_proved(problem: Problem, moments: Sequence[int]) -> int:
-    """Return the largest bound that any multipliers prove with all spans between some moments."""
+def most_proved(
+    problem: Problem, moments: Sequence[int], pick: Callable[[int], int] | None = None
+) -> int:
+    """Return the largest bound that any multipliers prove with all spans between some moments.
+
+    Parameters
+    ----------
+    problem : Problem
+        A tiny one.
+    moments : sequence of int
+        Where it is cut.
+    pick : callable, optional
+        Of so many runs again, returns which is decided: multipliers are for two cases then, and
+        what they prove is the least of both.
+    """
     network = problem.computed
     assert network is not None
     spans = [(i, j) for i, j in combinations(range(len(moments) + 2), 2) if j > i + 1]
@@ -39,15 +54,26 @@ def most_proved(problem: Problem, moments: Sequence[int]) -> int:
     room = rooms(states, cuts, problem.platform.memory, whole=True)
     model = JointModel(problem, states, cuts, room)
     base, facts = _prices(_weighed(model, {}, 1)), dict(_facts(model))
-    chosen = _best(model, base, facts)
-    return _weighed(model, chosen, _OVER).bound({})
+    spans_and_runs = product(range(len(cuts.spans)), range(len(network)))
+    again = [(span, number) for span, number in spans_and_runs if model.again(number, span)]
+    if pick is None or not again:
+        cases = JointCases((_weights(_best(model, base, facts, {}), _OVER),), (0,))
+    else:
+        node = again[pick(len(again))]
+        leaves = [_best(model, base, facts, {("again", *node): runs}) for runs in (0, 1)]
+        cases = JointCases(tuple(_weights(leaf, _OVER) for leaf in leaves), (node, 0, 1))
+    return least(model, cases, UNLIMITED.begin())
 
 
-def _weighed(model: JointModel, rows: dict[tuple[str, Place], int], over: int) -> Weighing:
+def _weights(rows: dict[tuple[str, Place], int], over: int) -> JointWeights:
     families: dict[str, dict[Place, int]] = {family: {} for family in PLACES}
     for (family, place), weight in rows.items():
         families[family][place] = weight
-    return model.weigh(JointWeights(over, families))
+    return JointWeights(over, families)
+
+
+def _weighed(model: JointModel, rows: dict[tuple[str, Place], int], over: int) -> Weighing:
+    return model.weigh(_weights(rows, over))
 
 
 def _prices(weighing: Weighing) -> dict[_Price, float]:
@@ -96,15 +122,17 @@ def _best(
     model: JointModel,
     base: dict[_Price, float],
     facts: dict[tuple[str, Place], dict[_Price, float]],
+    decided: dict[_Price, int],
 ) -> dict[tuple[str, Place], int]:
-    """Return the multipliers that prove most, rounded."""
+    """Return the multipliers that prove most if some shares are decided, rounded."""
     names = list(facts)
     by_price: dict[_Price, dict[int, float]] = defaultdict(dict)
     for column, name in enumerate(names):
         for key, amount in facts[name].items():
             by_price[key][column] = amount
     known = set(by_price) | set(base)
-    shares = [key for key in known if key is not None and key[0] != "left"]
+    free = known - set(decided) - {None}
+    shares = [key for key in free if key is not None and key[0] != "left"]
     states = sorted({key[1] for key in known if key is not None and key[0] == "left"})
     rows: list[tuple[dict[int, float], float]] = []
     # The cheapest value of each share: 0, or its price; and of each state the cheapest boundary.
@@ -123,7 +151,13 @@ def _best(
         if not model.cuts.single(window):
             rows.append((link, 1.0))
     count = len(names) + len(shares) + len(states)
-    gains = np.array([by_price[None].get(c, 0.0) for c in range(len(names))])
+    certain = {None: 1, **decided}
+    gains = np.array(
+        [
+            sum(by_price[key].get(c, 0.0) * value for key, value in certain.items())
+            for c in range(len(names))
+        ]
+    )
     objective = -np.concatenate([gains, np.ones(count - len(names))])
     entries = [(row, c, x) for row, (terms, _) in enumerate(rows) for c, x in terms.items()]
     places, columns, values = zip(*entries, strict=True)

@@ -76,3 +76,5 @@ def test_no_multipliers_prove_more_than_brute_force_finds(seed: int) -> None:
     every = range(2 * len(problem.computed) - 1)
     moments = list(every) if seed % 2 else sorted(rng.sample(every, rng.randint(0, len(every))))
     assert problem.computed.compute_time <= most_proved(problem, moments) <= best
+    # Whether something runs again is decided, each case with multipliers of its own.
+    assert problem.computed.compute_time <= most_proved(problem, moments, rng.randrange) <= best

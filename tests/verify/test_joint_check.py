@@ -115,11 +115,14 @@ def changed_again() -> Problem:
 
 
 def test_a_copy_may_begin_to_leave_before_it_is_changed_in_place() -> None:
-    for problem, moments, best in ((changed_in_place(), 7, 21), (changed_again(), 17, 63)):
-        assert least_time(problem) == best
-        found = bound(problem, tuple(range(moments)), True)
+    assert (least_time(changed_in_place()), least_time(changed_again())) == (21, 63)
+    for problem, moments, most in (
+        (changed_in_place(), tuple(range(7)), 21),
+        (changed_again(), (5, 9, 12, 13, 15), 62),
+    ):
+        found = bound(problem, moments, True)
         assert found is not None
-        assert (found.value, recheck(found, problem)) == (best, None)
+        assert (found.value, recheck(found, problem)) == (most, None)
 
 
 @pytest.mark.parametrize(
@@ -208,6 +211,13 @@ def test_that_it_leaves_only_after_the_change_is_refused(
     said = recheck(claims.proved("joint-lp", claimed, proof), problem())
     assert said == f"the document says {claimed}, but its proof gives {proved}"
     assert recheck(claims.proved("joint-lp", proved, proof), problem()) is None
+
+
+@pytest.mark.parametrize("weights", [{"out": [[0, 1]], "in": [[0, 1]]}, {"in": [[0, 2]]}])
+def test_a_window_counts_once_whatever_it_lasts_as_long_as(weights: dict[str, Any]) -> None:
+    proof = JointProof(moments=(5,), spans=(), whole=True, proof=pack({"over": 1} | weights))
+    said = recheck(claims.proved("joint-lp", 0, proof), changed_again())
+    assert said == "proof.in: window 0 counts more than once"
 
 
 def test_a_bound_for_whole_values_is_refused_where_transfers_may_pause() -> None:
@@ -345,6 +355,9 @@ def test_a_run_is_again_or_not_at_all() -> None:
         ({"moments": [7]}, "details.moments[0] must be below 7, not 7"),
         ({"moments": [3, 3]}, "details.moments[1] must be above 3, not 3"),
         ({"spans": [[0, 1]]}, "details.spans[0] must be two boundaries, at most 8, with another"),
+        ({"spans": [[3, 3]]}, "details.spans[0] must be two boundaries, at most 8, with another"),
+        ({"spans": [[4, 2]]}, "details.spans[0] must be two boundaries, at most 8, with another"),
+        ({"spans": [[1, 4, 6]]}, "details.spans[0] must be two boundaries, at most 8, with anoth"),
         ({"spans": [[0, 9]]}, "details.spans[0] must be two boundaries, at most 8, with another"),
         ({"moments": []}, "details.spans[0] must be two boundaries, at most 1, with another"),
         ({"spans": []}, "proof.available["),
