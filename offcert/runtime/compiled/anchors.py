@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Hashable, Iterable, Sequence, Set
 from difflib import SequenceMatcher
 
 from torch import fx
@@ -56,7 +56,6 @@ class Anchors:
             found = _by_operators(planned, line, calls)
         else:
             found = _by_modules(planned, line, calls, self.elsewhere)
-        self.found = _in_order(found, planned.again)
         self._planned = planned
         # The modules that compute something, or hold one that does.
         self._computing = {
@@ -66,6 +65,13 @@ class Anchors:
             for end in _ends(event.path)
         }
         self._line = line
+        self._take(found)
+        if any(planned.of):
+            known = _by_gradients(self, planned, line, calls)
+            self._take([f if k is None else k for f, k in zip(found, known, strict=True)])
+
+    def _take(self, found: Sequence[int | None]) -> None:
+        self.found = _in_order(found, self._planned.again)
         self._shown = [n for n, place in enumerate(self.found) if place is not None]
 
     def begins(self, operation: int) -> int:
@@ -217,6 +223,40 @@ def _by_modules(
     return [
         position(event, again) for event, again in zip(planned.events, planned.again, strict=True)
     ]
+
+
+def _by_gradients(anchors: Anchors, planned: Planned, line: Line, calls: Calls) -> list[int | None]:
+    """Return positions of those operations of which is known whose gradients they compute.
+
+    The nodes of an operator and of its gradient have one number, from autograd. An operation begins
+    where the first of these stands that no operation before it has computed. (Events do not tell:
+    the gradient of what a module was given is complete when that of others is, too, who were given
+    the same.)
+    """
+    operation_of: dict[Hashable, int] = {}
+    for operation in sorted({each for row in planned.of for each in row}):
+        for node in anchors.nodes(operation):
+            operation_of.setdefault(_number(node, calls), operation)
+    first: dict[int, int] = {}
+    for position in range(line.backward_begin, line.backward_end):
+        node = line.nodes[position]
+        if is_backward(node):
+            owner = operation_of.get(_number(node, calls))
+            if owner is not None:
+                first.setdefault(owner, position)
+    done: set[int] = set()
+    found: list[int | None] = []
+    for row in planned.of:
+        found.append(
+            min((first[each] for each in row if each in first and each not in done), default=None)
+        )
+        done.update(row)
+    return found
+
+
+def _number(node: fx.Node, calls: Calls) -> Hashable:
+    """Return what an operator has in common with its gradient only."""
+    return node.meta.get("seq_nr"), calls.stack(node)
 
 
 def _by_operators(planned: Planned, line: Line, calls: Calls) -> list[int | None]:

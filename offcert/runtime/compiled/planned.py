@@ -70,6 +70,9 @@ class Planned:
         The event with which each operation begins; of one that runs again, that of its first run.
     again : tuple of bool
         Whether the operation runs something again.
+    of : tuple of tuple of int
+        For each operation of a backward pass, the operations whose gradients it computes, as far as
+        that is known.
     saved : tuple of Place
         All that the forward passes save, in order.
     moved : tuple of Moved
@@ -83,6 +86,7 @@ class Planned:
     names: tuple[str, ...]
     events: tuple[Event, ...]
     again: tuple[bool, ...]
+    of: tuple[tuple[int, ...], ...]
     saved: tuple[Place, ...]
     moved: tuple[Moved, ...]
     segments: PlacedProgram
@@ -112,19 +116,20 @@ def planned(
         raise InputError(
             f"the captured step calls the model {calls} times, but a compiled graph is of one call"
         )
-    events, again = found.capture.ticks, (False,) * len(found.trace)
+    events = found.capture.ticks
+    runs: Sequence[int] = range(len(found.trace))
     if execution is not None:
         assert problem.computed is not None
         runs = carried_by(problem, execution)[0].execution.runs
         plain = read_capture(problem.source, problem.computed.trace()).ticks
         events = tuple(plain[run] for run in runs)
-        again = _again(runs)
     return Planned(
         found.name,
         found.capture.clock is Clock.OPERATORS,
         tuple(operation.name for operation in found.trace.operations),
         events,
-        again,
+        _again(runs),
+        _of(problem, runs),
         tuple(storage.place for storage in found.capture.storages),
         tuple(_moved(found)),
         found.segments,
@@ -138,6 +143,16 @@ def _again(runs: Sequence[int]) -> tuple[bool, ...]:
         rows.append(run in seen)
         seen.add(run)
     return tuple(rows)
+
+
+def _of(problem: Problem, runs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    network = problem.computed
+    if network is None:
+        return ((),) * len(runs)
+    first: dict[int, int] = {}
+    for operation, run in enumerate(runs):
+        first.setdefault(run, operation)
+    return tuple(tuple(first[each] for each in network.computations[run].of) for run in runs)
 
 
 def _moved(found: Program) -> list[Moved]:

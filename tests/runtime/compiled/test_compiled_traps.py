@@ -100,6 +100,31 @@ def test_each_graph_of_several_does_its_part() -> None:
     assert compiled.carried_bytes == first.carried_bytes + second.carried_bytes
 
 
+class Dense(nn.Module):
+    """Gives every layer what all layers before it have made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4 * (n + 1), 4) for n in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = [x]
+        for layer in self.layers:
+            made.append(torch.tanh(layer(torch.cat(made, 1))))
+        return torch.cat(made, 1)
+
+
+def test_gradients_that_are_complete_late_are_placed_by_what_they_are_of() -> None:
+    model, batch = Dense(), torch.randn(4, 4)
+    step = TrainingStep(model, loss_of, batch)
+    problem = offcert.profile(step, hardware="v100-pcie")
+    compiled = offcert.backend(evict_everything(problem), problem, strict=True)
+    assert same(train(model, batch, compiled), expected_of(model, batch))
+    carried = compiled.reports[0].carried
+    assert len(carried) >= 6
+    assert [each.tensor for each in carried if not each.exact] == []
+
+
 def test_a_second_backward_pass_finds_what_it_needs() -> None:
     model, batch = Net(), torch.randn(4, 8)
     compiled = compiled_for(model, batch, strict=True)
