@@ -1,8 +1,13 @@
 """Makes the shared helpers beside this file importable from every test."""
 
 import gc
+import os
 
 import pytest
+
+# Networks are tiny, and workers have a processor each: threads would only wait for each other,
+# which takes several times as long. Libraries read this when they are loaded.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # What is collected stays: to look for garbage in it while it is made took a third of that time.
 gc.disable()

@@ -1,16 +1,12 @@
 """Every command and every line of Python in the README is executed, in its order."""
 
-import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
 import pytest
-import torch
 from typed_commands import run_command
 
 ROOT = Path(__file__).parent.parent
@@ -55,16 +51,6 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (copy / ".venv" / "bin").symlink_to(Path(sys.executable).parent, target_is_directory=True)
     (copy / ".venv" / ".installed").touch()
     return copy
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    # What runs beside these tests has the other processor.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):
-        yield
-    torch.set_num_threads(threads)
 
 
 def run_the_commands() -> None:
