@@ -48,7 +48,7 @@ def by_cases(problem: Problem, target: int | None = None) -> Bound:
 
 def test_no_bound_exceeds_brute_force_and_all_moments_say_most() -> None:
     reached = improved = closed = 0
-    for number, (problem, best) in zip(range(60), solvable(100), strict=False):
+    for number, (problem, best) in zip(range(40), solvable(100), strict=False):
         assert problem.computed is not None
         rng = random.Random(number)
         every = range(2 * len(problem.computed) - 1)
@@ -67,9 +67,9 @@ def test_no_bound_exceeds_brute_force_and_all_moments_say_most() -> None:
             assert full.value <= decided.value <= best, problem
             closed += decided.value == best
         improved += full.value > problem.computed.compute_time
-    assert reached >= 40
-    assert improved >= 20
-    assert closed >= 2
+    assert reached >= 25
+    assert improved >= 14
+    assert closed >= 1
 
 
 @cache
