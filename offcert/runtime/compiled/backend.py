@@ -66,7 +66,7 @@ def backend(
         ``torch._dynamo.backends.common.aot_autograd`` do. Without one they run as they are,
         operator by operator. It has to keep the order of what the plan has put in, and must read
         nothing that comes back before the wait for it. TorchInductor, which changes orders and
-        looks through views, does not: it made wrong gradients in our experiments.
+        looks through views, does not: on a small GPT it made wrong numbers of them.
 
     Returns
     -------
