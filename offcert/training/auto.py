@@ -161,7 +161,8 @@ class AutoOffload(Offload):
             self._tell("budget", f"no plan fits: {result.infeasibility or 'none was found'}")
             return
         try:
-            self._take(program(found, result.schedule, result.execution))
+            streams = self._device is not None
+            self._take(program(found, result.schedule, result.execution, streams=streams))
         except InputError as error:
             if result.execution is None:
                 raise

@@ -11,7 +11,9 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.core.options import require_count
 from offcert.core.problem import Problem
+from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
+from offcert.runtime.hooks import unwrap
 from offcert.runtime.offload import Offload
 from offcert.runtime.offload import offload as follow
 from offcert.runtime.plans import AnyPlan, CertificateLike
@@ -85,7 +87,9 @@ def offload(
     strict, count, directory
         As for `offcert.runtime.offload.offload`; steps that are captured or timed on the way are
         nothing that `strict` objects to.
-    device, timed, host_memory, host_spill
+    device, timed
+        As there.
+    host_memory, host_spill
         As there; not with ``"auto"``.
 
     Raises
@@ -93,7 +97,13 @@ def offload(
     InputError
         If what is given does not go together, or as `offcert.runtime.offload.offload`.
     """
-    following: dict[str, Any] = {"strict": strict, "count": count, "directory": directory}
+    following: dict[str, Any] = {
+        "strict": strict,
+        "count": count,
+        "directory": directory,
+        "device": device,
+        "timed": timed,
+    }
     asked: dict[str, Any] = {
         "memory": memory,
         "device_memory": device_memory,
@@ -101,12 +111,7 @@ def offload(
         "hardware": hardware,
         "recompute": recompute,
     }
-    given: dict[str, Any] = {
-        "device": device,
-        "timed": timed,
-        "host_memory": host_memory,
-        "host_spill": host_spill,
-    }
+    given: dict[str, Any] = {"host_memory": host_memory, "host_spill": host_spill}
     if not isinstance(plan, str):
         _refuse(asked | {"example": example}, 'with plan="auto"')
         return follow(model, plan, problem, **following, **given)
@@ -115,6 +120,8 @@ def offload(
     if problem is not None:
         raise InputError('problem cannot be given with plan="auto", which captures it')
     _refuse(given, 'with a plan, not with "auto"')
+    if device is None:
+        following["device"] = cuda_device(unwrap(model), timed=timed)
     again = "any" if recompute is None else recompute
     planner = Planner(**asked | {"time_limit": time_limit, "recompute": again})
     found = AutoOffload(model, planner, require_count(max_plans, "max_plans"), **following)

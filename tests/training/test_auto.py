@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from contextlib import suppress
+from fractions import Fraction
 
 import pytest
 import torch
@@ -12,9 +13,12 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from offcert.core.errors import InputError, PlanError
+from offcert.core.platform import Platform
 from offcert.core.result import SolveStatus
+from offcert.runtime.device.simulated.device import SimulatedDevice
 from offcert.runtime.reports import OffloadWarning
 from offcert.runtime.step import TrainingStep
+from offcert.runtime.streaming.forecast import forecast
 from offcert.training import offload
 
 FAST = {"hardware": "v100-pcie", "time_limit": 1.0}
@@ -59,6 +63,21 @@ class Pair:
         return all(
             torch.equal(value, theirs[name]) for name, value in self.plain.state_dict().items()
         )
+
+
+def test_plans_made_on_the_way_are_carried_out_by_the_streams_of_a_device(pair: Pair) -> None:
+    platform = Platform(0, Fraction(61, 5))
+    device = SimulatedDevice.of(platform, strict=True)
+    asked = {"memory": "25%", "recompute": "none", **FAST}
+    with offload(pair.planned, "auto", device=device, timed=True, **asked) as training:
+        pair.steps(64, 64, 64)
+        assert training.report.planned
+        assert training.report.offloaded_bytes > 0
+        [program] = training.programs
+        # Its link has the rate of the hardware model, so all times are as forecast.
+        assert training.times == forecast(program.problem, program.timetable)
+    assert device.races == []
+    assert device.pinned_bytes == 0
 
 
 @pytest.fixture
