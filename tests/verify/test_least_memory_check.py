@@ -10,7 +10,7 @@ import networkx
 import pytest
 
 from offcert.core.network import Computation, Network, Value
-from offcert.core.platform import Platform
+from offcert.core.platform import Link, Platform
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.formulations.rematerialisation.least_memory import (
     cut_bound,
@@ -22,7 +22,7 @@ from offcert.proofs.kinds import Computed, LeastMemoryCut
 from offcert.verify.least_memory.flow import Flow
 from offcert.verify.recheck import recheck
 from tests.joint_oracle import least_time
-from tests.least_memory_cases import memory_bounds, memory_problem
+from tests.least_memory_cases import by_time, memory_bounds, memory_problem
 from tests.random_networks import checkpoint_chain
 
 
@@ -146,3 +146,48 @@ def test_least_cuts_are_those_of_networkx() -> None:
                     flow.arc(tail, head, capacity)
                     graph.add_edge(tail, head, capacity=capacity)
         assert flow.least_cut() == networkx.maximum_flow_value(graph, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("link", "offload", "proved_bytes"),
+    [
+        # x may be made again (2 ticks at a price of 4), y may not in 2 spare ticks: 8 + 60 - 8.
+        (Link.SIMPLEX, False, 60),
+        (Link.DUPLEX, False, 60),
+        # Both may leave (8 and 12 ticks at a price of 1), on a link that has 13, or twice 13.
+        (Link.SIMPLEX, True, 20 - 8 - 13),
+        (Link.DUPLEX, True, 20 - 8 - 26),
+    ],
+)
+def test_what_prices_prove_of_a_cut(link: Link, offload: bool, proved_bytes: int) -> None:
+    network = Network(
+        [
+            Computation("A", 2, writes=(0,)),
+            Computation("B", 3, writes=(1,)),
+            Computation("S", 5, repeatable=False),
+            Computation("D", 1, reads=(0, 1), repeatable=False),
+        ],
+        [Value("x", 40), Value("y", 60)],
+    )
+    problem = Problem(
+        "m", network, Platform(5, Fraction(10), link), recompute=Recompute.ANY, offload=offload,
+        minimise=Minimise.MEMORY, deadline=13,
+    )  # fmt: skip
+    proof = LeastMemoryCut(computation=2, unit=1, computing_price=4, moving_price=1)
+    said = recheck(proved("least-memory-cut", 1000, proof), problem)
+    assert said is not None
+    assert f"establish {proved_bytes} bytes where 1000 are claimed" in said
+
+
+def test_bytes_by_time_rest_on_the_deadline_and_on_a_limit_just_below() -> None:
+    problems = (memory_problem(seed)[0] for seed in range(1, 99, 2))
+    problem, bound = next((each, found) for each in problems if (found := by_time(each)))
+    ticks, limit = bound.details["ticks"], bound.details["limit"]
+    assert recheck(bound, problem) is None
+    for deadline in (ticks, ticks + 1):
+        said = str(recheck(bound, replace(problem, deadline=deadline)))
+        assert said.endswith(f"details.ticks {ticks} are within the deadline, {deadline}")
+    said = str(recheck(bound, replace(problem, deadline=None)))
+    assert said.endswith("it rests on a deadline, and the problem has none")
+    said = str(recheck(replace(bound, value=limit + 2), problem))
+    assert said.endswith(f"details.limit {limit} says nothing about {limit + 1} bytes")
