@@ -149,17 +149,22 @@ def test_least_cuts_are_those_of_networkx() -> None:
 
 
 @pytest.mark.parametrize(
-    ("link", "offload", "proved_bytes"),
+    ("link", "offload", "deadline", "proved_bytes"),
     [
         # x may be made again (2 ticks at a price of 4), y may not in 2 spare ticks: 8 + 60 - 8.
-        (Link.SIMPLEX, False, 60),
-        (Link.DUPLEX, False, 60),
+        (Link.SIMPLEX, False, 13, 60),
+        (Link.DUPLEX, False, 13, 60),
         # Both may leave (8 and 12 ticks at a price of 1), on a link that has 13, or twice 13.
-        (Link.SIMPLEX, True, 20 - 8 - 13),
-        (Link.DUPLEX, True, 20 - 8 - 26),
+        (Link.SIMPLEX, True, 13, 20 - 8 - 13),
+        (Link.DUPLEX, True, 13, 20 - 8 - 26),
+        # With all the time in the world nothing has to be there, whatever the prices.
+        (Link.SIMPLEX, False, None, 0),
+        (Link.SIMPLEX, True, None, 0),
     ],
 )
-def test_what_prices_prove_of_a_cut(link: Link, offload: bool, proved_bytes: int) -> None:
+def test_what_prices_prove_of_a_cut(
+    link: Link, offload: bool, deadline: int | None, proved_bytes: int
+) -> None:
     network = Network(
         [
             Computation("A", 2, writes=(0,)),
@@ -171,7 +176,7 @@ def test_what_prices_prove_of_a_cut(link: Link, offload: bool, proved_bytes: int
     )
     problem = Problem(
         "m", network, Platform(5, Fraction(10), link), recompute=Recompute.ANY, offload=offload,
-        minimise=Minimise.MEMORY, deadline=13,
+        minimise=Minimise.MEMORY, deadline=deadline,
     )  # fmt: skip
     proof = LeastMemoryCut(computation=2, unit=1, computing_price=4, moving_price=1)
     said = recheck(proved("least-memory-cut", 1000, proof), problem)

@@ -270,3 +270,19 @@ def test_what_is_no_document_is_refused_by_name(change: dict[str, Any], sentence
     document = place(random_placement_problem(1), time_limit=5).to_json() | change
     with pytest.raises(InputError, match=sentence):
         offcert.verify(document)
+
+
+def test_what_a_document_derives_is_compared_with_what_it_should_be() -> None:
+    problem = PlacementProblem("p", [Residence("a", 3, 0, 2), Residence("b", 4, 1, 3)])
+    document = as_read(place(problem, time_limit=5).to_json())
+    assert offcert.verify(document).valid
+    wrong = (("objective", 6), ("lower_bound", 6), ("gap", "1/2"), ("problem_sha256", "0" * 64))
+    for name, value in wrong:
+        faults = offcert.verify(signed(document | {name: value})).faults
+        assert [each.partition(":")[0] for each in faults] == [name]
+    assert offcert.verify(document | {"method": "magic"}).faults == [
+        "digest: the document was changed after it was written"
+    ]
+    document["bounds"][0]["details"] = {"more": 1}
+    (fault,) = offcert.verify(signed(document)).faults
+    assert fault.startswith("bounds[0] (load): ")
