@@ -195,6 +195,11 @@ class _Rows:
             direction = row.transfer.kind if self._duplex else None
             row.operation = max(row.operation, latest.get(direction, 0))
             latest[direction] = row.operation
+        copied = {r.action.gap: r.operation for r in self._rows if r.action.act is Act.COPY_OUT}
+        for release in self._releases:
+            # A plan lets go before an operation at the latest that its gap spans, even where the
+            # schedule, copying while the link is late, has it come back at once.
+            release.operation = max(release.operation, copied.get(release.action.gap, 0))
 
     def bring_claims_forward(self) -> None:
         """Claim before an operation what the schedule claims while it runs, if there is room."""

@@ -12,6 +12,7 @@ from offcert.core.errors import MethodError, PlanError
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule, Transfer
 from offcert.core.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.sequential import sequential
@@ -118,6 +119,28 @@ def test_a_tensor_that_is_saved_late_is_copied_late():
     longer = Problem("five", Trace(operations, tensors), Platform(9, 1))
     first = [forecast(longer, timetable(longer, plan, ready)) for ready in ({}, {0: 1})]
     assert [each.transfers[0].start for each in first] == [5, 10]
+
+
+def test_what_leaves_and_comes_back_at_once_while_the_link_is_late_is_copied_before_it_is_dropped():
+    # By the plan of the schedule, y leaves before C; by its times, when z has come back, before D.
+    operations = [Operation(name, 0, 0) for name in "ABCDE"]
+    tensors = [Tensor("z", 8, (0, 4)), Tensor("y", 8, (1, 3))]
+    given = Problem("late", Trace(operations, tensors), Platform(99, 1))
+    schedule = Schedule(
+        [0, 0, 0, 32, 32],
+        [0, 0, 0, 32, 32],
+        [
+            Transfer(Kind.OFFLOAD, 0, 0, 8),
+            Transfer(Kind.PREFETCH, 0, 8, 16),
+            Transfer(Kind.OFFLOAD, 1, 16, 24),
+            Transfer(Kind.PREFETCH, 1, 24, 32),
+        ],
+    )
+    assert check(given, schedule) == []
+    made = timetable(given, schedule)
+    before = [action.act for row in made.actions for action in row if action.gap == 1]
+    assert before == [Act.COPY_OUT, Act.RELEASE, Act.CLAIM, Act.AWAIT]
+    assert check(given, forecast(given, made)) == []
 
 
 def test_a_plan_that_does_not_fit_is_refused():
