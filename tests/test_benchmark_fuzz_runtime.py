@@ -1,0 +1,59 @@
+"""Random plans on random small networks: what streams do is what was planned; see the benchmark."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+@pytest.fixture
+def fuzz(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    threads = torch.get_num_threads()
+    yield importlib.import_module("fuzz_runtime")
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_random_plans_are_followed(fuzz, seed, tmp_path):
+    path = tmp_path / "found.json"
+    arguments = ["--count", "50", "--each", "25", "--seed", str(100 + seed), "-o", str(path)]
+    assert fuzz.main(arguments) == 0
+    found = json.loads(path.read_text())
+    assert found["failures"] == []
+    counts = found["counts"]
+    assert counts["plans"] == 50
+    assert counts["that move something"] > 30
+    assert counts["simplex link"] + counts["duplex link"] == 50
+
+
+def test_what_goes_wrong_is_found_and_written(fuzz, monkeypatch, tmp_path, capsys):
+    from offcert.runtime.streaming.mover import StreamMover
+
+    def forgets(mover, tensor):
+        sent = mover._sent.pop(tensor, None)
+        if sent is not None:
+            sent.flight._data = ()
+
+    monkeypatch.setattr(StreamMover, "_await_sent", forgets)
+    path = tmp_path / "found.json"
+    # Interrupted after the first network.
+    tell = []
+    written = fuzz.write_json
+
+    def once(*arguments):
+        written(*arguments)
+        tell.append(1)
+        if len(tell) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(fuzz, "write_json", once)
+    assert fuzz.main(["--count", "12", "--each", "4", "--seed", "100", "-o", str(path)]) == 1
+    failures = json.loads(path.read_text())["failures"]
+    assert failures
+    assert {each["network"] for each in failures} == {0}
+    assert "interrupted" in capsys.readouterr().err
