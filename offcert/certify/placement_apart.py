@@ -22,6 +22,8 @@ _MANY = 0.1
 # Of the load, how far above it a pool is first looked for, and the share of the time for that:
 # what can be placed that closely at all is often placed at once, and slowly from afar.
 _NEAR, _FIRST = 0.008, 0.6
+# Of the load, how far above it a placement is worth being improved by ejection.
+_CLOSE = 0.01
 # Seconds from one completed placement to the next: to complete one, and to check it, takes a while.
 _PAUSE = 0.5
 
@@ -66,12 +68,17 @@ def eject_apart(
     found: Callable[[Placement], object],
     hint: Placement | None = None,
 ) -> None:
-    """Do the same with the search by ejection, from a placement of all that is known."""
+    """Do the same by ejection, from the placement of all that is known, if it is close.
+
+    From others it comes less far than from large areas first.
+    """
     parts = _parts(problem, found)
     if parts is None:
         return
     large, part, complete = parts
-    start = None if hint is None else Placement(hint.addresses[index] for index in large)
+    start = None
+    if hint is not None and hint.pool(problem) <= (1 + _CLOSE) * problem.load:
+        start = Placement(hint.addresses[index] for index in large)
     latest = time.monotonic()
 
     def take(placement: Placement) -> None:

@@ -9,6 +9,7 @@ from offcert.certify import placement_apart
 from offcert.certify.placement_apart import apart, completed, eject_apart, place_apart
 from offcert.core.placement import Placement, PlacementProblem, Residence
 from offcert.formulations.placement.skyline_search import skyline_search
+from offcert.heuristics.placement.greedy import greedy_by_area
 from offcert.verify.placement.overlap import placement_faults
 
 
@@ -77,7 +78,11 @@ def test_ejection_begins_with_what_is_known() -> None:
     again: list[Placement] = []
     eject_apart(problem, 0.0, 0, again.append, found[-1])
     assert [each.pool(problem) for each in again] == [problem.load]
-    worse: list[Placement] = []
+    # What is far above the load is not begun with.
+    far: list[Placement] = []
     stacked = Placement(20_000 * number for number in range(len(problem.residences)))
-    eject_apart(problem, 0.0, 0, worse.append, stacked)
-    assert problem.load < worse[-1].pool(problem) < stacked.pool(problem)
+    eject_apart(problem, 0.0, 0, far.append, stacked)
+    large, _ = apart(problem)
+    part = PlacementProblem("", [problem.residences[index] for index in large])
+    assert far[-1].pool(problem) < stacked.pool(problem)
+    assert [far[-1].addresses[index] for index in large] == list(greedy_by_area(part).addresses)
