@@ -143,6 +143,8 @@ class _Row:
     time: int
     action: Action
     transfer: Transfer | None = None
+    # Of a copy to the host: before this operation, what it copies is not saved yet.
+    ready: int = 0
 
     @property
     def place(self) -> tuple[int, int]:
@@ -174,9 +176,11 @@ class _Rows:
         at = before[kind, transfer.gap]
         if kind is Kind.PREFETCH:
             return _Row(at, transfer.start, Action(Act.CLAIM, transfer.gap), transfer)
-        first = max(self._trace.tensors[gap.tensor].uses[0], ready.get(gap.tensor, -1)) + 1
         action = Action(Act.COPY_OUT, transfer.gap)
-        return _Row(min(first, at), transfer.start, action, transfer)
+        complete = self._trace.tensors[gap.tensor].uses[0] + 1
+        row = _Row(min(complete, at), transfer.start, action, transfer)
+        row.ready = min(ready.get(gap.tensor, -1) + 1, at)
+        return row
 
     def _release(self, move: Move, before: Mapping[tuple[Kind, int], int]) -> _Row:
         gap = self._trace.gaps[move.gap]
@@ -195,6 +199,9 @@ class _Rows:
             direction = row.transfer.kind if self._duplex else None
             row.operation = max(row.operation, latest.get(direction, 0))
             latest[direction] = row.operation
+        for row in self._rows:
+            # The schedule may copy what is complete but will be saved later: others do not wait.
+            row.operation = max(row.operation, row.ready)
         copied = {r.action.gap: r.operation for r in self._rows if r.action.act is Act.COPY_OUT}
         for release in self._releases:
             # A plan lets go before an operation at the latest that its gap spans, even where the

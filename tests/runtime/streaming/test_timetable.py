@@ -68,6 +68,26 @@ def test_what_is_forecast_is_a_schedule_of_the_problem(seed):
 
 
 @pytest.mark.parametrize("seed", range(150))
+def test_what_is_saved_later_than_it_is_complete_delays_nothing_else(seed):
+    rng = random.Random(seed)
+    for problem, plan in plans(seed):
+        trace = problem.trace
+        ready: dict[int, int] = {}
+        for move in plan.moves:
+            gap = trace.gaps[move.gap]
+            if move.kind is Kind.OFFLOAD:
+                # Somewhere before the gap for which it is copied.
+                first = trace.tensors[gap.tensor].uses[0]
+                ready[gap.tensor] = rng.randint(min(first, gap.before), gap.before)
+        made = timetable(problem, plan, ready)
+        assert check(problem, forecast(problem, made)) == []
+        assert made.prediction.peak <= problem.platform.memory
+        for index, actions in enumerate(made.actions):
+            copied = [a.gap for a in actions if a.act is Act.COPY_OUT]
+            assert all(ready[trace.gaps[gap].tensor] < index for gap in copied)
+
+
+@pytest.mark.parametrize("seed", range(150))
 def test_streams_lose_little_against_the_schedule_and_nothing_is_gained_by_waiting(seed):
     for problem, plan in plans(seed):
         try:
