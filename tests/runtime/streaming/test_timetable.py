@@ -67,8 +67,8 @@ def test_what_is_forecast_is_a_schedule_of_the_problem(seed):
                     assert gap.before < index <= gap.after
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_what_is_saved_later_than_it_is_complete_delays_nothing_else(seed):
+@pytest.mark.parametrize("seed", range(100))
+def test_whatever_is_saved_later_what_is_forecast_is_a_schedule(seed):
     rng = random.Random(seed)
     for problem, plan in plans(seed):
         trace = problem.trace
@@ -160,6 +160,28 @@ def test_what_leaves_and_comes_back_at_once_while_the_link_is_late_is_copied_bef
     made = timetable(given, schedule)
     before = [action.act for row in made.actions for action in row if action.gap == 1]
     assert before == [Act.COPY_OUT, Act.RELEASE, Act.CLAIM, Act.AWAIT]
+    assert check(given, forecast(given, made)) == []
+
+
+def test_what_is_saved_later_than_it_is_complete_does_not_hold_up_others():
+    # The schedule copies x after A; it is saved by D, when y has long come back.
+    operations = [Operation(name, 5, 0) for name in "ABCDEF"]
+    trace = Trace(operations, [Tensor("x", 2, (0, 3, 5)), Tensor("y", 2, (1, 4))])
+    given = Problem("six", trace, Platform(99, 1))
+    gap = {(g.tensor, g.before): number for number, g in enumerate(trace.gaps)}
+    plan = Plan(
+        [
+            Move(Kind.OFFLOAD, gap[0, 3], 4),
+            Move(Kind.OFFLOAD, gap[1, 1], 2),
+            Move(Kind.PREFETCH, gap[1, 1], 3),
+            Move(Kind.PREFETCH, gap[0, 3], 5),
+        ]
+    )
+    made = timetable(given, plan, {0: 3, 1: 1})
+    when = {(a.act, a.gap): n for n, row in enumerate(made.actions) for a in row}
+    assert when[Act.COPY_OUT, gap[0, 3]] == 4
+    assert when[Act.COPY_OUT, gap[1, 1]] == 2
+    assert when[Act.RELEASE, gap[1, 1]] <= when[Act.CLAIM, gap[1, 1]] == 3
     assert check(given, forecast(given, made)) == []
 
 
