@@ -9,8 +9,8 @@ from pathlib import Path
 
 # The reference reads the docstrings of kernels; nothing here has to be compiled for that.
 os.environ["NUMBA_DISABLE_JIT"] = "1"
-# Documents are millions of objects that stay: fewer looks for garbage among them save a tenth of the
-# time.
+# Documents are millions of objects that stay: fewer looks for garbage among them save a tenth of
+# the time.
 gc.set_threshold(200_000, 50, 100)
 sys.path[:0] = [str(Path(__file__).parent / "_ext"), str(Path(__file__).parents[1])]
 

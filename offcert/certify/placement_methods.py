@@ -116,7 +116,7 @@ PLACEMENT_METHODS: dict[str, PlacementMethod] = {
     ),
     "infeasible-subset": PlacementMethod(
         prove_by_subset,
-        "what skyline finds not to fit, with ever fewer residences, so that the bound can be proved",
+        "what skyline finds not to fit, with ever fewer residences, so that it can be proved",
         ("infeasible-subset",),
         ("time_limit", "seed"),
     ),
