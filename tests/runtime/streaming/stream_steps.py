@@ -206,3 +206,32 @@ def arenas_of(made: Offload) -> int:
     movers = made._movers
     assert isinstance(movers, StreamMovers)
     return len(movers._made)
+
+
+def context(on, model, *shape, room=0, **options):
+    """Return a context in which all that may leave leaves, with its device."""
+    problem = captured_problem(model, *shape)
+    plan = evicting(problem)
+    limited = tight(problem, plan)
+    limited = limited.with_memory(limited.platform.memory + room)
+    device = on.device(limited)
+    return offload(on.put(model), plan, limited, device=device, **options), device
+
+
+def gradients(on, model, turn=0):
+    """Take a step; return its gradients."""
+    torch.manual_seed(turn)
+    model.zero_grad()
+    mean(model, on.randn(4, 8)).backward()
+    return [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def closed(on, made, model):
+    """Take a step, and let the context take stock of it at once; return its gradients."""
+    found = gradients(on, model)
+    made._close_run("the test looks")
+    return found
+
+
+def same(first, second):
+    return all(map(torch.equal, first, second))
