@@ -24,8 +24,10 @@ class Parts:
 
     @property
     def device(self) -> str:
-        """The kind of device that the parameters are on; the CPU's if there are none."""
-        kinds = (each.device.type for each in self.parameters)
+        """The kind of device that parameters, or else buffers, are on; the CPU's without any."""
+        buffers = (each for module in self.modules for each in module._buffers.values())
+        held = (each for each in chain(self.parameters, buffers) if each is not None)
+        kinds = (each.device.type for each in held)
         return next((kind for kind in kinds if kind != "meta"), "cpu")
 
     def training(self) -> list[bool]:

@@ -320,7 +320,7 @@ class StepStorages(SavedStorages):
     """Saved storages that tell their step; the step must not hold them, for their hooks hold it."""
 
     def __init__(self, run: StepRun, owned: Owned, counter: LiveBytes | None) -> None:
-        super().__init__(owned, counter)
+        super().__init__(owned, run.hooks.parts.device, counter)
         self._run = run
 
     def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:

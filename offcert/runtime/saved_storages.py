@@ -85,13 +85,16 @@ class SavedStorages:
     """The storages that autograd saves while the model's forward pass runs.
 
     Entries are held weakly: a storage dies when autograd releases the last handle on it. Storages
-    of the model and tensors that are not plain strided ones stay as they are; changes in place
-    are detected for all.
+    of the model and of other devices, and tensors that are not plain strided ones, stay as they
+    are; changes in place are detected for all.
 
     Parameters
     ----------
     owned : dict
         Storages that are left alone (`owned_storages`); it may be set again for every step.
+    device : str
+        The kind of device that the model is on (`Parts.device`); likewise. Kernels of a GPU may
+        save tensors on the host, such as the seeds of an attention.
     tracker : LiveBytes, optional
         If one counts operators, it must not count ours.
 
@@ -101,8 +104,9 @@ class SavedStorages:
         Whether what is saved from now on is left alone.
     """
 
-    def __init__(self, owned: Owned, tracker: LiveBytes | None = None) -> None:
+    def __init__(self, owned: Owned, device: str, tracker: LiveBytes | None = None) -> None:
         self.owned = owned
+        self.device = device
         self.closed = False
         self._tracker = tracker
         self._by_address: weakref.WeakValueDictionary[int, Entry] = weakref.WeakValueDictionary()
@@ -142,8 +146,8 @@ class SavedStorages:
         return handle
 
     def is_movable(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor is an ordinary one that the model does not hold."""
-        if not is_plain(tensor):
+        """Whether a tensor is an ordinary one of the device that the model does not hold."""
+        if not is_plain(tensor) or tensor.device.type != self.device:
             return False
         try:
             storage = tensor.untyped_storage()

@@ -117,6 +117,7 @@ class Recorder(Session):
         self.calls.append(signature(self.hooks.parts, args, kwargs))
         if not self.moments:
             self._storages.owned = owned_storages(self.hooks.parts)
+            self._storages.device = self.hooks.parts.device
             self.tracker.start()
             self.tracker.announcer = self._announce
             self.tracker.listener = self._listen
@@ -318,7 +319,7 @@ class _Storages(SavedStorages):
     """Saved storages that tell the recorder."""
 
     def __init__(self, recorder: Recorder) -> None:
-        super().__init__({}, recorder.tracker)
+        super().__init__({}, recorder.hooks.parts.device, recorder.tracker)
         self._recorder = recorder
         # At which moment each was saved.
         self._moments: weakref.WeakKeyDictionary[Handle, int] = weakref.WeakKeyDictionary()

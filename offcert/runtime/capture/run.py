@@ -117,8 +117,6 @@ def captured(
         Bytes of the batch.
     """
     built = build(recorder, clock)
-    root = recorder.hooks.root
-    device = next((p.device.type for p in root.parameters() if p.device.type != "meta"), "cpu")
     return Capture(
         built.trace,
         clock,
@@ -127,7 +125,7 @@ def captured(
         tuple(recorder.calls),
         recorder.backward_passes,
         tensors,
-        device,
+        recorder.hooks.parts.device,
         uncounted_bytes(step, batch),
         built.network,
         built.ranges,
