@@ -100,25 +100,27 @@ class StepPair:
         self._training = training
         self._home = device_of(plain.model)
         self._turns = Turns(device.tensors)
-        self._turns.park(plain.model, plain.optimiser)
-        try:
-            # Together: what they share, their copies share.
-            model, run, optimiser = copy.deepcopy((plain.model, plain.run, plain.optimiser))
-        except Exception as error:
-            name = type(plain.model).__name__
-            raise InputError(f"{name} cannot be copied: {one_line(error)}") from error
-        self._planned = TrainingStep(model, run, plain.batch, optimiser)
         # Of a plan that counts and of one that does not: the hooks of neither are in the way.
         self._contexts: dict[bool, Offload] = {}
-        self.context(training.count)
+        try:
+            self._turns.park(plain.model, plain.optimiser)
+            self._planned = _copied(plain)
+            self.context(training.count)
+            self._pair = self._beside(plain, self._planned)
+        except BaseException:
+            self.bring_home()
+            raise
+
+    def _beside(self, plain: TrainingStep, planned: TrainingStep) -> Pair:
+        training = self._training
         first, second = (
             each.optimiser
             or torch.optim.SGD(
                 each.model.parameters(), lr=training.learning_rate, momentum=training.momentum
             )
-            for each in (plain, self._planned)
+            for each in (plain, planned)
         )
-        self._pair = Pair(plain.model, model, (first, second), self._turns)
+        return Pair(plain.model, planned.model, (first, second), self._turns)
 
     def context(self, count: bool) -> Offload:
         """Return the context of planned steps whose live bytes are counted, or are not."""
@@ -232,6 +234,16 @@ class StepPair:
         """Bring the plain model, which is the caller's, to where it was."""
         if self._home.type != "cpu":
             self._turns.bring(self._plain.model, self._plain.optimiser)
+
+
+def _copied(step: TrainingStep) -> TrainingStep:
+    try:
+        # Together: what they share, their copies share.
+        model, run, optimiser = copy.deepcopy((step.model, step.run, step.optimiser))
+    except Exception as error:
+        name = type(step.model).__name__
+        raise InputError(f"{name} cannot be copied: {one_line(error)}") from error
+    return TrainingStep(model, run, step.batch, optimiser)
 
 
 @dataclass

@@ -118,11 +118,14 @@ def train(
     if announce is not None:
         announce(host)
     pair = StepPair(plain, made, where, training)
-    with seeded(seed), reproducible(where.tensors):
-        for index in range(steps):
-            pair.compare()
-            told(index + 1, steps)
-    pair.bring_home()
+    try:
+        with seeded(seed), reproducible(where.tensors):
+            for index in range(steps):
+                pair.compare()
+                told(index + 1, steps)
+    finally:
+        # The model is the caller's, also if a step of it has failed.
+        pair.bring_home()
     return _report(problem, schedule, made, where, pair, host)
 
 

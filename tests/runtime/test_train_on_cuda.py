@@ -5,6 +5,7 @@ import torch
 from captured import evict_everything
 from torch import nn
 
+from offcert.core.errors import InputError
 from offcert.runtime.predict import predict
 from offcert.runtime.profile import profile
 from offcert.runtime.step import TrainingStep
@@ -69,3 +70,19 @@ def test_what_has_no_room_on_the_host_goes_through_a_file(problem, tmp_path):
     assert report.bitwise_equal
     assert report.record.host.held <= 64 * 2**10 < report.record.host.spilled
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_whose_step_fails_is_where_it_was(problem):
+    model = layers().cuda()
+    calls = []
+
+    def run(model, batch):
+        calls.append(batch)
+        if len(calls) > 2:
+            raise ValueError("no more")
+        return model(batch).square().mean()
+
+    step = TrainingStep(model, run, lambda: torch.randn(256, 512))
+    with pytest.raises(InputError, match="no more"):
+        train(problem, evict_everything(problem), step=step, steps=3, device="cuda")
+    assert {each.device.type for each in model.parameters()} == {"cuda"}
