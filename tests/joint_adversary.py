@@ -53,7 +53,7 @@ def most_proved(
     states = States(network, problem.offload)
     room = rooms(states, cuts, problem.platform.memory, whole=True)
     model = JointModel(problem, states, cuts, room)
-    base, facts = _prices(_weighed(model, {}, 1)), dict(_facts(model))
+    base, facts = _prices(_weighed(model, {}, 1)), dict(offered_facts(model))
     spans_and_runs = product(range(len(cuts.spans)), range(len(network)))
     again = [(span, number) for span, number in spans_and_runs if model.again(number, span)]
     if pick is None or not again:
@@ -86,7 +86,7 @@ def _prices(weighing: Weighing) -> dict[_Price, float]:
     return found
 
 
-def _facts(model: JointModel) -> Iterator[tuple[tuple[str, Place], dict[_Price, float]]]:
+def offered_facts(model: JointModel) -> Iterator[tuple[tuple[str, Place], dict[_Price, float]]]:
     """Yield what each fact that the verifier accepts adds to the prices."""
     cuts, network = model.cuts, model.states.network
     ranges = {

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from itertools import combinations
 
 import pytest
 
 from offcert.core.network import Computation, Network, Value
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Recompute
-from tests.joint_adversary import most_proved
+from offcert.verify.joint.grid import Cuts
+from offcert.verify.joint.model import JointModel
+from offcert.verify.joint.room import rooms
+from offcert.verify.joint.states import States
+from tests.joint_adversary import most_proved, offered_facts
 from tests.joint_oracle import least_time
 
 
@@ -78,3 +83,39 @@ def test_no_multipliers_prove_more_than_brute_force_finds(seed: int) -> None:
     assert problem.computed.compute_time <= most_proved(problem, moments) <= best
     # Whether something runs again is decided, each case with multipliers of its own.
     assert problem.computed.compute_time <= most_proved(problem, moments, rng.randrange) <= best
+
+
+@pytest.mark.parametrize("leaves", [1, 2, 3])
+def test_every_fact_holds_of_a_value_that_leaves_and_returns(leaves: int) -> None:
+    """A fact that is too strong may prove nothing more beside the others: each is looked at."""
+    # Four computations, cut after the first one and at both ends of the next two.
+    computations = [
+        Computation("F", 1, 0, (), (0,), False),
+        Computation("G", 1, 0, (), (), False),
+        Computation("H", 1, 0, (), (), False),
+        Computation("B", 1, 0, (0,), (), False),
+    ]
+    network = Network(computations, [Value("v", 2)])
+    problem = Problem("leaves", network, Platform(4, Fraction(1)), recompute=Recompute.ANY)
+    moments = (1, 2, 3, 4, 5)
+    spans = [(i, j) for i, j in combinations(range(len(moments) + 2), 2) if j > i + 1]
+    cuts = Cuts(moments, spans, len(network))
+    states = States(network, True)
+    model = JointModel(problem, states, cuts, rooms(states, cuts, 4, whole=True))
+    facts = [fact for fact in offered_facts(model) if fact[0][0] not in ("link", "out", "in")]
+    families = {family for (family, _), _ in facts}
+    assert families == {"available", "origin", "kept", "left", "memory", "returned", "returns"}
+    # It leaves in a window, is there at boundaries up to `last`, and returns in a later window.
+    for last in range(leaves, 6):
+        for returns in range(last, 6):
+            share: dict[tuple[str, int, int] | None, int] = {None: 1}
+            for boundary in range(cuts.windows + 1):
+                present = boundary <= last or boundary > returns
+                share["present", boundary, 0] = int(present)
+                share["left", 0, boundary] = int(boundary > leaves)
+            for span, (begin, end) in enumerate(cuts.spans):
+                back = begin <= returns < end
+                share["back", span, 0] = int(back)
+                share["there", span, 0] = int(begin <= last or begin > returns or back)
+            for fact, prices in facts:
+                assert sum(price * share[key] for key, price in prices.items()) <= 0, fact
