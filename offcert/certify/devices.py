@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from fractions import Fraction
+from dataclasses import replace
 from functools import partial
 
 from offcert.certify.devices_search import DevicesSearch
@@ -17,7 +17,7 @@ from offcert.core.devices.schedule import DevicesSchedule
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr, show
 from offcert.core.options import require_count, require_seconds, require_seed
-from offcert.core.plan import Kind, Plan
+from offcert.core.plan import Plan
 from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence
 from offcert.core.schedule import Schedule
@@ -102,9 +102,8 @@ def certify_devices(
 
 def shared_link(step: Problem, devices: int) -> Problem:
     """Return the problem of one device that has only its share of the link."""
-    share = Fraction(1, devices)
-    out, back = (step.platform.rate(kind) * share for kind in Kind)
-    return step.with_bandwidth(out, back)
+    platform = step.platform
+    return replace(step, platform=replace(platform, sharing=platform.sharing * devices))
 
 
 def _begin(

@@ -14,7 +14,7 @@ from devices_oracle import devices_optimum
 
 import offcert
 from offcert.certify import devices, watchdog
-from offcert.certify.devices import certify_devices
+from offcert.certify.devices import certify_devices, shared_link
 from offcert.certify.ladder import certify
 from offcert.certify.running import SearchProgress
 from offcert.certify.watchdog import ending_whole, ending_with
@@ -27,6 +27,7 @@ from offcert.core.devices.problem import (
 )
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
+from offcert.core.plan import Kind
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence, SolveStatus
@@ -356,6 +357,14 @@ def test_a_device_that_is_too_small_is_said_to_be() -> None:
     certificate = certify_devices(tight)
     assert certificate.status is SolveStatus.INFEASIBLE
     assert verify_devices(document_of(certificate)).valid
+
+
+def test_what_shares_a_link_already_shares_it_with_more() -> None:
+    step = tiny_devices(0).step.plain().with_bandwidth("12", "6")
+    shared = replace(step, platform=replace(step.platform, sharing=2))
+    for kind, rate in ((Kind.OFFLOAD, 12), (Kind.PREFETCH, 6)):
+        assert shared_link(step, 3).platform.rate(kind) == Fraction(rate, 3)
+        assert shared_link(shared, 3).platform.rate(kind) == Fraction(rate, 6)
 
 
 def test_a_rule_is_followed_alone() -> None:
