@@ -64,9 +64,11 @@ class _Decision:
         self.left: list[Part] = []
         self._choices = choices(part)
 
-    def choose(self) -> bool:
+    def choose(self, allowance: Allowance) -> bool:
         """Go on to the next choice that is not refuted at once; return whether there is one."""
         for choice in self._choices:
+            # Of many boxes, each choice takes a while.
+            allowance.require_time()
             found = parts(*choice)
             if found is not None:
                 self.left, self.made = found, True
@@ -116,7 +118,7 @@ class Stacks:
                 self._count()
                 way.append(_Decision(decision.left[-1]))
                 continue
-            elif decision.choose():
+            elif decision.choose(self._allowance):
                 continue
             else:
                 fits = False
