@@ -140,9 +140,12 @@ def place_alone(
     seed = require_seed(options["seed"], "seed")
     chosen = None if method is None else placement_method_called(method)
     problem, occupants = _problem(what, options)
-    asked_of, left = what, time_limit
+    asked_of, left, interrupted = what, time_limit, False
     if options["shorten"]:
-        what, left = _shorter(what, time_limit)
+        try:
+            what, left = _shorter(what, time_limit)
+        except KeyboardInterrupt:
+            interrupted = True
         problem, occupants = _problem(what, options)
     name = LADDER if method is None else method
     asked = {"time_limit": time_limit, "workers": workers, "seed": seed}
@@ -160,6 +163,9 @@ def place_alone(
     keep = options["keep"]
     keeping = None if keep is None else lambda search: keep(known(search, search.step))
     search = PlacementSearch(problem, left, workers, seed, options["progress"], keeping)
+    if interrupted:
+        search.note(interrupted=True)
+        return known(search)
     try:
         if chosen is None:
             _climb(search, partial(known, search))

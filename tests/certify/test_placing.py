@@ -219,6 +219,20 @@ def test_a_shortened_schedule_takes_the_place_of_the_given_one() -> None:
         place(problem, shorten=True)
 
 
+def test_an_interrupt_while_shortening_keeps_the_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shortening, "shortened", interrupted)
+    given = next(iter(scheduled(40, 1)))
+    placed = place(given, shorten=True)
+    assert placed.result is given.result
+    assert placed.placement.notes.interrupted
+    assert not placed.placement.notes.shortened
+    assert placed.placement.result.placement is None
+    assert offcert.verify(placed).valid
+
+
 def test_an_invalid_schedule_from_shortening_is_not_placed(monkeypatch: pytest.MonkeyPatch) -> None:
     given = next(each for each in scheduled(40, 5) if len(each.result.schedule.transfers) > 1)
     schedule = given.result.schedule
