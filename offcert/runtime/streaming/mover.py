@@ -275,7 +275,11 @@ class StreamMover(Mover):
         gap = self._unawaited.get(entry.key)
         if gap is not None:
             self.late_bytes += entry.size
+            done = self._coming[gap].done
             self._await_coming(gap)
+            if done is not None and not self.is_here:
+                # A backward pass may do some of its work in a stream that waited for ours before.
+                self._device.compute.wait(done)
 
     # The end, and what both directions share.
 
