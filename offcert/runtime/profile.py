@@ -95,7 +95,7 @@ def profile(
         default the optimiser of the step, if it has one.
     device : Device, optional
         With `measure`: on what to measure; by default the CUDA device that the model is on. A
-        simulated device takes the word of `hardware` for durations, which is then given too.
+        simulated device takes the word of `hardware` for durations, which must be given too.
 
     Returns
     -------
@@ -112,9 +112,7 @@ def profile(
         too little memory to measure a step that moves nothing.
     """
     chosen = _clock(clock)
-    if device is not None:
-        _require_measurable(chosen, measure)
-    _require_one_choice(chosen, hardware if device is None else None, measure)
+    _require_one_choice(chosen, hardware, measure, device)
     if memory is not None and device_memory is not None:
         raise InputError("only one of memory and device memory can be given")
     # Looked up first: a wrong name should not have to wait for the network.
@@ -159,8 +157,15 @@ def profile(
     return Problem(name or label, network, platform, units=Units("ns", "B"), source=source)
 
 
-def _require_one_choice(clock: Clock, hardware: str | None, measure: bool) -> None:
-    if (hardware is None) is not measure:
+def _require_one_choice(
+    clock: Clock, hardware: str | None, measure: bool, device: Device | None
+) -> None:
+    if device is not None:
+        _require_measurable(clock, measure)
+    if device is not None and device.tensors.type == "cpu":
+        if hardware is None:
+            raise InputError("a simulated device takes durations from a hardware model: give one")
+    elif (hardware is None) is not measure:
         raise InputError("exactly one of hardware and measure must be given")
     if measure and clock is Clock.OPERATORS:
         raise InputError(

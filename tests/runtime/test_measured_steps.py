@@ -78,6 +78,8 @@ def test_a_device_is_for_measuring_by_the_clock_of_modules():
         profile(_step(), hardware="t4", device=_device())
     with pytest.raises(InputError, match="stages are not measured on a device"):
         profile("gpt-tiny", "2x16", clock="stages", measure=True, device=_device())
+    with pytest.raises(InputError, match="from a hardware model"):
+        profile(_step(), measure=True, device=_device())
 
 
 def _rates(out, back):
