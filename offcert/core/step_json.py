@@ -31,6 +31,7 @@ STEP_VERSION = 1
 def step_to_json(step: StepProblem) -> dict[str, Any]:
     """Return a step as a JSON value."""
     platform = step.platform
+    # Rationals are not written as `platform_fields` does, so that old steps keep their hash.
     document: dict[str, Any] = {
         "format": STEP_FORMAT,
         "version": STEP_VERSION,

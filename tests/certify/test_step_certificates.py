@@ -235,6 +235,10 @@ def test_steps_are_written_and_read() -> None:
     document = json.loads(json.dumps(step_to_json(step)))
     assert step_from_json(document) == step
     assert step_digest(step_from_json(document)) == step_digest(step)
+    assert "sharing" not in document
+    platform = replace(step.platform, prefetch_bandwidth=Fraction(5, 7), sharing=2)
+    shared = replace(step, platform=platform)
+    assert step_from_json(json.loads(json.dumps(step_to_json(shared)))) == shared
     document["splits"][0]["rounds"][0]["menu"][0]["alternatives"][0]["speed"] = 1
     with pytest.raises(InputError, match=r'alternatives\[0\]\.speed" is not known'):
         step_from_json(document)
