@@ -153,6 +153,11 @@ def test_limits_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         fault(problem, least, allowance=Limits(memory=1000).begin())
     with pytest.raises(BeyondLimitsError):
         fault(problem, least, allowance=Limits(seconds=1e-9).begin())
+    # Choices that are refuted at once make no parts to be counted.
+    with pytest.raises(BeyondLimitsError):
+        stacks._Decision(stacks.Part(((0, 1, 1), (1, 2, 1)), (0, 0), 1)).choose(
+            Limits(seconds=1e-9).begin()
+        )
     monkeypatch.setattr(stacks, "MOST_PARTS", 3)
     said = fault(problem, least)
     assert said is not None
