@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import (
     _push_mode,
 )
 
-from offcert.core.errors import InputError, OffcertError
+from offcert.core.errors import InputError, OffcertError, PlanError
 from offcert.core.problem import Problem, Recompute
 from offcert.proofs.certificate import Certificate
 from offcert.runtime.capture import Capture, Clock
@@ -137,7 +137,10 @@ class AutoOffload(Offload):
             return
         if problem is not None:
             self._study = None
-            self._follow(problem)
+            try:
+                self._follow(problem)
+            except (InputError, PlanError) as error:
+                self._give_up(study.call, str(error))
         elif study.tries >= _TRIES:
             self._give_up(study.call, "its steps differ, or run no backward pass")
 
@@ -163,7 +166,7 @@ class AutoOffload(Offload):
         try:
             streams = self._device is not None
             self._take(program(found, result.schedule, result.execution, streams=streams))
-        except InputError as error:
+        except (InputError, PlanError) as error:
             if result.execution is None:
                 raise
             warnings.warn(

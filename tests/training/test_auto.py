@@ -251,3 +251,16 @@ def test_certificates_made_on_the_way_can_be_followed_again(pair: Pair) -> None:
     ):
         pair.step()
     assert again.steps == {"planned": 1}
+
+
+def test_training_goes_on_where_a_plan_cannot_be_carried_out(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stuck(*_: object, **__: object) -> None:
+        raise PlanError("its transfers wait for each other")
+
+    monkeypatch.setattr("offcert.training.auto.program", stuck)
+    with offload(pair.planned, "auto", memory="25%", **FAST) as training:
+        with pytest.warns(OffloadWarning, match="wait for each other"):
+            pair.steps(64, 64)
+        assert training.programs == []
