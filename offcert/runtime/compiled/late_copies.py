@@ -42,6 +42,17 @@ def _begin(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
     return target
 
 
+def _room(
+    tensor: torch.Tensor,
+    device: torch.device,
+    size: Sequence[int] | None,
+    stride: Sequence[int] | None,
+) -> torch.Tensor:
+    size = tensor.shape if size is None else size
+    stride = tensor.stride() if stride is None else stride
+    return torch.empty_strided(tuple(size), tuple(stride), dtype=tensor.dtype, device=device)
+
+
 def pending_copies() -> int:
     """Return how many copies have begun and were not waited for."""
     return sum(reference() is not None for reference, _ in _begun.values())
@@ -59,10 +70,7 @@ def _reload(
     original_size: Sequence[int] | None = None,
     original_stride: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    size = tensor.shape if original_size is None else original_size
-    stride = tensor.stride() if original_stride is None else original_stride
-    target = torch.empty_strided(tuple(size), tuple(stride), dtype=tensor.dtype, device=device)
-    return _begin(target, tensor)
+    return _begin(_room(tensor, device, original_size, original_stride), tensor)
 
 
 @torch.library.impl(_library, "wait_tensor", "CPU")
@@ -90,9 +98,7 @@ def _fake_reload(
     original_size: Sequence[int] | None = None,
     original_stride: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    size = tensor.shape if original_size is None else original_size
-    stride = tensor.stride() if original_stride is None else original_stride
-    return torch.empty_strided(tuple(size), tuple(stride), dtype=tensor.dtype, device=device)
+    return _room(tensor, device, original_size, original_stride)
 
 
 @torch.library.register_fake("offcert::wait_tensor", lib=_library)
