@@ -99,8 +99,9 @@ def _has_graphs(compiled: Any) -> bool:
             return True
         if (getattr(backend, "config", None) or {}).get("triton.cudagraphs"):
             return True
-        # Wrappers around what the compiler was asked for.
-        backend = getattr(backend, "_torchdynamo_orig_backend", None)
+        # Wrappers around what the compiler was asked for; older ones call it callable.
+        asked = getattr(backend, "_torchdynamo_orig_backend", None)
+        backend = asked or getattr(backend, "_torchdynamo_orig_callable", None)
     return False
 
 
