@@ -221,7 +221,7 @@ def read_link_of(device: torch.device) -> LinkReading:
     """Measure the link of a CUDA device, or of the CPU: the copy to a memory-mapped file."""
     if device.type == "cuda":
         return read_link(CudaDevice(device, timed=True))
-    on_device = torch.zeros(_COPY_BYTES, dtype=torch.uint8)
+    on_device = torch.zeros(_COPY_BYTES, dtype=torch.uint8, device="cpu")
     on_host = HostStore(_COPY_BYTES).view(0, _COPY_BYTES)
     out, back = copy_time(on_device, on_host), copy_time(on_host, on_device)
     return LinkReading(Rates(Fraction(_COPY_BYTES, out), Fraction(_COPY_BYTES, back)))

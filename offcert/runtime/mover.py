@@ -184,7 +184,7 @@ class SynchronousMover(Mover):
 
     def _fetch(self, step: Step, entry: Entry) -> None:
         with uncounted(step):
-            device = torch.empty(entry.size, dtype=torch.uint8)
+            device = torch.empty(entry.size, dtype=torch.uint8, device="cpu")
             if step.counter is not None:
                 # A tick at an operator comes from within the counter, which sees no operators then.
                 step.counter.adopt(device)
@@ -195,7 +195,7 @@ class SynchronousMover(Mover):
         """Whether there is a copy, and still good: `x.data` can be changed without a trace."""
         return self._copies.has(entry) and torch.equal(
             self._copies.view(entry),
-            torch.empty(0, dtype=torch.uint8).set_(entry.device_storage()),
+            torch.empty(0, dtype=torch.uint8, device="cpu").set_(entry.device_storage()),
         )
 
 
