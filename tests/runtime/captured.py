@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy
@@ -22,6 +23,7 @@ from offcert.core.plan import Kind, Move, Plan
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Units
 from offcert.core.schedule import Schedule
+from offcert.core.trace import Trace
 from offcert.runtime.capture import capture
 from offcert.runtime.device.interface import Device
 from offcert.runtime.offload import Offload, offload
@@ -56,6 +58,32 @@ def evict_everything(problem: Problem, gaps: set[int] | None = None) -> Plan:
             moves.append(Move(Kind.OFFLOAD, number, gap.before + 1))
         moves.append(Move(Kind.PREFETCH, number, gap.after))
     return Plan(moves)
+
+
+def random_plan(trace: Trace, chance: random.Random, stay: float = 0.5) -> Plan:
+    """Evict gaps at random, all but a part of them, each for a random stretch."""
+    moves: list[Move] = []
+    offloaded: set[int] = set()
+    for number, gap in enumerate(trace.gaps):
+        if chance.random() < stay:
+            continue
+        release = gap.before + 1
+        if gap.tensor not in offloaded:
+            offloaded.add(gap.tensor)
+            release = chance.randint(release, gap.after)
+            moves.append(Move(Kind.OFFLOAD, number, release))
+        moves.append(Move(Kind.PREFETCH, number, chance.randint(release, gap.after)))
+    return Plan(moves)
+
+
+def convolutions() -> nn.Sequential:
+    """Return convolutions with norms and changes in place, and one linear layer."""
+    torch.manual_seed(0)
+    widths = (3, 4, 6, 5, 4)
+    layers: list[nn.Module] = []
+    for a, b in pairwise(widths):
+        layers += [nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers, nn.Dropout(0.3), nn.Flatten(), nn.Linear(4 * 64, 7))
 
 
 def evicted_bytes(problem: Problem, plan: Plan) -> int:

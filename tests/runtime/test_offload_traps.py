@@ -3,21 +3,22 @@
 import random
 import weakref
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 import torch
 from captured import (
     compare,
+    convolutions,
     evict_everything,
     evicted_bytes,
     mean_step,
     problem_of_step,
+    random_plan,
 )
 from torch import nn
 
 from offcert.core.errors import InputError, PlanError
-from offcert.core.plan import Kind, Move, Plan
+from offcert.core.plan import Plan
 from offcert.runtime.mover import SynchronousMover
 from offcert.runtime.offload import OffloadWarning, offload
 from offcert.runtime.predict import predict
@@ -474,30 +475,6 @@ def test_leaving_twice_copies_once():
     assert twice
     for report in outcome.reports:
         assert report.prefetched_bytes > report.offloaded_bytes
-
-
-def random_plan(trace, generator):
-    """Evict a random half of the gaps, each for a random stretch."""
-    moves, offloaded = [], set()
-    for number, gap in enumerate(trace.gaps):
-        if generator.random() < 0.5:
-            continue
-        release = gap.before + 1
-        if gap.tensor not in offloaded:
-            offloaded.add(gap.tensor)
-            release = generator.randint(release, gap.after)
-            moves.append(Move(Kind.OFFLOAD, number, release))
-        moves.append(Move(Kind.PREFETCH, number, generator.randint(release, gap.after)))
-    return Plan(moves)
-
-
-def convolutions():
-    torch.manual_seed(0)
-    widths = (3, 4, 6, 5, 4)
-    layers = []
-    for a, b in pairwise(widths):
-        layers += [nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.ReLU(inplace=True)]
-    return nn.Sequential(*layers, nn.Dropout(0.3), nn.Flatten(), nn.Linear(4 * 64, 7))
 
 
 @pytest.mark.parametrize("clock", ["modules", "operators"])

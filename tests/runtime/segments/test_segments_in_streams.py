@@ -5,33 +5,17 @@ import threading
 from fractions import Fraction
 
 import pytest
-from captured import mean_step
+from captured import mean_step, random_plan
 from joint_training import compare_joint
 from test_segment_traps import BLOCKS, KEEPING, Three
 
-from offcert.core.plan import Kind, Move, Plan
 from offcert.runtime.device.simulated import SimulatedDevice
 from offcert.runtime.streaming.forecast import forecast
 
 
-def random_plan(seed):
+def some_of(seed):
     """Return what evicts a random half of the gaps of a problem."""
-
-    def plan(problem):
-        chance, trace = random.Random(seed), problem.trace
-        moves, offloaded = [], set()
-        for number, gap in enumerate(trace.gaps):
-            if chance.random() < 0.4:
-                continue
-            release = gap.before + 1
-            if gap.tensor not in offloaded:
-                offloaded.add(gap.tensor)
-                release = chance.randint(release, gap.after)
-                moves.append(Move(Kind.OFFLOAD, number, release))
-            moves.append(Move(Kind.PREFETCH, number, chance.randint(release, gap.after)))
-        return Plan(moves)
-
-    return plan
+    return lambda problem: random_plan(problem.trace, random.Random(seed), stay=0.4)
 
 
 def streamed(placed, seed, loop=None, exactly=True):
@@ -45,7 +29,7 @@ def streamed(placed, seed, loop=None, exactly=True):
 
     step = mean_step(Three(), 6, 8)
     found = compare_joint(
-        step, placed, plan=random_plan(seed), loop=loop, steps=2, device=device
+        step, placed, plan=some_of(seed), loop=loop, steps=2, device=device
     ).require_followed(exactly=exactly)
     assert all(report.offloaded_bytes > 0 for report in found.reports)
     assert devices[0].races == []

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from captured import random_plan
 from runtime_helpers import evict_everything, problem_of
 from torch import fx, nn
 from torch.nn import functional
@@ -255,21 +256,6 @@ def blocks():
         for a, b in pairwise(widths)
     ]
     return nn.Sequential(*layers, nn.Dropout(0.3), nn.Flatten(), nn.Linear(4 * 64, 7))
-
-
-def random_plan(trace, generator):
-    """Evict a random half of the gaps, each for a random stretch."""
-    moves, offloaded = [], set()
-    for number, gap in enumerate(trace.gaps):
-        if generator.random() < 0.5:
-            continue
-        release = gap.before + 1
-        if gap.tensor not in offloaded:
-            offloaded.add(gap.tensor)
-            release = generator.randint(release, gap.after)
-            moves.append(Move(Kind.OFFLOAD, number, release))
-        moves.append(Move(Kind.PREFETCH, number, generator.randint(release, gap.after)))
-    return Plan(moves)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import random
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ import torch
 from captured import evict_everything, problem_of_step, require_same, seeded, state_of
 from torch import nn
 
-from offcert.core.plan import Kind, Move, Plan
+from offcert.core.plan import Plan
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.core.trace import Trace
@@ -82,21 +81,6 @@ def tight(problem: Problem, plan: Plan) -> Problem:
 def evicting(problem: Problem, among: Callable[[int], bool] = lambda gap: True) -> Plan:
     """Evict gaps from one use to the next."""
     return evict_everything(problem, {gap for gap in range(len(problem.trace.gaps)) if among(gap)})
-
-
-def random_plan(trace: Trace, chance: random.Random) -> Plan:
-    """Evict a random half of the gaps, each for a random stretch."""
-    moves, offloaded = [], set()
-    for number, gap in enumerate(trace.gaps):
-        if chance.random() < 0.5:
-            continue
-        release = gap.before + 1
-        if gap.tensor not in offloaded:
-            offloaded.add(gap.tensor)
-            release = chance.randint(release, gap.after)
-            moves.append(Move(Kind.OFFLOAD, number, release))
-        moves.append(Move(Kind.PREFETCH, number, chance.randint(release, gap.after)))
-    return Plan(moves)
 
 
 @dataclass

@@ -9,6 +9,7 @@ import random
 import warnings
 
 import torch
+from captured import random_plan
 from stream_steps import (
     Layers,
     On,
@@ -16,7 +17,6 @@ from stream_steps import (
     evicting,
     mean,
     moved_by,
-    random_plan,
     tight,
     trained,
 )

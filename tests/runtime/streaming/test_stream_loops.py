@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import pytest
 import torch
+from captured import random_plan
 from stream_steps import (
     Layers,
     On,
@@ -19,7 +20,6 @@ from stream_steps import (
     gradients,
     mean,
     parts_of,
-    random_plan,
     same,
     tight,
     trained,

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from captured import random_plan
 from random_instances import mixed_problem
 
 from offcert.core.check import check
@@ -21,28 +22,13 @@ from offcert.runtime.streaming.forecast import forecast
 from offcert.runtime.streaming.timetable import Act, Action, timetable
 
 
-def random_plan(rng: random.Random, trace: Trace) -> Plan:
-    """Evict a random half of the gaps, each for a random stretch, in a random order."""
-    moves, offloaded = [], set()
-    for number, gap in enumerate(trace.gaps):
-        if rng.random() < 0.5:
-            continue
-        release = gap.before + 1
-        if gap.tensor not in offloaded:
-            offloaded.add(gap.tensor)
-            release = rng.randint(release, gap.after)
-            moves.append(Move(Kind.OFFLOAD, number, release))
-        moves.append(Move(Kind.PREFETCH, number, rng.randint(release, gap.after)))
-    return Plan(moves)
-
-
 def plans(seed: int):
     """Yield problems with plans that fit into them: of Belady's rule, and at random."""
     rng = random.Random(seed)
     problem = mixed_problem(seed, largest=9, smallest=2)
     with suppress(MethodError):
         yield problem, sequential(problem)
-    plan = random_plan(rng, problem.trace)
+    plan = random_plan(problem.trace, rng)
     peak = predict(problem.trace, plan).peak
     memory = max(peak, problem.trace.resident_at_start)
     yield problem.with_memory(memory + rng.choice((0, 0, 3))), plan
