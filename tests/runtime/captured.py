@@ -127,7 +127,7 @@ class Outcome:
         for report in self.reports:
             assert report.planned, report.deviation
             assert report.offloaded_bytes == expected
-            assert report.unfreed == ()
+            assert report.unfreed == (), report.unfreed
             assert report.unforeseen == ()
             assert report.late_bytes == 0
             if report.at_begin:

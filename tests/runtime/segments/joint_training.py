@@ -115,7 +115,7 @@ class Joint:
         """Assert that every step did what was predicted: to the byte, or with no more bytes."""
         for report in self.reports:
             assert report.planned, report.deviation
-            assert report.unfreed == ()
+            assert report.unfreed == (), report.unfreed
             assert report.unforeseen == ()
             assert report.late_bytes == 0
             begins = zip(report.at_begin, report.prediction.at_begin, strict=True)

@@ -1,0 +1,33 @@
+"""Compiles what a plan refuses, and prints the kind of the error, and what it says."""
+
+import sys
+
+import torch
+from compiled_cases import everything, step_of
+from test_compiled_traps import Net, compiled_for, loss_of
+
+SENTENCES = (
+    "its shapes are dynamic",
+    "follows a plan without mode",
+    "follows a plan without options",
+)
+OPTIONS = {"mode": {"mode": "reduce-overhead"}, "options": {"options": {"a": 1}}}
+
+
+def fail(case: str) -> None:
+    """Compile and run; this raises."""
+    if case == "strict":
+        model, batch = Net(), torch.randn(4, 8)
+        strict = compiled_for(model, batch, strict=True)
+        loss_of(torch.compile(model, backend=strict, dynamic=True), batch)
+    else:
+        step = step_of("mlp")
+        torch.compile(step.model, backend=everything("mlp"), **OPTIONS[case])(step.batch)
+
+
+try:
+    fail(sys.argv[1])
+except Exception as error:
+    inner = getattr(error, "inner_exception", error)
+    found = next((each for each in SENTENCES if each in str(error)), str(error))
+    print(f"{type(inner).__name__}: {found}")
