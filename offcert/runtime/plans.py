@@ -96,10 +96,9 @@ def plan_for(found: Sequence[Program], call: Signature, here: str) -> Program | 
     here : str
         The device that it is on, as `offcert.runtime.parts.Parts` names it.
     """
-    differences = []
-    for each in found:
-        captured = each.capture
-        differences.append(difference(captured.calls[0], as_if_on(call, captured.device, here)))
-        if not differences[-1]:
+    pairs = [(each.capture.calls[0], as_if_on(call, each.capture.device, here)) for each in found]
+    for each, (captured, asked) in zip(found, pairs, strict=True):
+        if captured == asked:
             return each
-    return (differences[0] if differences else None) or "there is no plan"
+    # Only now: to say in what calls differ takes longer than to see that they do.
+    return (difference(*pairs[0]) if pairs else None) or "there is no plan"
