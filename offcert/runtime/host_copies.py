@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from bisect import bisect_left
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 import torch
 
+from offcert.runtime.addresses import Addresses
 from offcert.runtime.host_layout import HostLayout
 from offcert.runtime.saved import Entry
 from offcert.runtime.store import HostStore
@@ -43,9 +43,7 @@ class HostCopies(Generic[Key]):
         self.outside_bytes = 0
         self._offsets = layout.offsets
         self._store = store
-        # Copies in the arena by their addresses; none overlaps another.
-        self._lows: list[int] = []
-        self._inside: list[tuple[int, weakref.ref[Entry]]] = []
+        self._inside: Addresses[weakref.ref[Entry]] = Addresses()
         self._outside: dict[Key, HostStore] = {}
 
     def write(self, entry: Entry) -> None:
@@ -57,9 +55,7 @@ class HostCopies(Generic[Key]):
         if apart is None and self._clear(entry):
             offset = self._offsets[entry.key]
             self._store.write(offset, storage)
-            place = bisect_left(self._lows, offset)
-            self._inside.insert(place, (offset + entry.size, weakref.ref(entry)))
-            self._lows.insert(place, offset)
+            self._inside.put(offset, offset + entry.size, weakref.ref(entry))
             return
         if apart is None:
             apart = self._store.another(entry.size)
@@ -77,8 +73,8 @@ class HostCopies(Generic[Key]):
         """Whether there is a copy of a storage, of whatever age."""
         if entry.key in self._outside or entry.size == 0:
             return True
-        place = bisect_left(self._lows, self._offsets[entry.key])
-        return place < len(self._inside) and self._inside[place][1]() is entry
+        reference = self._inside.at(self._offsets[entry.key])
+        return reference is not None and reference() is entry
 
     def view(self, entry: Entry) -> torch.Tensor:
         """Return the copy of a storage, as a tensor over host memory."""
@@ -91,14 +87,11 @@ class HostCopies(Generic[Key]):
 
     def _clear(self, entry: Entry) -> bool:
         """Forget what lies where a copy is to be written; return whether none of it is needed."""
-        offset = self._offsets[entry.key]
-        first = bisect_left(self._lows, offset)
-        if first > 0 and self._inside[first - 1][0] > offset:
-            first -= 1
-        last = bisect_left(self._lows, offset + entry.size, first)
-        if any(self._is_needed(each) for _, each in self._inside[first:last]):
+        low = self._offsets[entry.key]
+        high = low + entry.size
+        if any(self._is_needed(each) for each in self._inside.met(low, high)):
             return False
-        del self._lows[first:last], self._inside[first:last]
+        self._inside.clear(low, high)
         return True
 
     @staticmethod

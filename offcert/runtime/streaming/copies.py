@@ -8,7 +8,6 @@ which has waited for every copy that anything still needs of the same bytes, in 
 from __future__ import annotations
 
 import weakref
-from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from offcert.runtime.addresses import Addresses
 from offcert.runtime.device.interface import Arena, Device, Part
 from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.host_layout import HostLayout
@@ -95,9 +95,7 @@ class StreamCopies(Generic[Key]):
         self._offsets = layout.offsets
         self._arena = arena
         self._apart = device.arena if apart is None else apart
-        # Copies in the arena by their addresses; none overlaps another.
-        self._lows: list[int] = []
-        self._inside: list[Copy] = []
+        self._inside: Addresses[Copy] = Addresses()
         self._outside: dict[Key, Copy] = {}
         self.closed = False
         # Once they are closed: what autograd may still ask for.
@@ -141,8 +139,8 @@ class StreamCopies(Generic[Key]):
         apart = self._outside.get(entry.key)
         if apart is not None and apart.entry() is entry:
             return True
-        place = bisect_left(self._lows, self._offsets[entry.key])
-        return place < len(self._inside) and self._inside[place].entry() is entry
+        inside = self._inside.at(self._offsets[entry.key])
+        return inside is not None and inside.entry() is entry
 
     def close(self) -> None:
         """Give the host's memory back.
@@ -160,15 +158,16 @@ class StreamCopies(Generic[Key]):
                     size = copy.high - copy.low
                     self._kept[entry] = copy.arena.view(copy.low, size).clone()
         self.closed = True
-        self._inside.clear()
-        self._lows.clear()
+        self._inside = Addresses()
         self._outside.clear()
 
     def _of(self, entry: Entry) -> Copy:
         apart = self._outside.get(entry.key)
         if apart is not None and apart.entry() is entry:
             return apart
-        return self._inside[bisect_left(self._lows, self._offsets[entry.key])]
+        inside = self._inside.at(self._offsets[entry.key])
+        assert inside is not None
+        return inside
 
     def _room(self, entry: Entry) -> Copy:
         apart = self._outside.get(entry.key)
@@ -188,15 +187,10 @@ class StreamCopies(Generic[Key]):
         """Forget what lies where a copy is to be written, unless some of it is needed."""
         low = self._offsets[entry.key]
         high = low + entry.size
-        first = bisect_left(self._lows, low)
-        if first > 0 and self._inside[first - 1].high > low:
-            first -= 1
-        last = bisect_left(self._lows, high, first)
-        if any(each.is_needed for each in self._inside[first:last]):
+        if any(each.is_needed for each in self._inside.met(low, high)):
             return None
         copy = Copy(self._arena, low, high, _nobody)
-        self._inside[first:last] = [copy]
-        self._lows[first:last] = [low]
+        self._inside.put(low, high, copy)
         return copy
 
 
