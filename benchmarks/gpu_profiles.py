@@ -26,9 +26,8 @@ from offcert.core.errors import OffcertError
 from offcert.core.files import write_problem
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
-from offcert.runtime.device.allocation import Allocation
+from offcert.core.training_record import AllocatorPeaks
 from offcert.runtime.device.cuda import versions
-from offcert.runtime.device.interface import MemoryReading
 from offcert.runtime.profile import profile
 
 HARDWARE = "v100-pcie"
@@ -96,8 +95,8 @@ def row(case: Case, problem: Problem) -> dict[str, Any]:
     if told is not None:
         # Gradients are counted from the beginning: the step has a part of them at its peak.
         planned = trace.peak_memory + sum(source["uncounted"].values())
-        reading = MemoryReading(0, 0, told["peak_allocated"], told["peak_reserved"])
-        found["allocation"] = Allocation(planned, planned, reading).to_json()
+        peaks = AllocatorPeaks(0, told["peak_allocated"], told["peak_reserved"])
+        found["allocation"] = peaks.beside(planned, planned)
     return found
 
 

@@ -19,8 +19,8 @@ from offcert.core.plan import Kind
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.trace import require_integer
 from offcert.core.training_record import (
+    AllocatorPeaks,
     Course,
-    DeviceMemory,
     HostMemory,
     Moved,
     StepNumbers,
@@ -243,12 +243,12 @@ def _host(fields: Fields) -> HostMemory:
     return host
 
 
-def _device_memory(fields: Fields) -> DeviceMemory | None:
+def _device_memory(fields: Fields) -> AllocatorPeaks | None:
     value = fields.get("device_memory", (dict, type(None)))
     if value is None:
         return None
     inside = Fields(value, "device_memory")
-    memory = DeviceMemory(*(inside.integer(name, 0) for name in DeviceMemory.__slots__))
+    memory = AllocatorPeaks(*(inside.integer(name, 0) for name in AllocatorPeaks.__slots__))
     inside.finish()
     return memory
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 
 from offcert.core.plan import Kind
@@ -159,13 +160,18 @@ class HostMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceMemory:
-    """What the device's allocator says about the step that is shown.
+class AllocatorPeaks:
+    """What a device's allocator says about a step: bytes of the whole device.
+
+    A plan limits the bytes of tensors. The allocator takes more from the device than it gives out:
+    it rounds up, keeps what was given back in blocks of its own, and cannot always put blocks
+    together. So both are compared with a limit: what it has given out says whether the plan is
+    kept, what it holds whether others find room.
 
     Attributes
     ----------
     before : int
-        Bytes of tensors when the step began, its batch included.
+        Bytes of tensors when the step began, its batch included; 0 if nobody asked.
     allocated, reserved : int
         The most bytes of tensors, and the most that the allocator has taken for them.
     """
@@ -173,6 +179,39 @@ class DeviceMemory:
     before: int
     allocated: int
     reserved: int
+
+    @property
+    def fragmentation(self) -> Fraction:
+        """Which part of what the allocator held was never given out at the same time."""
+        return Fraction(max(0, self.reserved - self.allocated), max(1, self.reserved))
+
+    def peak_error(self, planned: int) -> Fraction:
+        """Return by which part more was given out than planned; both of the whole device."""
+        return Fraction(self.allocated - planned, max(1, planned))
+
+    def beside(self, limit: int, planned: int) -> dict[str, int]:
+        """Return it beside what a plan may take and says it takes, for JSON.
+
+        Parameters
+        ----------
+        limit, planned : int
+            Bytes of the whole device: with what the plan's problem does not count.
+
+        Returns
+        -------
+        dict
+            Bytes, and parts of a million.
+        """
+        return {
+            "limit": limit,
+            "planned_peak": planned,
+            "allocated_peak": self.allocated,
+            "reserved_peak": self.reserved,
+            "allocated_over": max(0, self.allocated - limit),
+            "reserved_over": max(0, self.reserved - limit),
+            "peak_error_ppm": round(self.peak_error(planned) * 10**6),
+            "fragmentation_ppm": round(self.fragmentation * 10**6),
+        }
 
 
 @dataclass(frozen=True)
@@ -214,7 +253,7 @@ class TrainingRecord:
         Index of the one that is shown.
     host : HostMemory
         What the plan needs there.
-    memory : DeviceMemory or None
+    memory : AllocatorPeaks or None
         Of the step that is shown (on CUDA, of the first one), if the device tells.
     """
 
@@ -234,7 +273,7 @@ class TrainingRecord:
     steps: tuple[StepNumbers, ...]
     shown: int | None
     host: HostMemory
-    memory: DeviceMemory | None = None
+    memory: AllocatorPeaks | None = None
     sizes: Mapping[int, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

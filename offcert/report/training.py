@@ -82,6 +82,12 @@ def _times(report: dict[str, Any], units: Units) -> Iterator[str]:
         )
     ]
     yield f"  errors: {', '.join(said)}"
+    allocator = report.get("allocator")
+    if allocator is not None:
+        given, held = (format_size(allocator[key], units) for key in ("allocated", "reserved"))
+        # A part of a million is a ten-thousandth of a percent.
+        apart = allocator["fragmentation_ppm"] / 10**4
+        yield f"  allocator: at most {given} given out and {held} held, {apart:.2f} % in fragments"
 
 
 def describe_ways(ways: dict[str, Any], units: Units) -> str:

@@ -12,7 +12,7 @@ import torch
 
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.schedule import Schedule
-from offcert.core.training_record import DeviceMemory
+from offcert.core.training_record import AllocatorPeaks
 from offcert.runtime.comparison import Comparison, Pair
 from offcert.runtime.offload import Offload
 from offcert.runtime.program import Program
@@ -37,14 +37,14 @@ class Taken:
         With the plain one.
     times : Schedule or None
         When its operations and transfers ran.
-    memory : DeviceMemory or None
+    memory : AllocatorPeaks or None
         What its device's allocator says.
     """
 
     report: StepReport
     comparison: StepComparison
     times: Schedule | None
-    memory: DeviceMemory | None
+    memory: AllocatorPeaks | None
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class StepPair:
                 followed.times = context.times
                 if streams is not None:
                     reading = streams.memory()
-                    followed.memory = DeviceMemory(
+                    followed.memory = AllocatorPeaks(
                         before, reading.peak_allocated, reading.peak_reserved
                     )
         return loss
@@ -251,4 +251,4 @@ class _Followed:
     """What is known only while the context of a planned step is open."""
 
     times: Schedule | None = None
-    memory: DeviceMemory | None = None
+    memory: AllocatorPeaks | None = None

@@ -176,6 +176,12 @@ class TrainReport:
             }
             document["errors"] = record.errors()
             document["host"] = asdict(record.host)
+            if record.memory is not None:
+                # Beside no limit: the allocator counts gradients, too, which the plan's does not.
+                document["allocator"] = {
+                    **asdict(record.memory),
+                    "fragmentation_ppm": round(record.memory.fragmentation * 10**6),
+                }
         return document | {
             "bitwise_equal": self.bitwise_equal,
             "follows_prediction": self.follows_prediction,

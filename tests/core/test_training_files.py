@@ -15,7 +15,7 @@ from offcert.core.training_files import (
     training_to_json,
     write_training,
 )
-from offcert.core.training_record import DeviceMemory, HostMemory, StepNumbers, TrainingRecord
+from offcert.core.training_record import AllocatorPeaks, HostMemory, StepNumbers, TrainingRecord
 
 
 def test_one_number_for_each_thing_that_may_be_other_than_planned() -> None:
@@ -33,7 +33,7 @@ def test_one_number_for_each_thing_that_may_be_other_than_planned() -> None:
 
 def test_without_counting_the_allocator_says_the_peak() -> None:
     measured = course(counted=False)
-    record = made(measured=measured, memory=DeviceMemory(100, 115, 128))
+    record = made(measured=measured, memory=AllocatorPeaks(100, 115, 128))
     assert record.measured_peak == 15
     assert record.errors()["peak"] == 3 / 12
     assert made(measured=measured).errors()["peak"] is None
@@ -72,7 +72,7 @@ def test_transfers_are_paired_by_what_they_serve() -> None:
     "record",
     [
         made(),
-        made(measured=course(counted=False), memory=DeviceMemory(1, 2, 3), duplex=True),
+        made(measured=course(counted=False), memory=AllocatorPeaks(1, 2, 3), duplex=True),
         made(measured=course(Transfer(BACK, -1, 10, 11)), host=HostMemory(9, 6, 4, 5)),
     ],
 )

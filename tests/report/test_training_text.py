@@ -105,3 +105,14 @@ def test_without_counting_nothing_is_claimed_of_bytes() -> None:
     assert "every step as planned: yes" in text
     assert "peak 0" not in text
     assert "as predicted" not in text
+
+
+def test_what_the_allocator_held_is_said_beside_what_it_gave_out() -> None:
+    errors = dict.fromkeys(("time", "peak"), 0.0) | dict.fromkeys(
+        ("late_bytes", "unfreed_bytes", "outside_bytes"), 0
+    )
+    times = {"certified": None, "predicted": 10, "measured": 10}
+    peaks = {"before": 0, "allocated": 3072, "reserved": 4096, "fragmentation_ppm": 250_000}
+    made = report(3, step(), device="simulated", times=times, errors=errors, allocator=peaks)
+    said = "  allocator: at most 3.00 KiB given out and 4.00 KiB held, 25.00 % in fragments"
+    assert said in describe_training(made, UNITS).splitlines()
