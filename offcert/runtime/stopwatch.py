@@ -6,11 +6,7 @@ import time
 from collections.abc import Sequence
 from itertools import pairwise
 
-import torch
-
 from offcert.runtime.device.interface import Device, Event
-
-Mark = int | torch.cuda.Event
 
 
 class Stopwatch:
@@ -44,22 +40,3 @@ class Stopwatch:
             return ended - begun
         assert self.device is not None
         return self.device.nanoseconds(begun, ended)
-
-
-def mark(device: torch.device) -> Mark:
-    """Return now: nanoseconds, or an event in the current stream of a CUDA device."""
-    if device.type != "cuda":
-        return time.perf_counter_ns()
-    event = torch.cuda.Event(enable_timing=True)
-    # Of this device, which need not be the current one.
-    event.record(torch.cuda.current_stream(device))
-    return event
-
-
-def nanoseconds(begun: Mark, ended: Mark) -> int:
-    """Return the time between two marks; those of a stream must have been reached."""
-    if isinstance(begun, int) and isinstance(ended, int):
-        return ended - begun
-    assert isinstance(begun, torch.cuda.Event)
-    assert isinstance(ended, torch.cuda.Event)
-    return round(begun.elapsed_time(ended) * 1e6)

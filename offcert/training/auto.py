@@ -18,12 +18,14 @@ from torch.utils._python_dispatch import (
     _push_mode,
 )
 
-from offcert.core.errors import InputError, OffcertError, PlanError
+from offcert.core.errors import InputError, NoPlanError, OffcertError, PlanError
 from offcert.core.problem import Problem, Recompute
 from offcert.proofs.certificate import Certificate
 from offcert.runtime.capture import Capture, Clock
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.run import batch_bytes, captured
+from offcert.runtime.device.cuda import cuda_device
+from offcert.runtime.device.interface import Event as DeviceEvent
 from offcert.runtime.events import END, Event, Session
 from offcert.runtime.hooks import Hooks
 from offcert.runtime.measurement import measured, retimed
@@ -35,7 +37,7 @@ from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.signature import Signature, signature
 from offcert.runtime.step import TrainingStep
-from offcert.runtime.stopwatch import Mark, mark, nanoseconds
+from offcert.runtime.stopwatch import Stopwatch
 from offcert.training.planner import Planner
 
 # Steps that are timed for a plan, and tries after which a kind of step is left without one.
@@ -53,12 +55,21 @@ class AutoOffload(Offload):
     """
 
     def __init__(
-        self, model: nn.Module, planner: Planner, max_plans: int, **following: Any
+        self,
+        model: nn.Module,
+        planner: Planner,
+        max_plans: int,
+        *,
+        host_memory: int | None = None,
+        spills: bool = False,
+        **following: Any,
     ) -> None:
         super().__init__(model, (), **following)
         self.certificates: list[Certificate] = []
         self._planner = planner
         self._max_plans = max_plans
+        self._host_memory = host_memory
+        self._spills = spills
         self._study: _Study | None = None
         self._settled: list[Signature] = []
         # Calls of the model that are still to be made in the step in which modules were wrapped.
@@ -150,33 +161,63 @@ class AutoOffload(Offload):
         self._tell("study", f"no plan can be made: {reason}")
 
     def _follow(self, problem: Problem) -> None:
-        certificate = self._planner.certificate(problem)
-        result, found = certificate.result, certificate.problem
         again = problem.recompute is not Recompute.NONE
-        if result.schedule is None and again and result.infeasibility is None:
-            # It may fit all the same: that search is another one.
-            self._follow(replace(problem, recompute=Recompute.NONE))
-            return
-        if result.schedule is None:
-            self.certificates.append(certificate)
-            assert found.source is not None
-            self._settled.append(found.source["capture"]["calls"][0])
-            self._tell("budget", f"no plan fits: {result.infeasibility or 'none was found'}")
-            return
+        plainly = replace(problem, recompute=Recompute.NONE)
+        left = self._left
+        # What is too much may go into a file, and then is no limit for plans.
+        room = None if self._spills else left
         try:
-            streams = self._device is not None
-            self._take(program(found, result.schedule, result.execution, streams=streams))
+            certificate = self._planner.certificate(problem, room, self._pool)
+            result = certificate.result
+            if result.schedule is not None:
+                made = self._program(certificate)
+                self._take(made if left is None else made.within_host(left, self._spills))
+        except NoPlanError as error:
+            if not again:
+                self._settle(problem, str(error))
+                return
+            # It may do all the same: that search is another one.
+            self._follow(plainly)
+            return
         except (InputError, PlanError) as error:
-            if result.execution is None:
+            if not again:
                 raise
             warnings.warn(
                 f"nothing runs again, plans only move tensors: {error}",
                 OffloadWarning,
                 stacklevel=2,
             )
-            self._follow(replace(problem, recompute=Recompute.NONE))
+            self._follow(plainly)
+            return
+        if result.schedule is None and again and result.infeasibility is None:
+            self._follow(plainly)
             return
         self.certificates.append(certificate)
+        if result.schedule is None:
+            self._settle(certificate.problem, str(result.infeasibility or "none was found"))
+
+    def _settle(self, problem: Problem, reason: str) -> None:
+        """Leave a kind of step without a plan."""
+        assert problem.source is not None
+        self._settled.append(problem.source["capture"]["calls"][0])
+        self._tell("budget", f"no plan fits: {reason}")
+
+    @property
+    def _left(self) -> int | None:
+        """Bytes of the host's memory that no plan takes yet; None if there may be any number."""
+        if self._host_memory is None:
+            return None
+        return self._host_memory - sum(each.host.pool - each.in_file for each in self.programs)
+
+    def _pool(self, certificate: Certificate) -> int:
+        """Return how many bytes of the host's memory a plan takes."""
+        return self._program(certificate).host.pool
+
+    def _program(self, certificate: Certificate) -> Program:
+        result = certificate.result
+        assert result.schedule is not None
+        streams = self._device is not None
+        return program(certificate.problem, result.schedule, result.execution, streams=streams)
 
     def _take(self, made: Program) -> None:
         """Follow one more program from the next step on, or from this one if no module changes."""
@@ -291,8 +332,9 @@ class _Stopwatch(Session):
         self._ticks = capture.ticks
         self._numbers = {event: number for number, event in enumerate(capture.ticks)}
         self._passes = capture.backward_passes
-        self._device = next((p.device for p in hooks.root.parameters()), torch.device("cpu"))
-        self._marks: list[Mark] = []
+        # Not the device of the plans, which may be a simulated one: its time is that of plans.
+        self._watch = Stopwatch(cuda_device(hooks.root, timed=True))
+        self._marks: list[int | DeviceEvent] = []
         self._wrong = False
 
     @property
@@ -317,14 +359,11 @@ class _Stopwatch(Session):
         number = self._numbers.get(event)
         if number is not None:
             self._wrong |= number != len(self._marks)
-            self._marks.append(mark(self._device))
+            self._marks.append(self._watch.mark())
         elif event.kind == END and event.call + 1 == self._passes:
             self._wrong |= len(self._marks) != len(self._ticks)
-            self._marks.append(mark(self._device))
+            self._marks.append(self._watch.mark())
 
     def durations(self) -> list[int]:
         """Return the nanoseconds of every operation."""
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        pairs = zip(self._marks[:-1], self._marks[1:], strict=True)
-        return [nanoseconds(begun, ended) for begun, ended in pairs]
+        return self._watch.between(self._marks)

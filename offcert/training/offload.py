@@ -14,6 +14,7 @@ from offcert.core.problem import Problem
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
 from offcert.runtime.hooks import unwrap
+from offcert.runtime.host_memory import host_limit, within_host
 from offcert.runtime.offload import Offload
 from offcert.runtime.offload import offload as follow
 from offcert.runtime.plans import AnyPlan, CertificateLike
@@ -90,7 +91,10 @@ def offload(
     device, timed
         As there.
     host_memory, host_spill
-        As there; not with ``"auto"``.
+        As there. With ``"auto"`` the limit is one of the search, too: what does not fit stays, or
+        is computed again, and the best of the plans that keep to the limit is followed. If there
+        is none, that is said, and training goes on without a plan. With `host_spill` plans are
+        made as if there were no limit.
 
     Raises
     ------
@@ -111,15 +115,19 @@ def offload(
         "hardware": hardware,
         "recompute": recompute,
     }
-    given: dict[str, Any] = {"host_memory": host_memory, "host_spill": host_spill}
     if not isinstance(plan, str):
         _refuse(asked | {"example": example}, 'with plan="auto"')
+        given: dict[str, Any] = {"host_memory": host_memory, "host_spill": host_spill}
         return follow(model, plan, problem, **following, **given)
     if plan != "auto":
         raise InputError(f'plan must be a certificate, a plan, a schedule or "auto", not {plan!r}')
     if problem is not None:
         raise InputError('problem cannot be given with plan="auto", which captures it')
-    _refuse(given, 'with a plan, not with "auto"')
+    # What is wrong with the limit shows now, not in the middle of the training.
+    within_host((), host_memory, host_spill)
+    following["host_memory"] = host_limit(host_memory)
+    following["spills"] = host_spill is not False
+    following["spill"] = host_spill if isinstance(host_spill, str) else None
     if device is None:
         following["device"] = cuda_device(unwrap(model), timed=timed)
     again = "any" if recompute is None else recompute

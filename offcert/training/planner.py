@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -26,6 +27,7 @@ from offcert.runtime.optimisers import state_bytes
 from offcert.runtime.profile import profile
 from offcert.runtime.reports import OffloadWarning
 from offcert.runtime.step import TrainingStep
+from offcert.training.host_room import certify_within_host
 
 _ANY = Problem(
     "any", Chain([1], [1], [1, 1], [0, 0]), Platform(2, Fraction(1)), units=Units("ns", "B")
@@ -110,9 +112,33 @@ class Planner:
             return problem
         return replace(problem, recompute=self._recompute)
 
-    def certificate(self, problem: Problem) -> Certificate:
-        """Return a certified plan within the budget, or a certificate that there is none."""
-        return certify(problem.with_memory(self._limit(problem)), time_limit=self._time_limit)
+    def certificate(
+        self,
+        problem: Problem,
+        room: int | None = None,
+        pool_of: Callable[[Certificate], int] | None = None,
+    ) -> Certificate:
+        """Return a certified plan within the budget, or a certificate that there is none.
+
+        Parameters
+        ----------
+        problem : Problem
+            Its limit does not matter.
+        room : int, optional
+            Bytes of the host's memory that the plan may take; by default any number.
+        pool_of : callable, optional
+            With `room`: how many bytes the runtime takes for the plan of a certificate.
+
+        Raises
+        ------
+        NoPlanError
+            If all plans that were found take more of the host's memory.
+        """
+        asked = problem.with_memory(self._limit(problem))
+        if room is None:
+            return certify(asked, time_limit=self._time_limit)
+        assert pool_of is not None
+        return certify_within_host(asked, room, self._time_limit, pool_of)
 
     def _limit(self, problem: Problem) -> int:
         if isinstance(self._memory, int):

@@ -9,50 +9,55 @@ from collections.abc import Sequence
 import torch
 
 from offcert.core.trace import Trace
+from offcert.runtime.device.cuda import CudaDevice
+from offcert.runtime.device.interface import Device, Event
 from offcert.runtime.measurement import Measurement, measured, retimed
 from offcert.runtime.stages.meter import Meter
 from offcert.runtime.stages.prepare import Prepared
 from offcert.runtime.stages.recording import record
 from offcert.runtime.stages.staged import StagedModel
-from offcert.runtime.stopwatch import Mark, mark, nanoseconds
+from offcert.runtime.stopwatch import Stopwatch
 
 
-class _Stopwatch:
+class _Watched:
     """Observes one step: nanoseconds per operation."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._marks: list[tuple[Mark, Mark]] = []
-        self._begun: Mark = 0
+    def __init__(self, watch: Stopwatch) -> None:
+        self._watch = watch
+        self._marks: list[int | Event] = []
 
     def begin(self, operation: int) -> None:
-        self._begun = mark(self._device)
+        self._marks.append(self._watch.mark())
 
     def end(self, operation: int) -> None:
-        self._marks.append((self._begun, mark(self._device)))
+        self._marks.append(self._watch.mark())
 
     def hand_over(self, tensor: torch.Tensor) -> None:
         pass
 
     def durations(self) -> list[int]:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        return [nanoseconds(begun, ended) for begun, ended in self._marks]
+        # What lies between the end of one operation and the begin of the next is no operation's.
+        return self._watch.between(self._marks)[::2]
 
 
 class _AllocatorMeter(Meter):
-    """A meter that asks the CUDA allocator for the peak, which includes scratch of kernels."""
+    """A meter that asks the device's allocator for the peak, which includes scratch of kernels."""
+
+    def __init__(self, staged: StagedModel, device: Device) -> None:
+        super().__init__(staged)
+        self._device = device
+        self._allocated = 0
 
     def begin(self, operation: int) -> None:
         super().begin(operation)
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        self._allocated = torch.cuda.memory_allocated()
+        self._device.synchronise()
+        self._device.reset_peaks()
+        self._allocated = self._device.memory().allocated
 
     def end(self, operation: int) -> None:
         super().end(operation)
-        torch.cuda.synchronize()
-        rise = torch.cuda.max_memory_allocated() - self._allocated
+        self._device.synchronise()
+        rise = self._device.memory().peak_allocated - self._allocated
         self.peaks[-1] = max(self.peaks[-1], self.at_begin[-1] + rise)
 
 
@@ -72,7 +77,8 @@ def measure(prepared: Prepared, repetitions: int = 5) -> Measurement:
         Durations are medians. Workspaces are the allocator's on CUDA; on the CPU, which does not
         tell, they are those of the fake tensors.
     """
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    streams = CudaDevice(timed=True) if torch.cuda.is_available() else None
+    device = torch.device("cpu") if streams is None else streams.tensors
     root = copy.deepcopy(prepared.traced).to(device)
     staged = StagedModel(prepared.fake.bind(root), prepared.batches.workload.loss)
     generator = torch.Generator().manual_seed(0)
@@ -80,22 +86,22 @@ def measure(prepared: Prepared, repetitions: int = 5) -> Measurement:
     batch = [tensor.to(device) for tensor in (inputs, labels) if tensor is not None]
     samples = []
     for _ in range(repetitions + 1):
-        watch = _Stopwatch(device)
+        watch = _Watched(Stopwatch(streams))
         staged.forward([tensor.clone() for tensor in batch], watch).backward()
         samples.append(watch.durations())
         root.zero_grad(set_to_none=True)
     durations = [round(statistics.median(times)) for times in zip(*samples[1:], strict=True)]
     trace = record(prepared).trace
     workspaces = [operation.workspace for operation in trace.operations]
-    if device.type == "cuda":
-        workspaces = _allocator_workspaces(staged, batch, trace)
+    if streams is not None:
+        workspaces = _allocator_workspaces(staged, batch, trace, streams)
     return measured(retimed(trace, durations, workspaces), device)
 
 
 def _allocator_workspaces(
-    staged: StagedModel, batch: Sequence[torch.Tensor], trace: Trace
+    staged: StagedModel, batch: Sequence[torch.Tensor], trace: Trace, device: Device
 ) -> list[int]:
-    meter = _AllocatorMeter(staged)
+    meter = _AllocatorMeter(staged, device)
     with meter.active():
         meter.step(*batch).backward()
     return [
