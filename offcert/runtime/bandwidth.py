@@ -63,6 +63,8 @@ class LinkReading:
         While operators run; both at once if the link is duplex. None if it was not measured.
     computing_ns, copying_ns : int or None
         What was computed meanwhile, and how long that took without and with the copies.
+    arena : str or None
+        Where the host's memory was, in words that follow "the arena is"; None on the CPU.
     """
 
     alone: Rates
@@ -70,6 +72,7 @@ class LinkReading:
     computing: Rates | None = None
     computing_ns: int | None = None
     copying_ns: int | None = None
+    arena: str | None = None
 
     @property
     def link(self) -> Link:
@@ -98,6 +101,8 @@ class LinkReading:
             document["computing_ns"] = self.computing_ns
         if self.copying_ns is not None:
             document["copying_ns"] = self.copying_ns
+        if self.arena is not None:
+            document["arena"] = self.arena
         return document
 
 
@@ -199,7 +204,10 @@ def read_link(
     size = _COPY_BYTES if device.tensors.type == "cuda" else _SMALL_COPY_BYTES
     alone = Rates(*(_measure(device, way, size, copies)[0][0] for way in (_OUT, _BACK)))
     together = Rates(*_measure(device, _OUT + _BACK, size, copies)[0])
-    idle = LinkReading(alone, together)
+    # The same wish is made for every arena.
+    probe = device.arena(1)
+    idle = LinkReading(alone, together, arena=probe.where)
+    probe.close()
     if compute is None:
         return idle
     ways = [_OUT + _BACK] if idle.link is Link.DUPLEX else [_OUT, _BACK]
@@ -214,6 +222,7 @@ def read_link(
         Rates(*(rate for rates, _ in found for rate in rates)),
         compute_ns,
         max(times) if times else None,
+        idle.arena,
     )
 
 

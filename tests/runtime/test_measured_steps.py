@@ -70,6 +70,7 @@ def test_a_problem_has_the_rates_and_says_what_else_was_measured():
         "computing",
         "computing_ns",
         "copying_ns",
+        "arena",
     }
 
 
@@ -119,7 +120,7 @@ class Disturbed:
     def arena(self, size):
         # What has been measured before is over.
         self.out.copies = self.back.copies = 0
-        return SimpleNamespace(close=lambda: None)
+        return SimpleNamespace(close=lambda: None, where="on node 1")
 
     def allocate(self, size):
         return torch.empty(size, dtype=torch.uint8)
@@ -169,6 +170,7 @@ def test_only_copies_that_run_while_operators_do_tell_of_interference():
     assert found.computing == _rates(Fraction(size, 2000), Fraction(size, 2000))
     # What lies between two steps is not computing.
     assert (found.computing_ns, found.copying_ns) == (9_000, 9_000)
+    assert found.to_json()["arena"] == "on node 1"
 
 
 def test_copies_that_end_before_the_operators_do_not_tell_how_these_are_slowed_down():

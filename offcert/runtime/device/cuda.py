@@ -9,7 +9,7 @@ order of that stream, so nothing here ever asks it to remember the streams that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from torch import nn
 from offcert.core.errors import InputError, OffcertError
 from offcert.runtime.device.interface import Event, MemoryReading, Part
 from offcert.runtime.device.numa import node_of_device
-from offcert.runtime.device.pinned import CudaRegistrar, FileArena, PinnedArena
+from offcert.runtime.device.pinned import CHUNK, CudaRegistrar, FileArena, PinnedArena
 
 _MILLISECOND = 10**6
 
@@ -109,7 +109,7 @@ class CudaDevice:
         """Return memory of the host, registered with the device, near to it where that is known."""
         streams = (self.out.stream, self.back.stream)
         node = node_of_device(bus_id(self.tensors))
-        return PinnedArena(size, CudaRegistrar(self.tensors, streams), node)
+        return PinnedArena(size, CudaRegistrar(self.tensors, streams), node, chunk=CHUNK)
 
     def file(self, size: int, directory: str | None = None) -> FileArena:
         """Return memory of the host in a file, which the device knows nothing of."""
@@ -120,16 +120,16 @@ class CudaDevice:
         self._require(parts)
         with torch.cuda.stream(self.out.stream):
             for part in parts:
-                host = part.arena.view(part.offset, part.data.numel())
-                host.copy_(part.data, non_blocking=True)
+                for data, host in _pairs(part):
+                    host.copy_(data, non_blocking=True)
 
     def copy_back(self, parts: Sequence[Part]) -> None:
         """Let ``back`` copy storages from the host, as one transfer."""
         self._require(parts)
         with torch.cuda.stream(self.back.stream):
             for part in parts:
-                host = part.arena.view(part.offset, part.data.numel())
-                part.data.copy_(host, non_blocking=True)
+                for data, host in _pairs(part):
+                    data.copy_(host, non_blocking=True)
 
     def _require(self, parts: Sequence[Part]) -> None:
         for part in parts:
@@ -178,6 +178,14 @@ class CudaDevice:
     def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""
         torch.cuda.reset_peak_memory_stats(self.tensors)
+
+
+def _pairs(part: Part) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield bytes of the device and of the host, each pair to be copied by one call."""
+    whole = part.data.numel()
+    for begin, size in part.arena.pieces(part.offset, whole):
+        data = part.data if size == whole else part.data.narrow(0, begin - part.offset, size)
+        yield data, part.arena.view(begin, size)
 
 
 def cuda_device(model: nn.Module, *, timed: bool = False) -> CudaDevice | None:

@@ -17,7 +17,7 @@ tensor is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,12 +49,28 @@ class Arena(Protocol):
     ----------
     size : int
         Bytes; exactly as many as were asked for.
+    registered : bool
+        Whether streams copy to and from it by themselves. Otherwise whoever hands a copy over may
+        have to wait for it.
+    where : str
+        Where its memory is, in words that follow "the arena is".
     """
 
     size: int
 
+    @property
+    def registered(self) -> bool:
+        """Whether streams copy by themselves."""
+
+    @property
+    def where(self) -> str:
+        """Where its memory is."""
+
     def view(self, offset: int, size: int) -> torch.Tensor:
         """Return bytes of it as a tensor over the same memory."""
+
+    def pieces(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
+        """Yield bytes of it as addresses and sizes, each of which can be copied by one call."""
 
     def close(self) -> None:
         """Give the memory back; no stream may use it any more."""

@@ -2,7 +2,9 @@
 
 PyTorch's own pinned memory is rounded up to the next power of two, a 9 GiB arena to 16, and kept
 when it is given back. So an arena is a mapping of exactly the planned bytes, which is registered
-once and unregistered once, whatever happens in between.
+once and unregistered once, whatever happens in between. Drivers refuse to register 512 GiB and more
+by one call, however much memory there is. So it is registered in chunks, and no copy goes
+across the border of two, which CUDA would refuse, or let the host wait for.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import mmap
 import os
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any, Protocol
 
 import torch
@@ -23,6 +26,8 @@ from offcert.runtime.store import reserve
 
 # "Portable": for all devices of the process, whichever is current.
 _PORTABLE = 1
+# Bytes that are registered by one call: far from where drivers fail, and whole pages of any size.
+CHUNK = 2**36
 
 
 class Registrar(Protocol):
@@ -102,6 +107,15 @@ def _clear_error(device: torch.device) -> str:
     return ""
 
 
+def stretches(offset: int, size: int, chunk: int) -> Iterator[tuple[int, int]]:
+    """Yield bytes from an address on, cut at all multiples of a chunk: addresses, and sizes."""
+    end = offset + size
+    while offset < end:
+        border = min(end, (offset // chunk + 1) * chunk)
+        yield offset, border - offset
+        offset = border
+
+
 class PinnedArena:
     """Memory of the host, of exactly so many bytes, that a device can copy from and to by itself.
 
@@ -119,13 +133,15 @@ class PinnedArena:
         Of the device.
     node : int, optional
         Of the memory that is nearest to the device (`offcert.runtime.device.numa`).
+    chunk : int
+        Bytes that are registered at a time; for a real device, whole pages.
 
     Attributes
     ----------
     size : int
         Bytes.
-    placement : str
-        Where it is, in words that follow "the arena is".
+    where : str
+        Where its memory is, in words that follow "the arena is".
 
     Raises
     ------
@@ -133,9 +149,14 @@ class PinnedArena:
         If there is not so much, or the device does not take it.
     """
 
-    def __init__(self, size: int, registrar: Registrar, node: int | None = None) -> None:
+    registered = True
+
+    def __init__(
+        self, size: int, registrar: Registrar, node: int | None = None, *, chunk: int = CHUNK
+    ) -> None:
         self.size = size
-        self.placement = "empty"
+        self.where = "empty"
+        self._chunk = chunk
         self._bytes = torch.empty(0, dtype=torch.uint8)
         self._finalizer: weakref.finalize[..., PinnedArena] | None = None
         if size == 0:
@@ -148,19 +169,28 @@ class PinnedArena:
         address = self._bytes.data_ptr()
         # The mapping is held until it has been unregistered, views or no views. What may or may not
         # have been registered when an interrupt comes is unregistered, which does no harm.
-        self._finalizer = weakref.finalize(self, _release, registrar, address, mapped)
+        known: list[int] = []
+        self._finalizer = weakref.finalize(self, _release, registrar, known, mapped)
         try:
             # Whole pages are placed; to register them is to touch them.
             with near(node, address, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE) as placement:
-                registrar.register(address, size)
+                for begin, part in stretches(0, size, chunk):
+                    known.append(address + begin)
+                    registrar.register(address + begin, part)
         except OffcertError:
             self._finalizer.detach()
+            # The last one was refused.
+            _unregister(registrar, known[:-1])
             raise
-        self.placement = placement.text
+        self.where = placement.text
 
     def view(self, offset: int, size: int) -> torch.Tensor:
         """Return bytes of it as a tensor over the same memory."""
         return self._bytes[offset : offset + size]
+
+    def pieces(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
+        """Yield bytes of it as they were registered, each to be copied by itself."""
+        return stretches(offset, size, self._chunk)
 
     @property
     def closed(self) -> bool:
@@ -174,12 +204,19 @@ class PinnedArena:
         self._bytes = torch.empty(0, dtype=torch.uint8)
 
 
-def _release(registrar: Registrar, address: int, mapped: mmap.mmap) -> None:
+def _release(registrar: Registrar, known: Sequence[int], mapped: mmap.mmap) -> None:
     try:
         registrar.settle()
     finally:
         # Also after an error of the device, which is told to whoever closes.
-        registrar.unregister(address)
+        _unregister(registrar, known)
+
+
+def _unregister(registrar: Registrar, known: Sequence[int]) -> None:
+    """Make every chunk unknown, whatever becomes of the others."""
+    with ExitStack() as stack:
+        for address in known:
+            stack.callback(registrar.unregister, address)
 
 
 class FileArena:
@@ -201,7 +238,8 @@ class FileArena:
         If there is not so much space.
     """
 
-    placement = "in a file"
+    where = "in a file"
+    registered = False
 
     def __init__(self, size: int, directory: str | None = None) -> None:
         self.size = size
@@ -220,6 +258,10 @@ class FileArena:
         """Return bytes of it as a tensor over the same memory."""
         return self._bytes[offset : offset + size]
 
+    def pieces(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
+        """Yield all of it: the driver cuts what it copies by itself."""
+        yield offset, size
+
     def close(self) -> None:
         """Give the space back, once no view of it is left."""
         self._bytes = torch.empty(0, dtype=torch.uint8)
@@ -236,6 +278,8 @@ class SplitArena:
 
     def __init__(self, first: Arena, second: Arena) -> None:
         self.size = first.size + second.size
+        self.registered = first.registered and second.registered
+        self.where = f"{first.where}, and {second.where}"
         self._first, self._second = first, second
 
     def locate(self, offset: int) -> tuple[Arena, int]:
@@ -249,6 +293,12 @@ class SplitArena:
             raise OffcertError(f"{size} bytes at {offset} lie in two arenas")
         arena, within = self.locate(offset)
         return arena.view(within, size)
+
+    def pieces(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
+        """Yield bytes of one of the two as they can be copied."""
+        arena, within = self.locate(offset)
+        for begin, piece in arena.pieces(within, size):
+            yield begin - within + offset, piece
 
     def close(self) -> None:
         """Give both back."""

@@ -5,20 +5,24 @@ from types import SimpleNamespace
 
 import torch
 
+from offcert.runtime.device.pinned import stretches
+
 
 class FakeCuda:
     """What is put in the place of ``torch.cuda``'s functions, and what they were called for.
 
-    Time stands still unless ``now`` is moved. What streams have been given is done only when
+    Of an arena it registers no more than ``most`` bytes by one call. Time stands still unless
+    ``now`` is moved. What streams have been given is done only when
     somebody waits for them.
     """
 
-    def __init__(self, monkeypatch, devices=1, error=0):
+    def __init__(self, monkeypatch, devices=1, error=0, most=None):
         self.log = []
         self.now = 0
         self.streams = []
         self.registered = {}
         self.error = error
+        self.most = most
         self.capturing = False
         self.stats = {}
         self._current = [Stream(self, "default")]
@@ -68,11 +72,13 @@ class FakeCuda:
         yield
 
     def _register(self, address, size, flags):
-        if not self.error:
+        assert flags == 1
+        refused = self.error or (2 if self.most is not None and size > self.most else 0)
+        if not refused:
             assert address not in self.registered
             self.registered[address] = size
             self.log.append(("register", size))
-        return self.error
+        return refused
 
     def _unregister(self, address):
         self.log.append(("unregister", self.registered.pop(address)))
@@ -116,16 +122,25 @@ class Bytes:
     def numel(self):
         return self.size
 
+    def narrow(self, dim, start, length):
+        assert dim == 0
+        assert start + length <= self.size
+        name = f"{self.name}[{start}:{start + length}]"
+        return Bytes(self.cuda, name, self.device, length)
+
     def copy_(self, source, non_blocking=False):
         assert non_blocking
         self.cuda.log.append(("copy", self.cuda.current, source.name, self.name))
 
 
 class Host:
-    """Stands for an arena."""
+    """Stands for an arena that is registered in chunks."""
 
-    def __init__(self, cuda):
-        self.cuda = cuda
+    def __init__(self, cuda, chunk=2**30):
+        self.cuda, self.chunk = cuda, chunk
+
+    def pieces(self, offset, size):
+        return stretches(offset, size, self.chunk)
 
     def view(self, offset, size):
         return Bytes(self.cuda, f"host[{offset}:{offset + size}]", "cpu", size)

@@ -25,6 +25,31 @@ def test_each_direction_copies_in_a_stream_of_its_own_and_nothing_is_waited_for(
     assert cuda.current == "default"
 
 
+def test_no_copy_goes_from_one_registration_to_the_next(monkeypatch):
+    cuda = FakeCuda(monkeypatch)
+    device = CudaDevice("cuda")
+    part = Part(Bytes(cuda, "tensor", "cuda:0", 20), Host(cuda, chunk=16), 8)
+    device.copy_out([part])
+    device.copy_back([part])
+    assert [entry[2:] for entry in cuda.log] == [
+        ("tensor[0:8]", "host[8:16]"),
+        ("tensor[8:20]", "host[16:28]"),
+        ("host[8:16]", "tensor[0:8]"),
+        ("host[16:28]", "tensor[8:20]"),
+    ]
+
+
+def test_what_a_driver_does_not_register_by_one_call_it_registers_in_chunks(monkeypatch):
+    cuda = FakeCuda(monkeypatch, most=2 * 4096)
+    monkeypatch.setattr("offcert.runtime.device.cuda.CHUNK", 2 * 4096)
+    arena = CudaDevice("cuda").arena(5 * 4096 + 1)
+    assert list(cuda.registered.values()) == [2 * 4096, 2 * 4096, 4096 + 1]
+    first = arena.view(0, 1).data_ptr()
+    assert list(cuda.registered) == [first, first + 2 * 4096, first + 4 * 4096]
+    arena.close()
+    assert cuda.registered == {}
+
+
 def test_compute_is_whatever_stream_is_current_where_it_is_asked_for(monkeypatch):
     cuda = FakeCuda(monkeypatch)
     device = CudaDevice("cuda:0")

@@ -1,6 +1,7 @@
 """Arenas: exactly as large as asked for, unregistered once whatever happens."""
 
 import gc
+import itertools
 import mmap
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import torch
 
 from offcert.core.errors import OffcertError
 from offcert.runtime.device import numa
-from offcert.runtime.device.pinned import FileArena, PinnedArena
+from offcert.runtime.device.pinned import CHUNK, FileArena, PinnedArena, stretches
 
 
 class Registered:
@@ -133,6 +134,62 @@ def test_what_cannot_be_registered_leaves_nothing():
         PinnedArena(10, registrar)
     gc.collect()
     assert registrar.log == []
+
+
+@pytest.mark.parametrize("refused", range(4))
+def test_of_an_arena_in_chunks_each_is_registered_and_unregistered_once(refused):
+    class Refusing(Registered):
+        def register(self, address, size):
+            if len(self.log) == refused:
+                raise OffcertError("no more")
+            super().register(address, size)
+
+    registrar = Refusing()
+    sizes = [8192, 8192, 100]
+    if refused < 3:
+        # Also half-way nothing stays, and nothing is unregistered that never was registered.
+        with pytest.raises(OffcertError, match="no more"):
+            PinnedArena(sum(sizes), registrar, chunk=8192)
+        assert registrar.log == ["register"] * refused + ["unregister"] * refused
+        assert registrar.known == {}
+        return
+    arena = PinnedArena(sum(sizes), registrar, chunk=8192)
+    assert list(registrar.known.values()) == sizes
+    assert list(registrar.known) == [arena.view(at, 1).data_ptr() for at in (0, 8192, 16384)]
+    arena.close()
+    arena.close()
+    assert registrar.log == ["register"] * 3 + ["settle"] + ["unregister"] * 3
+
+
+def test_all_chunks_are_unregistered_also_if_one_is_in_the_way():
+    class Broken(Registered):
+        def unregister(self, address):
+            super().unregister(address)
+            if len(self.known) == 1:
+                raise RuntimeError("an illegal memory access was encountered")
+
+    registrar = Broken()
+    arena = PinnedArena(3 * 4096, registrar, chunk=4096)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        arena.close()
+    assert registrar.known == {}
+
+
+def test_bytes_are_cut_where_chunks_end():
+    for offset, size, chunk in itertools.product(range(9), range(9), range(1, 6)):
+        found = list(stretches(offset, size, chunk))
+        assert [at for begin, part in found for at in range(begin, begin + part)] == list(
+            range(offset, offset + size)
+        )
+        assert all(part > 0 for _, part in found)
+        assert all(begin // chunk == (begin + part - 1) // chunk for begin, part in found)
+        # No piece could be longer.
+        assert all(begin % chunk == 0 for begin, _ in found[1:])
+
+
+def test_chunks_are_whole_pages_far_below_what_drivers_refuse():
+    assert CHUNK % 2**30 == 0
+    assert CHUNK <= 2**38
 
 
 @pytest.mark.parametrize("size", [2**62, 2**70])

@@ -54,3 +54,23 @@ def test_copies_with_an_arena_given_back_are_lost_or_bring_poison():
     device.compute.wait(back)
     assert is_poison(data)
     assert is_poison(arena._data)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64, 1000])
+def test_arenas_in_chunks_hold_what_goes_over_their_borders(chunk):
+    device = device_with(chunk=chunk, pinned=100)
+    arena, tensor = device.arena(100), counting(90)
+    assert device.pinned_bytes == 100
+    sent = send(device, tensor, arena, 5)
+    data, back = fetch(device, 90, arena, 5, after=[sent])
+    device.compute.wait(back)
+    assert data.equal(tensor)
+    # One transfer, however many calls.
+    assert (sent.time, back.time) == (90, 180)
+    arena.close()
+    assert device.pinned_bytes == 0
+    with pytest.raises(OffcertError, match="no room for an arena of"):
+        device.arena(101)
+    assert device.pinned_bytes == 0
+    device.synchronise()
+    assert [race.kind for race in device.races] == ["close"]

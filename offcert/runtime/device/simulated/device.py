@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from offcert.core.errors import OffcertError
 from offcert.core.plan import Kind
 from offcert.core.platform import Link, Platform
 from offcert.runtime.device.interface import Event, MemoryReading, Part
-from offcert.runtime.device.pinned import FileArena
+from offcert.runtime.device.pinned import CHUNK, FileArena, PinnedArena
 from offcert.runtime.device.simulated.adversary import Adversary, late
 from offcert.runtime.device.simulated.allocator import Policy, allocator
 from offcert.runtime.device.simulated.arena import PinnedBudget, SimulatedArena
@@ -53,7 +53,9 @@ class SimulatedDevice:
         Bytes that the caching allocator rounds up to. Its segments are multiples of it: with 512
         they take 2 MiB and more.
     pinned : int, optional
-        Bytes of the host that may be registered at a time; by default any number.
+        Bytes of the host that may be registered; by default any number.
+    chunk : int
+        Bytes of the host that are registered by one call, and no copy goes from one to the next.
     name : str
         For people.
     adversary : callable
@@ -84,6 +86,7 @@ class SimulatedDevice:
         policy: Policy | str = Policy.CACHING,
         granularity: int = 512,
         pinned: int | None = None,
+        chunk: int = CHUNK,
         name: str = "simulated",
         adversary: Adversary = late,
         strict: bool = False,
@@ -104,6 +107,9 @@ class SimulatedDevice:
         # The stream that used it last, and the number of that copy in the stream's work.
         self._link_used = (_COMPUTE, 0)
         self._budget = PinnedBudget(pinned, name)
+        self._chunk = chunk
+        # Held until they are closed: one that was forgotten is to be seen.
+        self._arenas: set[SimulatedArena] = set()
         self._ledger = Ledger(allocator(Policy(policy), memory, name, granularity))
         self._storages = Storages(len(_STREAMS), self._died)
 
@@ -166,13 +172,14 @@ class SimulatedDevice:
         OffcertError
             If the budget has not so many left.
         """
-        self._budget.take(size)
-        return SimulatedArena(size, len(_STREAMS), self._closing)
+        memory = PinnedArena(size, self._budget, chunk=self._chunk)
+        arena = SimulatedArena(memory, len(_STREAMS), self._closing)
+        self._arenas.add(arena)
+        return arena
 
     def file(self, size: int, directory: str | None = None) -> SimulatedArena:
         """Return poisoned bytes in a file; they take nothing of what may be registered."""
-        data = FileArena(size, directory).view(0, size)
-        return SimulatedArena(size, len(_STREAMS), self._closing_any, data)
+        return SimulatedArena(FileArena(size, directory), len(_STREAMS), self._closing)
 
     def memory(self) -> MemoryReading:
         """Return what of the device's memory is taken."""
@@ -193,7 +200,7 @@ class SimulatedDevice:
         self._copy(self.back, Kind.PREFETCH, parts)
 
     def _copy(self, stream: SimulatedStream, kind: Kind, parts: Sequence[Part]) -> None:
-        jobs = [self._job(part, kind) for part in parts]
+        jobs = [job for part in parts for job in self._jobs(part, kind)]
         if not self._platform.duplex:
             stream.clock = max(stream.clock, self._link_free)
             last, number = self._link_used
@@ -206,7 +213,8 @@ class SimulatedDevice:
             self._note(stream, job)
         stream.enqueue(partial(_run, jobs))
 
-    def _job(self, part: Part, kind: Kind) -> _Job:
+    def _jobs(self, part: Part, kind: Kind) -> Iterator[_Job]:
+        """Yield the pieces of a copy, each of which is one call of CUDA's."""
         size, arena = part.data.numel(), part.arena
         assert isinstance(arena, SimulatedArena)
         assert part.data.dtype == torch.uint8
@@ -216,9 +224,10 @@ class SimulatedDevice:
                 f"{0 if arena.closed else arena.size} bytes"
             )
         storage = part.data.untyped_storage()
-        begin = part.data.data_ptr() - storage.data_ptr()
+        begin = part.data.data_ptr() - storage.data_ptr() - part.offset
         known = self._storages.know(storage)
-        return _Job(kind == Kind.OFFLOAD, known, begin, arena, part.offset, size)
+        for offset, piece in arena.pieces(part.offset, size):
+            yield _Job(kind == Kind.OFFLOAD, known, begin + offset, arena, offset, piece)
 
     def ran(self, duration: int) -> None:
         """Take note that operators have run, and let them have taken so many nanoseconds."""
@@ -300,10 +309,7 @@ class SimulatedDevice:
             )
 
     def _closing(self, arena: SimulatedArena) -> None:
-        self._budget.give_back(arena.size)
-        self._closing_any(arena)
-
-    def _closing_any(self, arena: SimulatedArena) -> None:
+        self._arenas.discard(arena)
         other = arena.ranges.unknown(self._host.knows)
         if other is not None:
             self._found(
