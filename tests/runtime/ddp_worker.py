@@ -1,13 +1,9 @@
-"""One of the processes of a test: trains a network with DistributedDataParallel, plain or not.
-
-Arguments: rank, number of processes, a file for the processes to meet at, and one for the results.
-"""
-
-import sys
+"""The processes of a test: each trains a network with DistributedDataParallel, plain or not."""
 
 import torch
 import torch.distributed
 from captured import evict_everything, evicted_bytes, mean_step, problem_of_step
+from ranks import run_ranks
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -82,4 +78,4 @@ def main(rank, size, meeting, results):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])
+    run_ranks(main)

@@ -1,14 +1,11 @@
-"""One of the processes of a test: a device that trains under a plan, or the host that adds up.
+"""The processes of a test: devices that train under a plan, and last the host that adds up."""
 
-Arguments: rank, number of devices, a file for the processes to meet at, and one for the results.
-"""
-
-import sys
 from contextlib import nullcontext
 
 import torch
 import torch.distributed
 from captured import evict_everything, problem_of_step
+from ranks import run_ranks
 from torch import nn
 
 from offcert.runtime.host_gradients import HostGradients, add_gradients
@@ -86,11 +83,12 @@ def reference(devices):
     return found
 
 
-def main(rank, devices, meeting, results):
+def main(rank, size, meeting, results):
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=devices + 1
+        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=size
     )
+    devices = size - 1
     if rank == devices:
         add_gradients(network().parameters(), range(devices), 2 * STEPS)
         torch.save({"reference": reference(devices)}, results)
@@ -121,4 +119,4 @@ def main(rank, devices, meeting, results):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])
+    run_ranks(main)

@@ -1,11 +1,10 @@
 """Gradients that a host process adds up during the backward pass of three device processes."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from ranks import results_of_ranks
 from torch import nn
 
 from offcert.core.errors import InputError
@@ -26,21 +25,7 @@ def equal(ours, theirs):
 
 def test_sums_are_bitwise_those_of_plain_data_parallel_training(tmp_path):
     """Also in sub-batches, and with an offload plan in each process."""
-    processes = [
-        subprocess.Popen(
-            [
-                sys.executable, str(WORKER), str(rank), str(DEVICES), str(tmp_path / "meeting"),
-                str(tmp_path / f"{rank}.pt"),
-            ],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(DEVICES + 1)
-    ]  # fmt: skip
-    for process in processes:
-        _, errors = process.communicate(timeout=180)
-        assert process.returncode == 0, errors
-    *devices, host = (torch.load(tmp_path / f"{rank}.pt") for rank in range(DEVICES + 1))
+    *devices, host = results_of_ranks(WORKER, DEVICES + 1, tmp_path)
     for found in devices:
         assert equal(found["plain"], host["reference"])
         assert equal(found["planned"], host["reference"])

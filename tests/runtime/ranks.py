@@ -1,0 +1,51 @@
+"""Processes that train together: one program loads PyTorch, and forks itself once a rank."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Rank = Callable[[int, int, str, str], None]
+
+
+def results_of_ranks(program: Path, size: int, folder: Path) -> list[dict[str, Any]]:
+    """Return what every rank of a program has left, whose end is `run_ranks(main)`."""
+    done = subprocess.run(
+        [sys.executable, str(program), str(size), str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [torch.load(folder / f"{rank}.pt") for rank in range(size)]
+
+
+def run_ranks(main: Rank) -> None:
+    """Call `main` with rank, size, a file to meet at and one for the results, in a process each.
+
+    One that fails ends the others, which would wait for it.
+    """
+    size, folder = int(sys.argv[1]), Path(sys.argv[2])
+    fork = multiprocessing.get_context("fork")
+    meeting = str(folder / "meeting")
+    running = []
+    for rank in range(size):
+        process = fork.Process(target=main, args=(rank, size, meeting, str(folder / f"{rank}.pt")))
+        process.start()
+        running.append(process)
+    failed = False
+    while running and not failed:
+        wait([process.sentinel for process in running])
+        failed = any(process.exitcode for process in running)
+        running = [process for process in running if process.exitcode is None]
+    for process in running:
+        process.terminate()
+    sys.exit(failed)
