@@ -43,9 +43,11 @@ def run_ranks(main: Rank) -> None:
         running.append(process)
     failed = False
     while running and not failed:
-        wait([process.sentinel for process in running])
-        failed = any(process.exitcode for process in running)
-        running = [process for process in running if process.exitcode is None]
+        ended = wait([process.sentinel for process in running])
+        for process in [each for each in running if each.sentinel in ended]:
+            process.join()
+            running.remove(process)
+            failed = failed or process.exitcode != 0
     for process in running:
         process.terminate()
     sys.exit(failed)
