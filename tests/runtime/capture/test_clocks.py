@@ -4,6 +4,7 @@ from itertools import accumulate
 
 import pytest
 import torch
+from shallow_networks import shallow
 from torch import nn
 
 from offcert.core.errors import InputError
@@ -42,7 +43,8 @@ def of_zoo(name, *shape):
     def run(model, batch):
         return nn.functional.cross_entropy(model(batch[0]), batch[1])
 
-    model = zoo.build(name).train()
+    with shallow():
+        model = zoo.build(name).train()
     return TrainingStep(model, run, (torch.randn(shape), torch.zeros(shape[0], dtype=torch.int64)))
 
 

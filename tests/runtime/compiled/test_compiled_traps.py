@@ -178,7 +178,24 @@ def test_what_is_compiled_may_be_around_the_model(around: Any) -> None:
     assert compiled.reports[0].complete
 
 
-def test_shapes_that_change_are_refused_by_name() -> None:
+@pytest.fixture(scope="module")
+def refusals() -> dict[str, str]:
+    """Say what is raised in each case, and why; compilations that fail leave a process another one.
+
+    Where Python calls from Python take no short cut any more, callers hold what they pass, and
+    tests that look who holds a tensor would see it.
+    """
+    said = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("failing_compilation.py"))],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    ).stdout
+    return dict(line.split(": ", 1) for line in said.splitlines())
+
+
+def test_shapes_that_change_are_refused_by_name(refusals: dict[str, str]) -> None:
     model, batch = Net(), torch.randn(4, 8)
     compiled = compiled_for(model, batch)
     torch._dynamo.reset()
@@ -188,27 +205,12 @@ def test_shapes_that_change_are_refused_by_name() -> None:
     loss.backward()
     assert torch.equal(loss, loss_of(model, batch))
     assert compiled.reports[0].refused is not None
-    assert in_another_process("strict") == "InputError: its shapes are dynamic"
+    assert refusals["strict"] == "InputError: its shapes are dynamic"
 
 
 @pytest.mark.parametrize("option", ["mode", "options"])
-def test_modes_and_options_are_refused_by_name(option: str) -> None:
-    assert in_another_process(option) == f"InputError: follows a plan without {option}"
-
-
-def in_another_process(case: str) -> str:
-    """Return what is raised, and why; a compilation that fails leaves its process another one.
-
-    Where Python calls from Python take no short cut any more, callers hold what they pass, and
-    tests that look who holds a tensor would see it.
-    """
-    return subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("failing_compilation.py")), case],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    ).stdout.strip()
+def test_modes_and_options_are_refused_by_name(option: str, refusals: dict[str, str]) -> None:
+    assert refusals[option] == f"InputError: follows a plan without {option}"
 
 
 def test_another_batch_size_keeps_its_tensors() -> None:

@@ -1,0 +1,20 @@
+"""Networks of the zoo with fewer layers of each kind, for what does not depend on their number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from offcert.runtime.zoo import densenet, resnet
+
+
+@contextmanager
+def shallow() -> Iterator[None]:
+    """Build DenseNet-121 and ResNet-50 with every kind of layer, and of place it can be at."""
+    growth, channels, _ = densenet._SHAPES[121]
+    with (
+        patch.dict(densenet._SHAPES, {121: (growth, channels, (2, 3, 3, 2))}),
+        patch.dict(resnet._LAYERS, {50: (2, 2, 1, 2)}),
+    ):
+        yield
