@@ -10,6 +10,7 @@ from itertools import product
 
 import pytest
 from random_instances import seeded
+from shallow_networks import shallow
 
 from offcert.core.carried.problem import carried_on
 from offcert.core.check import check
@@ -28,7 +29,8 @@ NETWORKS = {"resnet18": "4x3x64x64", "gpt-tiny": "2x32", "densenet121": "2x3x64x
 
 @cache
 def captured(name: str, part: Fraction = Fraction(1, 2)) -> Problem:
-    problem = profile(name, NETWORKS[name], hardware="v100-pcie")
+    with shallow():
+        problem = profile(name, NETWORKS[name], hardware="v100-pcie")
     limit = int(problem.trace.peak_memory * part)
     return replace(problem, recompute=Recompute.ANY).with_memory(limit)
 
