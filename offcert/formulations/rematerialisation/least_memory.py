@@ -269,11 +269,12 @@ class StayingFacts:
         last_again = np.full(count, -1, np.int64)
         while True:
             whole = self._sum(spans, 1)
+            # All of a round follows from what was known before it: so what is kept only grows.
             before = dict(spans)
             for index in range(count):
                 room = memory - own[index] - whole
                 for value in self.touched[index]:
-                    for made, reader in spans.get(value, ()):
+                    for made, reader in before.get(value, ()):
                         room[made + 1 : reader + 1] += self.network.values[value].size
                 stages = np.full(count, index, np.int64)
                 last_again[index] = -1
