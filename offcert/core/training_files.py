@@ -236,9 +236,8 @@ def _step(fields: Fields) -> StepNumbers:
 
 def _host(fields: Fields) -> HostMemory:
     pool, load = fields.integer("pool", 0), fields.integer("load", 0)
-    host = HostMemory(
-        pool, load, _optional_integer(fields, "limit", 0), fields.integer("spilled", 0)
-    )
+    limit = _optional_integer(fields, "limit", 0)
+    host = HostMemory(pool, load, limit, fields.integer("spilled", 0), fields.integer("staging", 0))
     fields.finish()
     return host
 

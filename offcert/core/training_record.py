@@ -146,17 +146,20 @@ class HostMemory:
         Bytes that were allowed.
     spilled : int
         Bytes of the pool that are in a file.
+    staging : int
+        Bytes besides, through which streams copy to and from the file.
     """
 
     pool: int
     load: int
     limit: int | None = None
     spilled: int = 0
+    staging: int = 0
 
     @property
     def held(self) -> int:
         """Bytes in the host's memory."""
-        return self.pool - self.spilled
+        return self.pool - self.spilled + self.staging
 
 
 @dataclass(frozen=True, slots=True)

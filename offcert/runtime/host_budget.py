@@ -12,10 +12,11 @@ one, until everything fits. Needs no torch.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from offcert.core.errors import InputError
+from offcert.core.host_residences import HOST_ALIGNMENT
 from offcert.core.placement import Placement, PlacementProblem
 from offcert.core.units import format_size
 from offcert.runtime.host_layout import HostLayout, placed
@@ -41,11 +42,14 @@ class HostPlan(Generic[Key]):
         Bytes of host memory: the addresses below are in it, those from there on in a file.
     spilled : frozenset
         By what the runtime recognises the storages whose copies are in the file.
+    staging : int
+        Bytes of host memory besides, through which copies go to and from the file.
     """
 
     layout: HostLayout[Key]
     registered: int
     spilled: frozenset[Key] = frozenset()
+    staging: int = 0
 
     @property
     def in_file(self) -> int:
@@ -61,7 +65,7 @@ class HostPlan(Generic[Key]):
     def describe(self) -> str:
         """Return what the plan needs of the host, for people, before training begins."""
         units = self.layout.problem.units
-        text = f"{format_size(self.registered, units)} of host memory"
+        text = f"{format_size(self.registered + self.staging, units)} of host memory"
         if self.spilled:
             text += (
                 f", and {format_size(self.in_file, units)} in a file, through which "
@@ -70,7 +74,9 @@ class HostPlan(Generic[Key]):
         return text
 
 
-def host_plan(layout: HostLayout[Key], limit: int | None, spill: bool = False) -> HostPlan[Key]:
+def host_plan(
+    layout: HostLayout[Key], limit: int | None, spill: bool = False, *, staged: bool = False
+) -> HostPlan[Key]:
     """Return where copies are on the host, within a limit.
 
     Parameters
@@ -81,6 +87,9 @@ def host_plan(layout: HostLayout[Key], limit: int | None, spill: bool = False) -
         Bytes of host memory; None for any number.
     spill : bool
         Whether what is too much goes into a file.
+    staged : bool
+        Whether some of the limit is kept for copies on their way to and from the file: streams do
+        not copy to files by themselves.
 
     Raises
     ------
@@ -98,8 +107,20 @@ def host_plan(layout: HostLayout[Key], limit: int | None, spill: bool = False) -
             f"bytes), but may have {format_size(limit, units)} ({limit}): allow it more, or let "
             "what is too much go into a file"
         )
-    kept, registered = _fitting(layout.problem, limit)
-    return _split(layout, kept, registered)
+    staging = _staging(layout.problem, limit) if staged else 0
+    kept, registered = _fitting(layout.problem, limit - staging)
+    return replace(_split(layout, kept, registered), staging=staging)
+
+
+def _staging(problem: PlacementProblem, limit: int) -> int:
+    """Return how much of a limit copies get that are on their way; 0 if that would be too much.
+
+    With room for four of the largest, two may be on their way to the file while two come back.
+    Where one has no room it would go in small pieces, each of which the host waits for.
+    """
+    largest = -(-max(problem.sizes) // HOST_ALIGNMENT) * HOST_ALIGNMENT
+    size = max(largest, min(4 * largest, limit // 4 // HOST_ALIGNMENT * HOST_ALIGNMENT))
+    return size if 2 * HOST_ALIGNMENT <= size <= limit // 2 else 0
 
 
 def _split(layout: HostLayout[Key], kept: Placement, registered: frozenset[int]) -> HostPlan[Key]:

@@ -45,7 +45,7 @@ def within_host(
     found = []
     for each in programs:
         within = each.within_host(left, spill is not False)
-        left -= within.host.pool - within.in_file
+        left -= within.host.pool - within.in_file + within.staging
         found.append(within)
     return found
 
@@ -74,4 +74,5 @@ def host_memory_of(programs: Sequence[Program], limit: int | None = None) -> Hos
         sum(each.host.load for each in programs),
         limit,
         sum(each.in_file for each in programs),
+        sum(each.staging for each in programs),
     )

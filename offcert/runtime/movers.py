@@ -17,6 +17,8 @@ from offcert.runtime.store import HostStore, SplitStore
 from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.mover import StreamMover
 from offcert.runtime.streaming.record import StepRecord
+from offcert.runtime.streaming.staging import Staged, Staging
+from offcert.runtime.streaming.timetable import Act
 from offcert.runtime.timed_mover import HOST_CLOCK, TimedMover
 
 Room = TypeVar("Room")
@@ -143,17 +145,27 @@ class StreamMovers(Movers[StreamCopies[Place]]):
             return None, None
         self.record = StepRecord(self._device) if self._timed else None
         copies = self._free_room(program) or self._new(program)
+        copies.begin()
         return StreamMover(program, self._device, copies, self.record), copies
 
     def _new(self, program: Program) -> StreamCopies[Place]:
-        arena: Arena = self._device.arena(program.host.pool - program.in_file)
-        apart = None
-        if program.in_file:
-            arena = SplitArena(arena, self._device.file(program.in_file, self._spill))
-            # There is no more memory to register.
-            apart = partial(self._device.file, directory=self._spill)
-        copies = StreamCopies(self._device, program.host, arena, apart)
-        self._made.append(copies)
+        device = self._device
+        with ExitStack() as undo:
+            arena: Arena = device.arena(program.host.pool - program.in_file)
+            undo.callback(arena.close)
+            apart = staging = None
+            if program.in_file:
+                file = device.file(program.in_file, self._spill)
+                undo.callback(file.close)
+                if program.staging:
+                    staging = Staging(device, program.staging, _returning(program, file))
+                    undo.callback(staging.close)
+                arena = SplitArena(arena, file)
+                # There is no more memory to register.
+                apart = partial(device.file, directory=self._spill)
+            copies = StreamCopies(device, program.host, arena, apart, staging)
+            self._made.append(copies)
+            undo.pop_all()
         return copies
 
     def _give_back(self, room: StreamCopies[Place]) -> None:
@@ -176,6 +188,25 @@ class StreamMovers(Movers[StreamCopies[Place]]):
                 stack.callback(copies.close)
             if made:
                 self._device.synchronise()
+
+
+def _returning(program: Program, file: Arena) -> list[list[Staged[Place]]]:
+    """Return what comes back from a file in a step, transfer by transfer."""
+    assert program.timetable is not None
+    assert program.registered is not None
+    found = []
+    for action in (action for row in program.timetable.actions for action in row):
+        if action.act is Act.CLAIM:
+            places = program.parts[program.trace.gaps[action.gap].tensor]
+            offsets = program.host.offsets
+            found.append(
+                [
+                    Staged(place, file, offsets[place] - program.registered, place.size)
+                    for place in places
+                    if place.size and offsets[place] >= program.registered
+                ]
+            )
+    return found
 
 
 def movers_for(

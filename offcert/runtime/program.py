@@ -67,6 +67,8 @@ class Program:
         What runs, everything as often as it does, and on which platform.
     registered : int or None
         Addresses of the host from there on are in a file; None if all are in its memory.
+    staging : int
+        Bytes of the host's memory besides, through which streams copy to and from the file.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Program:
     segments: PlacedProgram = NOTHING_AGAIN
     timetable: Timetable | None = None
     registered: int | None = None
+    staging: int = 0
 
     def within_host(self, limit: int, spill: bool) -> Program:
         """Return the program with so many bytes of host memory; `spill`: the rest into a file.
@@ -93,8 +96,8 @@ class Program:
         InputError
             If it needs more and nothing may go into a file.
         """
-        found = host_plan(self.host, limit, spill)
-        return replace(self, host=found.layout, registered=found.registered)
+        found = host_plan(self.host, limit, spill, staged=self.timetable is not None)
+        return replace(self, host=found.layout, registered=found.registered, staging=found.staging)
 
     @property
     def in_file(self) -> int:

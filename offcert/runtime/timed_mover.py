@@ -22,6 +22,9 @@ class Moment:
     time: int
     reached: bool = True
 
+    def wait_here(self) -> None:
+        """Return at once."""
+
 
 class HostClock:
     """The host's own clock, for a `StepRecord`."""

@@ -106,6 +106,34 @@ def test_where_all_are_needed_at_once_the_fewest_bytes_go():
         )
 
 
+def test_some_of_the_limit_is_for_copies_on_their_way():
+    rows = [(600, n, 20 - n) for n in range(10)]
+    layout = _layout(rows, HOST_ALIGNMENT)
+    assert layout.pool == 6400
+
+    def staged(limit):
+        plan = host_plan(layout, limit, spill=True, staged=True)
+        assert plan.registered + plan.staging <= limit
+        assert plan.registered + plan.in_file == 6400
+        return plan.staging
+
+    # Four of the largest, but no more than a quarter; one of them at least, but at most half.
+    assert [staged(limit) for limit in (6399, 4000, 2560, 1280, 1279, 0)] == [
+        1536,
+        960,
+        640,
+        640,
+        0,
+        0,
+    ]
+    many = _layout([(64, n, 99 - n) for n in range(40)], HOST_ALIGNMENT)
+    assert host_plan(many, 2500, spill=True, staged=True).staging == 256
+    assert host_plan(layout, 6400, spill=True, staged=True).staging == 0
+    assert host_plan(layout, 4000, spill=True, staged=True).describe() == (
+        "3.44 KiB of host memory, and 3.75 KiB in a file, through which 3.52 KiB go in each step"
+    )
+
+
 def test_aligned_addresses_and_a_limit_that_is_not():
     rows = [(100, 0, 3), (60, 1, 2), (200, 1, 3)]
     plan = host_plan(_layout(rows, HOST_ALIGNMENT), 300, spill=True)

@@ -64,11 +64,16 @@ def test_a_model_that_is_there_trains_there_and_stays_there(problem):
     assert set(moments) == {"cuda"}
 
 
-def test_what_has_no_room_on_the_host_goes_through_a_file(problem, tmp_path):
-    options = {"steps": 1, "device": "cuda", "host_memory": "64KiB", "host_spill": str(tmp_path)}
+@pytest.mark.parametrize(("limit", "staged"), [(64 * 2**10, False), (3 * 2**20, True)])
+def test_what_has_no_room_on_the_host_goes_through_a_file(problem, tmp_path, limit, staged):
+    options = {"steps": 2, "device": "cuda", "host_memory": limit, "host_spill": str(tmp_path)}
     report = train(problem, evict_everything(problem), model=layers(), **options)
     assert report.bitwise_equal
-    assert report.record.host.held <= 64 * 2**10 < report.record.host.spilled
+    host = report.record.host
+    assert host.held <= limit
+    assert host.spilled > 0
+    # By way of registered memory, if there is enough of it for the largest.
+    assert (host.staging > 0) is staged
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,12 +10,15 @@ order of that stream, so nothing here ever asks it to remember the streams that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
 from offcert.core.errors import InputError, OffcertError
+from offcert.core.plan import Kind
+from offcert.runtime.device.clerk import ThreadClerk
 from offcert.runtime.device.interface import Event, MemoryReading, Part
 from offcert.runtime.device.numa import node_of_device
 from offcert.runtime.device.pinned import CHUNK, CudaRegistrar, FileArena, PinnedArena
@@ -35,6 +38,10 @@ class CudaEvent:
     def reached(self) -> bool:
         """Whether all that came before it is known to have ended."""
         return bool(self.event.query())
+
+    def wait_here(self) -> None:
+        """Let the calling thread wait for it, without the interpreter's lock."""
+        self.event.synchronize()
 
 
 class CudaStream:
@@ -62,7 +69,8 @@ class CudaStream:
 
     def record(self) -> CudaEvent:
         """Return an event after all that the stream has been given so far."""
-        event = torch.cuda.Event(enable_timing=self.timed)
+        # Blocking: a thread that waits for it sleeps, and does not keep a processor busy.
+        event = torch.cuda.Event(enable_timing=self.timed, blocking=True)
         event.record(self.stream)
         return CudaEvent(event)
 
@@ -114,6 +122,11 @@ class CudaDevice:
     def file(self, size: int, directory: str | None = None) -> FileArena:
         """Return memory of the host in a file, which the device knows nothing of."""
         return FileArena(size, directory)
+
+    def clerk(self, kind: Kind) -> ThreadClerk:
+        """Return a thread that copies between memory of the host and files."""
+        # A thread begins with the first device of all, of which it would make a context.
+        return ThreadClerk(f"offcert-{kind}", partial(torch.cuda.set_device, self.tensors))
 
     def copy_out(self, parts: Sequence[Part]) -> None:
         """Let ``out`` copy storages to the host, as one transfer."""

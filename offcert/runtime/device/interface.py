@@ -7,7 +7,8 @@ A device has three streams. Operators run in ``compute``, in the order in which 
 them; copies to the host run in ``out`` and copies from it in ``back``. Nothing orders the work of
 two streams but events: what a stream is given after ``stream.wait(event)`` begins once all has
 ended that the event's stream had been given when the event was recorded. Every call only hands
-work over, and returns at once, but `Device.synchronise`.
+work over, and returns at once, but `Device.synchronise`, `Event.wait_here`, and copies of memory
+that is not registered.
 
 Memory of the device is given out and taken back in the order of ``compute``: bytes that a tensor
 has given up may be written by whatever ``compute`` runs next. So another stream that reads or
@@ -23,6 +24,8 @@ from typing import Protocol
 
 import torch
 
+from offcert.core.plan import Kind
+
 
 class Event(Protocol):
     """A point in the work of a stream."""
@@ -30,6 +33,9 @@ class Event(Protocol):
     @property
     def reached(self) -> bool:
         """Whether all that came before it is known to have ended."""
+
+    def wait_here(self) -> None:
+        """Let the calling thread wait for it; raise what went wrong meanwhile."""
 
 
 class Stream(Protocol):
@@ -113,6 +119,36 @@ class MemoryReading:
     peak_reserved: int
 
 
+class Clerk(Protocol):
+    """Copies from one place of the host to another, in the order in which it is told, meanwhile.
+
+    It may take its time: what files take does not keep whoever hands work over.
+    """
+
+    def copy(
+        self,
+        source: tuple[Arena, int],
+        target: tuple[Arena, int],
+        size: int,
+        after: Sequence[Event] = (),
+    ) -> Event:
+        """Let bytes be copied once all of some events have been reached; return when they are.
+
+        Parameters
+        ----------
+        source, target : (Arena, int)
+            Where they are and will be.
+        size : int
+            How many.
+        after : sequence of Event
+            Of streams, or of this clerk or another one. If one of them never is, nothing is copied,
+            and this one never is either: who waits for it is told why.
+        """
+
+    def close(self) -> None:
+        """Wait until it has done all it was told, or has failed to; it can be told no more."""
+
+
 class Device(Protocol):
     """A device that runs operators in one stream and copies in two others.
 
@@ -172,6 +208,9 @@ class Device(Protocol):
         OffcertError
             If there is not so much space.
         """
+
+    def clerk(self, kind: Kind) -> Clerk:
+        """Return who copies between memory of the host and files: one for each direction."""
 
     def copy_out(self, parts: Sequence[Part]) -> None:
         """Let ``out`` copy storages to the host, as one transfer.

@@ -20,6 +20,7 @@ from offcert.runtime.device.interface import Arena, Device, Part
 from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.host_layout import HostLayout
 from offcert.runtime.saved import Entry
+from offcert.runtime.streaming.staging import Staged, Staging
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -49,11 +50,12 @@ class Copy:
         entry = self.entry()
         return entry is not None and entry.away
 
-    def part(self, data: torch.Tensor) -> Part:
-        """Return what is to be copied between here and bytes of the device."""
+    @property
+    def place(self) -> tuple[Arena, int]:
+        """Where its bytes begin: in memory or in a file, and where there."""
         if isinstance(self.arena, SplitArena):
-            return Part(data, *self.arena.locate(self.low))
-        return Part(data, self.arena, self.low)
+            return self.arena.locate(self.low)
+        return self.arena, self.low
 
 
 class StreamCopies(Generic[Key]):
@@ -73,6 +75,8 @@ class StreamCopies(Generic[Key]):
         Of exactly the layout's bytes.
     apart : callable, optional
         Makes memory for a copy outside of the arena; by default the device, which registers it.
+    staging : Staging, optional
+        By way of which copies go to and from files. Without it the host waits for them.
 
     Attributes
     ----------
@@ -88,6 +92,7 @@ class StreamCopies(Generic[Key]):
         layout: HostLayout[Key],
         arena: Arena,
         apart: Callable[[int], Arena] | None = None,
+        staging: Staging[Key] | None = None,
     ) -> None:
         self.outside_entries = 0
         self.outside_bytes = 0
@@ -95,11 +100,17 @@ class StreamCopies(Generic[Key]):
         self._offsets = layout.offsets
         self._arena = arena
         self._apart = device.arena if apart is None else apart
+        self._staging = staging
         self._inside: Addresses[Copy] = Addresses()
         self._outside: dict[Key, Copy] = {}
         self.closed = False
         # Once they are closed: what autograd may still ask for.
         self._kept: weakref.WeakKeyDictionary[Entry, torch.Tensor] = weakref.WeakKeyDictionary()
+
+    def begin(self) -> None:
+        """Take note that a step begins to use them."""
+        if self._staging is not None:
+            self._staging.begin()
 
     def room(self, entries: Sequence[Entry]) -> list[Copy]:
         """Return bytes of the host that storages can be copied to.
@@ -114,9 +125,12 @@ class StreamCopies(Generic[Key]):
     def send(self, rows: Sequence[tuple[Entry, torch.Tensor]], copies: Sequence[Copy]) -> None:
         """Let ``out`` copy storages, given with their bytes, to the room that was made for them."""
         sized = [row for row in rows if row[0].size]
-        self._device.copy_out(
-            [copy.part(data) for (_, data), copy in zip(sized, copies, strict=True)]
-        )
+        staged, parts = self._sorted(sized, copies)
+        if staged:
+            assert self._staging is not None
+            self._staging.send(staged, parts)
+        else:
+            self._device.copy_out(parts)
         for (entry, _), copy in zip(sized, copies, strict=True):
             copy.entry = weakref.ref(entry)
 
@@ -127,10 +141,25 @@ class StreamCopies(Generic[Key]):
             for entry, data in sized:
                 data.copy_(self._kept[entry])
             return
-        copies = [self._of(entry) for entry, _ in sized]
-        self._device.copy_back(
-            [copy.part(data) for (_, data), copy in zip(sized, copies, strict=True)]
-        )
+        staged, parts = self._sorted(sized, [self._of(entry) for entry, _ in sized])
+        if staged:
+            assert self._staging is not None
+            self._staging.bring(staged, parts)
+        else:
+            self._device.copy_back(parts)
+
+    def _sorted(
+        self, rows: Sequence[tuple[Entry, torch.Tensor]], copies: Sequence[Copy]
+    ) -> tuple[list[tuple[Staged[Key], torch.Tensor]], list[Part]]:
+        """Return what goes to or from files by way of other memory, and what streams copy."""
+        staged, parts = [], []
+        for (entry, data), copy in zip(rows, copies, strict=True):
+            arena, offset = copy.place
+            if self._staging is None or arena.registered:
+                parts.append(Part(data, arena, offset))
+            else:
+                staged.append((Staged(entry.key, arena, offset, entry.size), data))
+        return staged, parts
 
     def has(self, entry: Entry) -> bool:
         """Whether there is a copy of a storage, of whatever age."""
@@ -152,11 +181,17 @@ class StreamCopies(Generic[Key]):
         with ExitStack() as stack:
             for arena in arenas.values():
                 stack.callback(arena.close)
+            stack.callback(self._forget)
+            if self._staging is not None:
+                stack.callback(self._staging.close)
+                self._staging.settle()
             for copy in copies:
                 entry = copy.entry()
                 if entry is not None and entry.away:
                     size = copy.high - copy.low
                     self._kept[entry] = copy.arena.view(copy.low, size).clone()
+
+    def _forget(self) -> None:
         self.closed = True
         self._inside = Addresses()
         self._outside.clear()

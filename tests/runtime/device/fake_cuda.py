@@ -40,7 +40,7 @@ class FakeCuda:
             "get_device_properties": lambda device: properties,
             "get_device_capability": lambda device: (9, 0),
             "Stream": lambda device: self._new_stream(),
-            "Event": lambda enable_timing=False: Event(self, enable_timing),
+            "Event": lambda enable_timing=False, blocking=False: Event(self, enable_timing),
             "current_stream": lambda device=None: self._current[-1],
             "stream": self._stream,
             "device": self._device,

@@ -18,6 +18,7 @@ from offcert.runtime.device.pinned import CHUNK, FileArena, PinnedArena
 from offcert.runtime.device.simulated.adversary import Adversary, late
 from offcert.runtime.device.simulated.allocator import Policy, allocator
 from offcert.runtime.device.simulated.arena import PinnedBudget, SimulatedArena
+from offcert.runtime.device.simulated.clerk import SimulatedClerk
 from offcert.runtime.device.simulated.ledger import Ledger
 from offcert.runtime.device.simulated.poison import poison, poisoned
 from offcert.runtime.device.simulated.races import Race, RaceError, RaceKind
@@ -31,7 +32,7 @@ from offcert.runtime.device.simulated.streams import (
 )
 from offcert.runtime.tracker import LiveBytes
 
-_STREAMS = ("compute", "out", "back")
+_STREAMS = ("compute", "out", "back", "to a file", "from a file")
 _COMPUTE = 0
 
 
@@ -102,6 +103,10 @@ class SimulatedDevice:
         self._compute = ComputeStream(_COMPUTE, self._host)
         self.out = SimulatedStream(1, self._host)
         self.back = SimulatedStream(2, self._host)
+        self._clerks = {
+            Kind.OFFLOAD: SimulatedStream(3, self._host),
+            Kind.PREFETCH: SimulatedStream(4, self._host),
+        }
         self.crossings = 0
         self._link_free = 0
         # The stream that used it last, and the number of that copy in the stream's work.
@@ -181,6 +186,11 @@ class SimulatedDevice:
         """Return poisoned bytes in a file; they take nothing of what may be registered."""
         return SimulatedArena(FileArena(size, directory), len(_STREAMS), self._closing)
 
+    def clerk(self, kind: Kind) -> SimulatedClerk:
+        """Return who copies between memory of the host and files."""
+        stream = self._clerks[kind]
+        return SimulatedClerk(stream, partial(self._note_host, stream))
+
     def memory(self) -> MemoryReading:
         """Return what of the device's memory is taken."""
         return self._ledger.read()
@@ -212,6 +222,9 @@ class SimulatedDevice:
         for job in jobs:
             self._note(stream, job)
         stream.enqueue(partial(_run, jobs))
+        if not all(part.arena.registered for part in parts):
+            # The driver copies through memory of its own, and lets the host wait.
+            stream.record().wait_here()
 
     def _jobs(self, part: Part, kind: Kind) -> Iterator[_Job]:
         """Yield the pieces of a copy, each of which is one call of CUDA's."""
@@ -287,13 +300,19 @@ class SimulatedDevice:
                 f"{does} may run at the same time as one {_STREAMS[other]} of the same storage",
             )
         known.uses.add(stream.index, number, not job.outwards)
-        other = job.arena.ranges.use(job.offset, job.size, stream.index, knows, job.outwards)
+        self._note_host(stream, job.arena, job.offset, job.size, job.outwards)
+
+    def _note_host(
+        self, stream: SimulatedStream, arena: SimulatedArena, offset: int, size: int, writes: bool
+    ) -> None:
+        """Take note of what of the host is used by work that has just been given to a stream."""
+        other = arena.ranges.use(offset, size, stream.index, stream.knows, writes)
         if other is not None:
             self._found(
                 RaceKind.HOST,
-                job.size,
-                f"{does} at {job.offset} of the host may run at the same time as one "
-                f"{_STREAMS[other]} there",
+                size,
+                f"a copy {_STREAMS[stream.index]} of {size} bytes at {offset} of the host may run "
+                f"at the same time as one {_STREAMS[other]} there",
             )
 
     def _died(self, key: int, known: Known) -> None:

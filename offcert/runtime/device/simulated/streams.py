@@ -86,6 +86,11 @@ class SimulatedEvent:
         host.learns(self)
         return True
 
+    def wait_here(self) -> None:
+        """Carry out what comes before it; the host has waited for that."""
+        carry_out(self.stream, self.place)
+        self.stream.host.learns(self)
+
 
 class SimulatedStream:
     """Work that is done in the order in which it was given.

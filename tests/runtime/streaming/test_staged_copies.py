@@ -1,0 +1,435 @@
+"""Copies to and from files by way of registered memory: right, unwaited for, gone at the end."""
+
+import copy
+import random
+import threading
+import warnings
+from fractions import Fraction
+
+import pytest
+import torch
+from stream_steps import On, captured_problem, evicting, tight, trained
+from test_stream_cleanup import hooked
+from torch import nn
+
+from offcert.core.errors import OffcertError
+from offcert.core.plan import Kind
+from offcert.runtime.device.clerk import ThreadClerk
+from offcert.runtime.device.pinned import FileArena
+from offcert.runtime.device.simulated import SimulatedDevice, by_chance, early, late
+from offcert.runtime.device.simulated.clerk import SimulatedClerk
+from offcert.runtime.offload import OffloadWarning, offload
+from offcert.runtime.streaming.forecast import forecast
+from offcert.runtime.streaming.ring import Ring
+from offcert.runtime.streaming.staging import Staged, Staging
+
+HERE = On("simulated")
+
+
+class Sigmoids(nn.Sequential):
+    """Layers of which all but the first save as many bytes."""
+
+    def __init__(self, count=12):
+        torch.manual_seed(0)
+        super().__init__(*[x for _ in range(count) for x in (nn.Linear(8, 8), nn.Sigmoid())])
+
+
+@pytest.fixture(scope="module")
+def case():
+    model = Sigmoids()
+    # 512 bytes each.
+    problem = captured_problem(model, 16, 8, duration=600)
+    plan = evicting(problem)
+    expected = [state for _, state in trained(HERE, copy.deepcopy(model), 16, 8, steps=2)]
+    return model, plan, tight(problem, plan), expected
+
+
+def spilling(case, tmp_path, share=Fraction(1, 2), **options):
+    """Return a context half of whose copies have no room in the host's memory, and its device."""
+    model, plan, problem, _ = case
+    device = SimulatedDevice.of(problem.platform, **options)
+    model = copy.deepcopy(model)
+    pool = offload(model, plan, problem, device=device).host.pool
+    made = offload(
+        model,
+        plan,
+        problem,
+        device=device,
+        host_memory=int(share * pool),
+        host_spill=str(tmp_path),
+        timed=True,
+    )
+    return made, device
+
+
+def equal(case, made):
+    """Train; whether all is as in plain training."""
+    model, right = made._root, True
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OffloadWarning)
+        for turn, state in trained(HERE, model, 16, 8, steps=2):
+            for part, found in state.items():
+                expected = case[3][turn][part]
+                if isinstance(found, dict):
+                    right &= all(torch.equal(found[name], expected[name]) for name in found)
+                else:
+                    right &= torch.equal(found, expected)
+    return right
+
+
+@pytest.mark.parametrize("adversary", [late, early, by_chance(0), by_chance(1)])
+@pytest.mark.parametrize("chunk", [2**36, 192])
+def test_what_goes_by_way_of_other_memory_comes_back_as_it_was(case, adversary, chunk, tmp_path):
+    made, device = spilling(case, tmp_path, adversary=adversary, chunk=chunk)
+    with made:
+        assert equal(case, made)
+        assert made.report.planned
+        host = made.host
+        assert device.pinned_bytes == host.held <= host.pool // 2
+        assert 0 < host.staging < host.held
+        assert host.spilled > 0
+    assert device.races == []
+    assert device.pinned_bytes == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nobody_waits_for_a_file_that_is_not_behind(case, tmp_path, monkeypatch):
+    made, device = spilling(case, tmp_path)
+    program = made.programs[0]
+    times = forecast(program.problem, program.timetable)
+    with made:
+        assert equal(case, made)
+        assert made.times == times
+    # Without memory for it the driver lets whoever hands over wait.
+    monkeypatch.setattr("offcert.runtime.host_budget._staging", lambda problem, limit: 0)
+    made, device = spilling(case, tmp_path)
+    with made:
+        assert equal(case, made)
+        assert made.times.makespan > times.makespan
+    assert device.races == []
+
+
+class Deaf(SimulatedClerk):
+    """Does not listen to events of some streams."""
+
+    def __init__(self, stream, note, ignored):
+        super().__init__(stream, note)
+        self.ignored = ignored
+
+    def copy(self, source, target, size, after=()):
+        heard = [event for event in after if event.stream.index not in self.ignored]
+        return super().copy(source, target, size, heard)
+
+
+def with_clerks(monkeypatch, kind, ignored):
+    make = SimulatedDevice.clerk
+
+    def clerk(self, asked):
+        made = make(self, asked)
+        return Deaf(made._stream, made._note, ignored) if asked is kind else made
+
+    monkeypatch.setattr(SimulatedDevice, "clerk", clerk)
+
+
+OUT, WRITER = 1, 3
+
+
+@pytest.mark.parametrize(("kind", "ignored"), [(Kind.OFFLOAD, OUT), (Kind.PREFETCH, WRITER)])
+def test_clerks_must_wait_for_streams_and_for_each_other(
+    case, kind, ignored, tmp_path, monkeypatch
+):
+    with_clerks(monkeypatch, kind, {ignored})
+    made, device = spilling(case, tmp_path, Fraction(3, 4))
+    with made:
+        equal(case, made)
+    assert "host" in {race.kind for race in device.races}
+
+
+def test_the_host_must_wait_before_a_slot_is_read_and_before_it_is_used_again(
+    case, tmp_path, monkeypatch
+):
+    class Hasty(Staging):
+        def _slot(self, pieces):
+            return self._ring.take(512)[0]
+
+    monkeypatch.setattr("offcert.runtime.movers.Staging", Hasty)
+    made, device = spilling(case, tmp_path, Fraction(3, 4))
+    with made:
+        equal(case, made)
+    assert {race.kind for race in device.races} == {"host"}
+
+    class Unread(Staging):
+        def _read(self, pieces):
+            found = super()._read(pieces)
+            event = self._device.compute.record()
+            return type(found)(found.slot, event)
+
+    monkeypatch.setattr("offcert.runtime.movers.Staging", Unread)
+    made, device = spilling(case, tmp_path)
+    with made:
+        assert not equal(case, made)
+    assert "host" in {race.kind for race in device.races}
+
+
+# Errors.
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_what_goes_wrong_in_a_thread_is_told_and_nothing_stays(case, number, tmp_path, monkeypatch):
+    carry, calls = SimulatedClerk.carry, []
+
+    def fail(self, *args):
+        calls.append(None)
+        if len(calls) == number + 1:
+            raise RuntimeError("the disk is on fire")
+        carry(self, *args)
+
+    monkeypatch.setattr(SimulatedClerk, "carry", fail)
+    made, device = spilling(case, tmp_path)
+    with pytest.raises(RuntimeError, match="the disk is on fire"):
+        train_in(case, made)
+    assert hooked(made._root) == 0
+    assert device.pinned_bytes == 0
+    assert list(tmp_path.iterdir()) == []
+    # The next steps are as if nothing had been.
+    made._root.load_state_dict(case[0].state_dict())
+    with made:
+        assert equal(case, made)
+        assert made.report.planned
+    assert device.pinned_bytes == 0
+
+
+def train_in(case, made):
+    with made:
+        equal(case, made)
+
+
+@pytest.mark.parametrize("where", ["copy_out", "copy_back", "clerk"])
+def test_an_interrupt_on_the_way_leaves_nothing(case, where, tmp_path, monkeypatch):
+    made, device = spilling(case, tmp_path)
+    target, name = (SimulatedClerk, "copy") if where == "clerk" else (SimulatedDevice, where)
+    original, calls = getattr(target, name), []
+
+    def interrupted(self, *args):
+        calls.append(None)
+        found = original(self, *args)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(target, name, interrupted)
+    with made:
+        with pytest.raises(KeyboardInterrupt):
+            equal(case, made)
+        # The context goes on: slots that nobody knows the use of are waited for.
+        made._root.load_state_dict(case[0].state_dict())
+        assert equal(case, made)
+    assert device.races == []
+    assert device.pinned_bytes == 0
+    assert hooked(made._root) == 0
+
+
+def test_a_graph_outlives_its_context_with_what_is_in_files(case, tmp_path):
+    made, device = spilling(case, tmp_path)
+    plain = copy.deepcopy(case[0])
+    batch = torch.randn(16, 8)
+    with made:
+        loss = made._root(batch).square().mean()
+    assert device.pinned_bytes == 0
+    loss.backward()
+    plain(batch).square().mean().backward()
+    for found, expected in zip(made._root.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(found.grad, expected.grad)
+    assert device.races == []
+
+
+# The parts.
+
+
+def test_whoever_comes_to_bytes_of_a_ring_waits_for_who_was_there_last():
+    chance = random.Random(0)
+    for size in (1, 5, 64, 100):
+        ring, last = Ring(size), {}
+        for turn in range(300):
+            wanted = chance.randint(1, size)
+            foreseen = ring.gone(wanted)
+            slot, gone = ring.take(wanted)
+            assert gone == foreseen
+            assert 0 <= slot.begin <= slot.begin + wanted <= size
+            at = range(slot.begin, slot.begin + wanted)
+            assert {each.used for each in gone} == {last[byte] for byte in at if byte in last}
+            # An event, as far as the ring is concerned.
+            slot.used = turn
+            last |= dict.fromkeys(at, turn)
+
+
+def _copies(device, size, order=(), count=4, each=100, directory=None):
+    """Return staging, storages in a file, and their bytes on the device."""
+    file = device.file(count * 128, directory)
+    rows = [Staged(n, file, n * 128, each) for n in range(count)]
+    data = [torch.full((each,), n + 1, dtype=torch.uint8) for n in range(count)]
+    return Staging(device, size, [[rows[n]] for n in order]), rows, data, file
+
+
+def _device(**options):
+    return SimulatedDevice(rate_out=Fraction(1), rate_back=Fraction(1), **options)
+
+
+@pytest.mark.parametrize("size", [128, 192, 256, 512, 1024])
+@pytest.mark.parametrize("order", [(3, 2, 1, 0), (0, 1, 2, 3), (2, 2, 0)])
+def test_any_order_and_any_room(size, order):
+    for adversary in (late, early, by_chance(5)):
+        device = _device(adversary=adversary)
+        staging, rows, data, file = _copies(device, size, order)
+        staging.begin()
+        for row, bytes_ in zip(rows, data, strict=True):
+            device.out.wait(device.compute.record())
+            staging.send([(row, bytes_)])
+            device.compute.wait(device.out.record())
+        for number in (3, 0, 2, 2, 1):
+            back = device.allocate(100)
+            device.back.wait(device.compute.record())
+            staging.bring([(rows[number], back)])
+            device.compute.wait(device.back.record())
+            assert back.eq(number + 1).all()
+        # What is written anew is read anew, whatever has been read ahead.
+        data[1].fill_(77)
+        device.compute.ran(1)
+        device.out.wait(device.compute.record())
+        staging.send([(rows[1], data[1])])
+        device.compute.wait(device.out.record())
+        back = device.allocate(100)
+        device.back.wait(device.compute.record())
+        staging.bring([(rows[1], back)])
+        device.compute.wait(device.back.record())
+        assert back.eq(77).all()
+        staging.settle()
+        device.synchronise()
+        staging.close()
+        file.close()
+        assert device.races == []
+        assert device.pinned_bytes == 0
+
+
+def test_what_comes_back_next_is_read_before_it_is_asked_for():
+    device = _device(adversary=early)
+    staging, rows, data, _ = _copies(device, 1024, (3, 2, 1, 0))
+    staging.begin()
+    for row, bytes_ in zip(rows, data, strict=True):
+        device.out.wait(device.compute.record())
+        staging.send([(row, bytes_)])
+    assert list(staging._ahead) == [(3,), (2,), (1,), (0,)]
+    back = device.allocate(100)
+    device.back.wait(device.compute.record())
+    staging.bring([(rows[3], back)])
+    assert list(staging._ahead) == [(2,), (1,), (0,)]
+    # One that is not in its order lets those before it go.
+    staging.bring([(rows[1], back)])
+    assert list(staging._ahead) == [(0,)]
+
+
+# The thread itself.
+
+
+class Gate:
+    """An event that a test reaches."""
+
+    def __init__(self, error=None):
+        self.opened, self.error = threading.Event(), error
+
+    @property
+    def reached(self):
+        return self.opened.is_set()
+
+    def wait_here(self):
+        assert self.opened.wait(60)
+        if self.error is not None:
+            raise self.error
+
+
+def _files():
+    first, second = FileArena(64), FileArena(64)
+    first.view(0, 64).copy_(torch.arange(64).to(torch.uint8))
+    second.view(0, 64).zero_()
+    return first, second
+
+
+def clerks():
+    return [each for each in threading.enumerate() if each.name.startswith("a clerk")]
+
+
+def test_a_thread_copies_in_order_and_not_before_events_and_ends():
+    first, second = _files()
+    begun = []
+    clerk, other = ThreadClerk("a clerk", lambda: begun.append(threading.get_ident())), None
+    gate = Gate()
+    done = clerk.copy((first, 8), (second, 16), 4, [gate])
+    last = clerk.copy((second, 16), (second, 40), 4)
+    # Whoever orders a copy goes on.
+    assert not done.reached
+    assert second.view(0, 64).eq(0).all()
+    other = ThreadClerk("a clerk, too")
+    third = other.copy((second, 40), (first, 0), 4, [last])
+    gate.opened.set()
+    third.wait_here()
+    assert done.reached
+    assert last.reached
+    assert first.view(0, 4).tolist() == second.view(16, 4).tolist() == [8, 9, 10, 11]
+    assert begun != [threading.get_ident()]
+    assert len(clerks()) == 2
+    clerk.close()
+    other.close()
+    assert clerks() == []
+
+
+def test_what_goes_wrong_in_a_thread_reaches_all_who_wait_for_it():
+    first, second = _files()
+    clerk, other = ThreadClerk("a clerk"), ThreadClerk("a clerk, too")
+    gate = Gate(RuntimeError("an illegal memory access was encountered"))
+    done = clerk.copy((first, 8), (second, 16), 4, [gate])
+    after = other.copy((second, 16), (first, 0), 4, [done])
+    gate.opened.set()
+    for each in (after, done):
+        with pytest.raises(RuntimeError, match="illegal memory access"):
+            each.wait_here()
+        assert not each.reached
+    assert first.view(0, 4).tolist() == [0, 1, 2, 3]
+    # The thread goes on.
+    clerk.copy((first, 8), (second, 16), 4).wait_here()
+    clerk.close()
+    other.close()
+
+
+def test_a_thread_that_collects_garbage_does_not_wait_for_itself():
+    first, second = _files()
+    clerk = ThreadClerk("a clerk")
+    found, orders = [], []
+
+    class Collecting(Gate):
+        def wait_here(self):
+            # As if a context that nobody has any more were closed here.
+            super().wait_here()
+            try:
+                orders[-1].wait_here()
+            except OffcertError as error:
+                found.append(str(error))
+            clerk.close()
+
+    gate = Collecting()
+    orders.append(clerk.copy((first, 8), (second, 16), 4, [gate]))
+    orders.append(clerk.copy((first, 8), (second, 20), 4))
+    gate.opened.set()
+    orders[-1].wait_here()
+    clerk.close()
+    assert found == ["a thread that copies cannot wait for copies to be made"]
+    assert second.view(16, 8).tolist() == [8, 9, 10, 11] * 2
+
+
+def test_a_thread_ends_when_nobody_has_its_clerk():
+    clerk = ThreadClerk("a clerk")
+    first, second = _files()
+    clerk.copy((first, 8), (second, 16), 4).wait_here()
+    (thread,) = clerks()
+    del clerk
+    thread.join(60)
+    assert not thread.is_alive()
