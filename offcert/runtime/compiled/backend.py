@@ -13,6 +13,7 @@ from torch._functorch.partitioners import default_partition
 
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem
+from offcert.runtime.compiled import inductor
 from offcert.runtime.compiled.again import Marked, mark
 from offcert.runtime.compiled.anchors import Anchors
 from offcert.runtime.compiled.calls import Calls
@@ -35,7 +36,7 @@ def backend(
     problem: Problem | None = None,
     *,
     strict: bool = False,
-    compiler: Compiler | None = None,
+    compiler: Compiler | str | None = None,
 ) -> Backend:
     """Return a backend for `torch.compile` that carries a plan out in the compiled graphs.
 
@@ -61,12 +62,15 @@ def backend(
         What a plan or schedule was made for; a certificate brings its own.
     strict : bool
         Raise an `InputError` where a graph carries out less than the plan.
-    compiler : callable, optional
+    compiler : callable or str, optional
         Makes a function of each of the two graphs, as the compilers of
         ``torch._dynamo.backends.common.aot_autograd`` do. Without one they run as they are,
-        operator by operator. It has to keep the order of what the plan has put in, and must read
-        nothing that comes back before the wait for it. TorchInductor, which changes orders and
-        looks through views, does not: on a small GPT it made wrong numbers of them.
+        operator by operator. It has to keep the order of what the plan has put in, to read nothing
+        that comes back before the wait for it, and to know that saved tensors may share storages.
+        ``"inductor"``: TorchInductor, with what it needs for that
+        (`offcert.runtime.compiled.inductor`). Its kernels round otherwise than operators, with a
+        plan and without one, and it orders them itself: the numbers are those of the program up to
+        rounding, and the peak may not be that of the plan.
 
     Returns
     -------
@@ -84,6 +88,10 @@ def backend(
     pairs = list(pairs_of(plan, problem))
     if len(pairs) != 1:
         raise InputError(f"plan must be one certificate, not {len(pairs)}")
+    if isinstance(compiler, str):
+        if compiler != inductor.NAME:
+            raise InputError(f'compiler must be "{inductor.NAME}" or callable, not {compiler!r}')
+        inductor.require_inductor()
     found = planned(*pairs[0])
     if found.moved:
         torch_operators()
@@ -102,7 +110,7 @@ class Backend:
     """
 
     def __init__(
-        self, plan: Planned, *, strict: bool = False, compiler: Compiler | None = None
+        self, plan: Planned, *, strict: bool = False, compiler: Compiler | str | None = None
     ) -> None:
         self.__name__ = "offcert"
         self.planned = plan
@@ -123,6 +131,8 @@ class Backend:
                 f"offcert.backend follows a plan without {', '.join(options)}: call torch.compile "
                 "with the backend alone"
             )
+        if isinstance(self._compiler, str):
+            return inductor.compiled_by_inductor(module, inputs, self.partition)
         compilers: dict[str, Any] = {"fw_compiler": self._compiler, "bw_compiler": self._compiler}
         return aot_autograd(**compilers, partition_fn=self.partition)(module, inputs)
 
@@ -157,7 +167,8 @@ class Backend:
         )
         again = tuple(each.divided(backward) for each in marked)
         line = Line(forward, backward, num_fwd_outputs)
-        carried, stays = follow(plan, line, _owned(joint, options))
+        hold = inductor.HOLD if isinstance(self._compiler, str) else None
+        carried, stays = follow(plan, line, _owned(joint, options), hold)
         self._note(GraphReport(plan.name, plan.bytes_moved, tuple(carried), tuple(stays), again))
         return forward, backward
 
@@ -171,7 +182,7 @@ class Backend:
 
 
 def follow(
-    plan: Planned, line: Line, owned: Iterable[str] = ()
+    plan: Planned, line: Line, owned: Iterable[str] = (), hold: Any = None
 ) -> tuple[list[Carried], list[Stays]]:
     """Put the transfers of a plan into a forward and a backward graph; return what became of them.
 
@@ -183,6 +194,8 @@ def follow(
         The graphs, which are changed.
     owned : iterable of str
         The inputs that are parameters and buffers.
+    hold : torch._ops.OpOverload, optional
+        An operator through which storages pass before they leave.
     """
     calls = Calls(line.nodes, {event.path for event in plan.events})
     anchors = Anchors(plan, line, calls)
@@ -208,7 +221,7 @@ def follow(
                 when.exact,
             )
         )
-    insert(transfers, line)
+    insert(transfers, line, hold)
     return carried, stays
 
 

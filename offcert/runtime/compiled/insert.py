@@ -48,7 +48,7 @@ class Transfer:
         return tensor
 
 
-def insert(transfers: Sequence[Transfer], line: Line) -> None:
+def insert(transfers: Sequence[Transfer], line: Line, hold: Any = None) -> None:
     """Put transfers into the graphs; the line is not one of them any more.
 
     What has been copied to the host is freed by the last reference to it: the wait for the copy
@@ -61,17 +61,22 @@ def insert(transfers: Sequence[Transfer], line: Line) -> None:
         In the order in which they leave.
     line : Line
         The graphs.
+    hold : torch._ops.OpOverload, optional
+        An operator through which storages pass before they leave.
     """
     if transfers:
-        _Insertion(transfers, line).run()
+        _Insertion(transfers, line, hold).run()
 
 
 class _Insertion:
     """What is inserted, in the order in which nodes before the same node have to stand."""
 
-    def __init__(self, transfers: Sequence[Transfer], line: Line) -> None:
+    def __init__(self, transfers: Sequence[Transfer], line: Line, hold: Any = None) -> None:
         self.line = line
         self.transfers = transfers
+        self.hold = hold
+        # What is copied of each, and has to live until the copy is complete.
+        self.sources: dict[Transfer, fx.Node] = {}
         # The copy of each on the host: in the forward graph, then in the backward graph.
         self.copies: dict[Transfer, fx.Node] = {}
         # Returns that have begun.
@@ -113,16 +118,21 @@ class _Insertion:
         return found
 
     def _leave(self, each: Transfer, position: int) -> None:
+        name, source = each.whole.name, each.whole
         with self.line.forward.graph.inserting_before(self.line.nodes[position]):
+            if self.hold is not None:
+                source = _call(self.line.forward, self.hold, (source,), f"held_{name}")
+                source.meta["val"] = each.tensor
             target = operators_for(each.tensor.device).offload
-            node = _call(self.line.forward, target, (each.whole,), f"leave_{each.whole.name}")
+            node = _call(self.line.forward, target, (source,), f"leave_{name}")
         node.meta["val"] = _value(each.tensor, _HOST)
+        self.sources[each] = source
         self.copies[each] = node
 
     def _gone(self, each: Transfer) -> None:
         copy = self.copies[each]
         with self.line.forward.graph.inserting_before(self.line.nodes[each.absences[0].release]):
-            arguments = (copy, None, each.whole)
+            arguments = (copy, None, self.sources[each])
             target = operators_for(each.tensor.device).wait
             node = _call(self.line.forward, target, arguments, f"gone_{each.whole.name}")
         node.meta["val"] = copy.meta["val"]
