@@ -7,8 +7,7 @@ simulated device whose memory is what the plan is for, without a byte more. It m
 
 - losses, gradients, parameters and buffers are those of plain training, bit by bit;
 - every step follows its plan, and no byte is late;
-- live bytes are those predicted at every operation, and no peak is higher; where something runs
-  again, and already takes more than was predicted if nothing moves, moving adds nothing to that;
+- live bytes are those predicted at every operation, and no peak is higher, whatever runs again;
 - every operation and every transfer takes place when the forecast says, in every nanosecond;
 - nothing races, and afterwards nothing is hooked or registered.
 
@@ -38,9 +37,7 @@ from torch import nn
 
 from offcert.core.documents import write_json
 from offcert.core.errors import PlanError
-from offcert.core.execution import Execution
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.problem import Problem
+from offcert.core.plan import Plan
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.runtime.capture import Capture, capture
@@ -72,8 +69,6 @@ class Case:
         After each step: loss, gradients, parameters, buffers.
     again : list of str
         Paths of modules that may run again.
-    still : list of StepReport
-        Of a step in which nothing moves and everything runs once, if one has been taken.
     """
 
     network: nn.Module
@@ -81,7 +76,6 @@ class Case:
     captures: dict[str, Capture]
     expected: list[State]
     again: list[str]
-    still: list[StepReport] = field(default_factory=list)
 
 
 @dataclass
@@ -147,16 +141,10 @@ class Trial:
         What is followed.
     tight : bool
         Whether the limit is what the plan needs at least.
-    excess : tuple of int
-        Bytes that the peak of each operation is above the prediction if nothing moves.
-    exact : bool
-        Whether live bytes are those predicted if nothing moves.
     """
 
     made: Program
     tight: bool
-    excess: tuple[int, ...]
-    exact: bool
 
 
 def trial(found: Found, of: Case, chance: random.Random) -> Trial:
@@ -168,17 +156,6 @@ def trial(found: Found, of: Case, chance: random.Random) -> Trial:
         if joint
         else (problem_of(chance, captured), None)
     )
-    if execution is not None and not _is_foreseen(of, problem, execution):
-        # A matter of how segments are foreseen; here it is how they go with streams.
-        found.counts["segments that save other things than predicted"] += 1
-        problem, execution = problem_of(chance, captured), None
-    ample = problem.with_memory(2 * captured.trace.peak_memory)
-    if execution is None and not of.still:
-        of.still.append(_report(of, program(ample, Plan())))
-    still = of.still[0] if execution is None else _report(of, program(ample, Plan(), execution))
-    excess = _excess(still)
-    if any(excess):
-        found.counts["plans that take more than predicted although nothing moves"] += 1
     executed = problem if execution is None else problem.executed(execution)
     chosen: Plan | Schedule = random_plan(chance, executed.trace)
     tight = max(predict(executed.trace, chosen).peak, executed.trace.resident_at_start)
@@ -191,35 +168,7 @@ def trial(found: Found, of: Case, chance: random.Random) -> Trial:
         except PlanError:
             found.counts["plans in an order that gets stuck"] += 1
     made = program(problem.with_memory(memory), chosen, execution, streams=True)
-    return Trial(made, memory == tight, excess, still.follows_prediction)
-
-
-def _is_foreseen(of: Case, problem: Problem, execution: Execution) -> bool:
-    """Whether a step saves what was predicted if everything moves, at once, between operations."""
-    trace = problem.executed(execution).trace
-    moves, seen = [], set()
-    for number, gap in enumerate(trace.gaps):
-        if gap.tensor not in seen:
-            seen.add(gap.tensor)
-            moves.append(Move(Kind.OFFLOAD, number, gap.before + 1))
-            moves.append(Move(Kind.PREFETCH, number, gap.after))
-    ample = problem.with_memory(2 * trace.peak_memory)
-    report = _report(of, program(ample, Plan(moves), execution))
-    return report.planned and report.unforeseen == report.unfreed == ()
-
-
-def _excess(report: StepReport) -> tuple[int, ...]:
-    """Return how far the peaks of operations are above the prediction."""
-    assert report.prediction is not None
-    pairs = zip(report.peaks, report.prediction.peaks, strict=True)
-    return tuple(max(0, peak - bound) for peak, bound in pairs)
-
-
-def _report(of: Case, made: Program) -> StepReport:
-    """Take one step under a program, moving things at once if at all."""
-    with Offload(copy.deepcopy(of.network), [made], count=True) as context:
-        next(train(context._root, of.inputs))
-        return context.report
+    return Trial(made, memory == tight)
 
 
 def try_plan(found: Found, of: Case, seed: int, number: int, plan: int) -> None:
@@ -228,7 +177,7 @@ def try_plan(found: Found, of: Case, seed: int, number: int, plan: int) -> None:
     drawn = trial(found, of, chance)
     made = drawn.made
     # With a limit, every byte too much is an error at once.
-    ideal = chance.random() < 0.7 and not any(drawn.excess)
+    ideal = chance.random() < 0.7
     device = SimulatedDevice.of(
         made.problem.platform,
         memory=made.limit if ideal else None,
@@ -246,7 +195,7 @@ def try_plan(found: Found, of: Case, seed: int, number: int, plan: int) -> None:
         inputs = of.inputs[:steps]
         for state, expected in zip(train(network, inputs), of.expected, strict=False):
             require_same(state, expected)
-            require_planned(context.report, drawn)
+            require_planned(context.report)
             assert context.times == times, "times are not those of the forecast"
         reading = device.memory()
         pinned = device.pinned_bytes
@@ -274,17 +223,16 @@ def try_plan(found: Found, of: Case, seed: int, number: int, plan: int) -> None:
     )
 
 
-def require_planned(report: StepReport, drawn: Trial) -> None:
+def require_planned(report: StepReport) -> None:
     """Raise an `AssertionError` unless a step has done what was predicted."""
     assert report.planned, report.deviation
     assert report.late_bytes == 0, "bytes were late"
     assert report.unfreed == report.unforeseen == (), "held by others, or not foreseen"
     assert report.outside_entries == 0, "a copy outside of the arena"
     assert report.prediction is not None
-    rows = zip(report.peaks, report.prediction.peaks, drawn.excess, strict=True)
-    assert all(peak <= bound + more for peak, bound, more in rows), "a peak is above its bound"
-    if drawn.exact:
-        assert report.follows_prediction, "live bytes are not as predicted"
+    rows = zip(report.peaks, report.prediction.peaks, strict=True)
+    assert all(peak <= bound for peak, bound in rows), "a peak is above its bound"
+    assert report.follows_prediction, "live bytes are not as predicted"
 
 
 def require_same(found: State, expected: State) -> None:

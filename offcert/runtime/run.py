@@ -242,9 +242,11 @@ class StepRun(Session):
             self.now = index
             self._move(index)
             if self.counter is not None and self.superseded is None:
-                self._at_begin.append(self.counter.live)
+                # What comes before the first operation is a part of it.
+                self._at_begin.append(self.counter.live if index else 0)
                 self.counter.now = index
-                self.counter.start_peak()
+                if index:
+                    self.counter.start_peak()
 
     def _move(self, operation: int) -> None:
         if self._mover is None:

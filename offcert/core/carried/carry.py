@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from offcert.core.carried.clock import Clock, Tick
+from offcert.core.carried.inside import Inside
 from offcert.core.carried.ranges import Ranges
 from offcert.core.carried.record import Sight, StepRecord
 from offcert.core.carried.unroll import CarriedUnrolling, Group
@@ -102,6 +104,8 @@ class _Carrier:
         self.evictable = [False] * len(tensors)
         # What is kept of storages that the network does not know: computation, until when, bytes.
         self.unknown: dict[int, tuple[int, int, int]] = {}
+        # Copies of what is kept for segments that never run again.
+        self.in_vain: set[int] = set()
         # For each value its copies, as they are made.
         self.copies: dict[int, list[int]] = {}
         for index, value in enumerate(self.execution.values):
@@ -111,7 +115,9 @@ class _Carrier:
         rows = self._saved()
         for group in self.unrolling.groups:
             self._hold(group)
+        self._hold_in_vain()
         trace = self.execution.trace
+        inside = self._inside()
         tensors = [
             Tensor(tensor.name, tensor.size, tuple(sorted(uses)), evictable)
             for tensor, uses, evictable in zip(
@@ -123,28 +129,47 @@ class _Carrier:
             key = self.order.index(computation), handed
             beside[key] = beside.get(key, 0) + size
         tensors += [
-            Tensor(f"kept of {trace.operations[first].name}", size, (first, last), evictable=False)
-            for (first, last), size in beside.items()
+            Tensor(f"{what} of {trace.operations[place].name}", size, tuple(sorted({*uses})), False)
+            for what, place, uses, size in (
+                *(("kept", uses[0], uses, size) for uses, size in beside.items()),
+                *(("begun", uses[1], uses, size) for uses, size in inside.waiting.items()),
+            )
         ]
         execution = Execution(
-            Trace(trace.operations, tensors),
+            Trace(inside.operations(trace.operations), tensors),
             self.execution.runs,
-            (*self.execution.values, *[-1] * len(beside)),
+            (*self.execution.values, *[-1] * (len(tensors) - len(trace.tensors))),
             self.program.to_json(),
         )
         return Carried(execution, self._ticks(), tuple(rows))
+
+    def _inside(self) -> Inside:
+        spans, groups = self.unrolling.spans, self.unrolling.groups
+        return Inside(
+            self.record.within,
+            self.network,
+            self.order,
+            self.execution.values,
+            self.uses,
+            self.in_vain,
+            groups,
+            {
+                place
+                for group in groups
+                if spans[group.segment].line
+                for place in range(group.begin, group.end)
+            },
+        )
 
     # What can leave.
 
     def _saved(self) -> list[SavedRow]:
         """Return what the hooks hear of; note what can leave, and from when on."""
-        entries: dict[int, tuple[int, Sight]] = {}
-        for operation, sight in self._heard():
-            entries.setdefault(sight.storage, (operation, sight))
+        rows, lasting = self._entries()
         tensor_of: dict[int, int] = {}
         for value, storages in self.record.of_value.items():
             copies = self.copies.get(value, [])
-            heard = [entries[each][0] for each in storages if each in entries]
+            heard = [lasting[each][0] for each in storages if each in lasting]
             if not copies or len(heard) < len(storages):
                 continue
             first = copies[0]
@@ -154,34 +179,58 @@ class _Carrier:
             born = self.execution.trace.tensors[first].uses[0]
             # Until it is saved nobody knows of it.
             self.uses[first].update(range(max(born, -1), max(heard) + 1))
-            tensor_of |= dict.fromkeys(storages, first)
+            tensor_of |= {lasting[each][1]: first for each in storages}
         return [
-            (operation, self.record.storages[storage][0], sight.dtype, sight.shape,
-             tensor_of.get(storage))
-            for storage, (operation, sight) in entries.items()
+            (operation, self.record.storages[sight.storage][0], sight.dtype, sight.shape,
+             tensor_of.get(row))
+            for row, (operation, sight) in enumerate(rows)
         ]  # fmt: skip
 
-    def _heard(self) -> Iterable[tuple[int, Sight]]:
-        """Yield operation and tensor of what the hooks around outermost segments hear of."""
+    def _entries(self) -> tuple[list[tuple[int, Sight]], dict[int, tuple[int, int]]]:
+        """Return what the hooks hear of, and of the storages that they hold, operation and row.
+
+        What is heard of again is known as long as somebody holds what was heard first.
+        """
+        rows: list[tuple[int, Sight]] = []
+        lasting: dict[int, tuple[int, int]] = {}
+        until: dict[int, float] = {}
+        for moment, operation, sight, end in self._heard():
+            storage = sight.storage
+            if moment > until.get(storage, -1):
+                rows.append((operation, sight))
+                until[storage] = end
+                lasting[storage] = operation, len(rows) - 1
+            until[storage] = max(until[storage], end)
+        return rows, {each: found for each, found in lasting.items() if until[each] == inf}
+
+    def _heard(self) -> Iterable[tuple[float, int, Sight, float]]:
+        """Yield moment, operation and tensor of what hooks hear of, and how long it is held.
+
+        Those are the hooks around the outermost segments.
+        """
         record, spans = self.record, self.unrolling.spans
         outermost = [spans[segment] for segment in self.program.segments]
-        heard: list[tuple[float, int, Sight]] = []
+        heard: list[tuple[float, int, Sight, float]] = []
         for sight in record.saved:
             if not any(span.enter <= sight.moment < span.leave for span in outermost):
-                heard.append((sight.moment, record.operation(sight.moment), sight))
-        for span in outermost:
+                heard.append((sight.moment, record.operation(sight.moment), sight, inf))
+        for segment, span in zip(self.program.segments, outermost, strict=True):
             before = span.enter - 1
-            heard += [(before + 0.5, record.operation(before), each) for each in span.inputs]
-        kept = {each for segment in self.program.segments for each in _kept(segment)}
-        heard += [
-            (sight.moment, record.operation(sight.moment), sight)
-            for sight in record.results
-            if record.operation(sight.moment) in kept
-        ]
+            end = inf if self._lasts(segment) else span.leave
+            given = record.operation(before)
+            heard += [(before + 0.5, given, each, end) for each in span.inputs]
+            kept = _kept(segment)
+            heard += [
+                (sight.moment, record.operation(sight.moment), sight, end)
+                for sight in record.results
+                if record.operation(sight.moment) in kept
+            ]
         heard.sort(key=lambda each: each[0])
-        for _, operation, sight in heard:
-            if sight.storage >= 0:
-                yield operation, sight
+        return (each for each in heard if each[2].storage >= 0)
+
+    def _lasts(self, segment: Segment) -> bool:
+        """Whether autograd holds a segment once it has returned: something is saved in it."""
+        return any(self.unrolling.saves(each) for each in (segment, *segment.nested()))
 
     # What stays.
 
@@ -286,6 +335,31 @@ class _Carrier:
             if not computation.repeatable and self.unrolling.needs(computation, group.segment):
                 last = position
         return last
+
+    def _hold_in_vain(self) -> None:
+        """Note how long results stay that are kept for segments which never run again.
+
+        Nobody holds them once the segment has returned if nothing was saved in it; otherwise
+        autograd may to the end.
+        """
+        again = {group.segment for group in self.unrolling.groups}
+        for segment in self.program.segments:
+            if segment in again:
+                continue
+            leave = self.unrolling.spans[segment].leave
+            last = len(self.order) - 1 if self._lasts(segment) else self.record.operation(leave)
+            kept = _kept(segment)
+            for sight in self.record.results:
+                computation = self.record.operation(sight.moment)
+                if sight.storage < 0 or computation not in kept:
+                    continue
+                size, value = self.record.storages[sight.storage]
+                if value < 0:
+                    self.unknown[sight.storage] = (computation, last, size)
+                    continue
+                copy = self.copies[value][0]
+                self.uses[copy].update(range(computation, max(*self.uses[copy], last) + 1))
+                self.in_vain.add(copy)
 
     def _values(self, storages: Iterable[int]) -> set[int]:
         numbers = {self.record.storages[each][1] for each in storages if each >= 0}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from offcert.core.carried.within import NOTHING_WITHIN, Within, within_from_json
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
 
@@ -75,6 +76,9 @@ class StepRecord:
         What autograd saves there, in order, as often as it does.
     results : tuple of Sight
         What operators make there.
+    within : Within
+        What happens within operations. Empty in what was profiled before it was recorded: then
+        peaks of what runs again may lie above those that are foreseen.
     """
 
     begins: tuple[int, ...]
@@ -83,6 +87,7 @@ class StepRecord:
     calls: tuple[Call, ...]
     saved: tuple[Sight, ...]
     results: tuple[Sight, ...]
+    within: Within = NOTHING_WITHIN
 
     def operation(self, moment: int) -> int:
         """Return the operation that a moment belongs to; what comes too early goes to the first."""
@@ -126,6 +131,7 @@ class StepRecord:
             ],
             "saved": _rows(self.saved),
             "results": _rows(self.results),
+            "within": self.within.to_json(),
         }
 
 
@@ -144,6 +150,7 @@ def record_from_json(value: Any, place: str) -> StepRecord:
     fields = Fields(value, place)
     begins, launches = fields.integers("begins", 0), fields.integers("launches", 0)
     storages = fields.get("storages", list)
+    within = fields.optional("within", dict)
     try:
         record = StepRecord(
             begins,
@@ -155,6 +162,7 @@ def record_from_json(value: Any, place: str) -> StepRecord:
             ),
             _sights(fields.get("saved", list)),
             _sights(fields.get("results", list)),
+            NOTHING_WITHIN if within is None else within_from_json(within, f"{place}.within"),
         )
     except (TypeError, ValueError) as error:
         raise InputError(f"{place} is not what profiling writes: {error!r}") from error

@@ -163,6 +163,10 @@ class CarriedUnrolling(Unrolling):
         self.groups.append(Group(segment, len(self.runs), tuple(runs), stop, nested))
         return runs
 
+    def saves(self, segment: Segment) -> bool:
+        """Whether anything is saved in the first run of a segment."""
+        return next(self._moments(segment), None) is not None
+
     def _moments(self, segment: Segment) -> Iterator[int]:
         """Yield the moments at which something is saved in a segment, not in those inside."""
         span = self.spans[segment]

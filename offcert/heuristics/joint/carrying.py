@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from offcert.core.carried.ranges import Ranges, ranges_from_json
 from offcert.core.carried.record import StepRecord, record_from_json
 from offcert.core.carried.unroll import CarriedUnrolling
+from offcert.core.carried.within import Within
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.problem import Problem
@@ -68,6 +69,17 @@ class Carrying(NamedTuple):
     take_first, take, taken : int64 arrays
         For each value the calls in lines that take it: the first computation of each, and that
         during which it returns.
+    more : int64 array, one entry a computation
+        Bytes beside its workspace unless all values of its row of ``dying`` die in its midst.
+    dying_first, dying : int64 arrays
+        Values.
+    ask_first : int64 array, one entry a computation and one more
+        Its rows of ``asks``, in the order in which it asks.
+    asks : int64 array, shape (any, 5)
+        Who has saved what is asked for, and `left`, `most`, `left_otherwise` and `most_otherwise`
+        of `offcert.core.carried.within.Ask`.
+    gone_first, gone : int64 arrays
+        For each of ``asks`` the values that have to die on the way, or it is otherwise.
     """
 
     known: Integers
@@ -93,6 +105,13 @@ class Carrying(NamedTuple):
     take_first: Integers
     take: Integers
     taken: Integers
+    more: Integers
+    dying_first: Integers
+    dying: Integers
+    ask_first: Integers
+    asks: Integers
+    gone_first: Integers
+    gone: Integers
 
 
 @dataclass(frozen=True)
@@ -155,7 +174,9 @@ def recorded(problem: Problem) -> Recorded | None:
 def nothing_recorded() -> Carrying:
     """Return the arrays of a problem of which nothing was recorded."""
     empty = np.zeros(0, dtype=np.int64)
-    return Carrying(np.zeros(1, dtype=np.int64), *(empty for _ in Carrying._fields[1:]))
+    arrays = dict.fromkeys(Carrying._fields, empty)
+    arrays |= {"known": np.zeros(1, dtype=np.int64), "asks": np.zeros((0, 5), dtype=np.int64)}
+    return Carrying(**arrays)
 
 
 def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
@@ -209,6 +230,25 @@ def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
         *_early(network),
         *_rows([[begin for begin, _ in row] for row in taking]),
         np.array([end for row in taking for _, end in row], dtype=np.int64),
+        *_inside(network, record.within),
+    )
+
+
+def _inside(network: Network, within: Within) -> tuple[Integers, ...]:
+    """Return the arrays from `more` to `gone`."""
+    makings = [within.making_of.get(number) for number in range(len(network))]
+    asks = [within.asks_of.get(number, ()) for number in range(len(network))]
+    rows = [
+        (each.saver, each.left, each.most, each.left_otherwise, each.most_otherwise)
+        for row in asks
+        for each in row
+    ]
+    return (
+        np.array([0 if each is None else each.more for each in makings], dtype=np.int64),
+        *_rows([() if each is None else each.values for each in makings]),
+        _first(asks),
+        np.array(rows, dtype=np.int64).reshape(len(rows), 5),
+        *_rows([each.values for row in asks for each in row]),
     )
 
 
@@ -291,7 +331,7 @@ def _early(network: Network) -> tuple[Integers, Integers, Integers, Integers]:
     return tuple(np.array(row, dtype=np.int64) for row in rows)  # type: ignore[return-value]
 
 
-def _first(rows: Iterable[Sequence[int]]) -> Integers:
+def _first(rows: Iterable[Sequence[Any]]) -> Integers:
     return np.cumsum([0, *(len(row) for row in rows)]).astype(np.int64)
 
 

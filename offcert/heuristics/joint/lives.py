@@ -7,7 +7,8 @@ the beginning: then the last use of a copy is known before its first.
 from __future__ import annotations
 
 from offcert.core.compiled import inlined
-from offcert.heuristics.joint.state import GAPS, TURN, WHOLE, State, Work
+from offcert.heuristics.joint.inside import ends_of, wait, workspace_of
+from offcert.heuristics.joint.state import ASKS, GAPS, TURN, WHOLE, State, Work
 from offcert.heuristics.joint.tables import OFFLOAD, Tables
 
 _NONE = -2
@@ -61,6 +62,7 @@ def live(tables: Tables, state: State, work: Work, runs: int) -> bool:
             _hold_all(tables, work, work.event_run[run], run, turn)
             if not tables.repeatable[computation]:
                 _hold_all(tables, work, work.event_end[computation], run, turn)
+            _take(tables, work, run)
     if known:
         if not _forward(tables, state, work):
             return False
@@ -79,10 +81,8 @@ def _forward(tables: Tables, state: State, work: Work) -> bool:
     Programs that somebody else wrote discard nothing.
     """
     carrying = tables.carrying
-    for run in range(carrying.turn[0]):
-        workspace = tables.workspace[run]
-        work.need[run] += workspace
-        work.need[run + 1] -= workspace
+    for value in range(work.ended.size):
+        work.ended[value] = -1
     for value in carrying.early:
         if work.changed[value] >= 0 and work.changed[value] != carrying.early_left[value]:
             return False
@@ -93,8 +93,30 @@ def _forward(tables: Tables, state: State, work: Work) -> bool:
         if run >= 0 and work.last[value] < 0:
             work.last[value] = run
         if run >= 0 or max(work.last[value], work.held[value, _LAST]) >= 0:
+            end = max(work.last[value], work.held[value, _LAST])
+            work.ended[value] = end if end > run else -1
             _close(tables, state, work, value, run)
+    for run in range(carrying.turn[0]):
+        freed = 0
+        if work.least[run] > 0:
+            for value in carrying.early:
+                freed += tables.size[value] if work.ended[value] == run else 0
+        workspace = workspace_of(tables, work, run, freed)
+        work.need[run] += workspace
+        work.need[run + 1] -= workspace
     return True
+
+
+@inlined
+def _take(tables: Tables, work: Work, run: int) -> None:
+    """Count what a run takes beside what it reads, holds and makes."""
+    freed = 0
+    if work.facts[ASKS] > 0 or tables.carrying.more[work.runs[run]] > 0:
+        freed = ends_of(tables, work, run)
+        wait(tables, work, run)
+    workspace = workspace_of(tables, work, run, freed)
+    work.need[run] += workspace
+    work.need[run + 1] -= workspace
 
 
 @inlined
@@ -165,6 +187,9 @@ def _write(tables: Tables, state: State, work: Work, computation: int, run: int)
         else:
             discards = True
             beside += tables.size[value]
+    if tables.carrying.known[0]:
+        # It is counted once it is known what dies in the run.
+        return True
     workspace = tables.workspace[computation]
     if discards:
         lean = tables.lean[computation]

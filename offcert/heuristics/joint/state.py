@@ -14,7 +14,7 @@ from offcert.heuristics.joint.tables import LONGEST, Integers, Tables
 Floats = NDArray[np.float64]
 
 # Entries of `Work.facts`.
-TURN, RUNS, GAPS, UNCOVERED, MOVED, LACKING, EVENTS = range(7)
+TURN, RUNS, GAPS, UNCOVERED, MOVED, LACKING, EVENTS, ASKS = range(8)
 
 # What `Work.part` says of a run that is no other run of a segment, and of one of a line.
 WHOLE, LINE = -1, -2
@@ -72,6 +72,13 @@ class Work(NamedTuple):
         The run at which autograd's hooks hear of it as the input of a segment, or -1.
     opened : int64 array, one entry for each of `Carrying.beside`
         Whether that is counted already.
+    ask_row, ask_begin, ask_run : int64 arrays
+        Of what runs again, in order: the row of `Carrying.asks` that says how it is asked for, its
+        first run, and the run that asks.
+    least : int64 array, one entry a run
+        Bytes that it takes at least beside what stays, if what dies in it were dead already.
+    ended : int64 array, one entry a value
+        The last run of the copy that is looked at, as far as that is known.
     need : int64 array, one entry a run
         Bytes on the device during it if nothing leaves.
     gap_value, gap_before, gap_after, gap_start, chosen : int64 arrays, one entry a gap
@@ -87,8 +94,8 @@ class Work(NamedTuple):
         Ticks from the start to each run, and from its start to the end; ends of transfers.
     facts : int64 array
         The first run of what cannot run again, the numbers of runs and of gaps, the bytes that do
-        not fit, those that leave, those that do not fit at a run on average, and the number of
-        events.
+        not fit, those that leave, those that do not fit at a run on average, and the numbers of
+        events and of asks.
     """
 
     parent: Integers
@@ -108,6 +115,11 @@ class Work(NamedTuple):
     changed: Integers
     given: Integers
     opened: Integers
+    ask_row: Integers
+    ask_begin: Integers
+    ask_run: Integers
+    least: Integers
+    ended: Integers
     need: Integers
     gap_value: Integers
     gap_before: Integers
@@ -166,6 +178,11 @@ def new_work(tables: Tables) -> Work:
         integers(values),
         integers(values),
         integers(2 * computations),
+        integers(2 * computations + 2),
+        integers(2 * computations + 2),
+        integers(2 * computations + 2),
+        integers(runs + 2),
+        integers(values),
         integers(runs + 2),
         integers(values + 1),
         integers(values + 1),
@@ -180,7 +197,7 @@ def new_work(tables: Tables) -> Work:
         integers(runs + 2),
         integers(runs + 2),
         integers(values + 1),
-        integers(7),
+        integers(8),
     )
 
 

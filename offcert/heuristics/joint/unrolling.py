@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from offcert.core.compiled import inlined
 from offcert.heuristics.joint.events import forget_events, note_events
+from offcert.heuristics.joint.inside import forget_asks, note_ask, note_asking
 from offcert.heuristics.joint.state import TURN, State, Work
 from offcert.heuristics.joint.tables import LONGEST, NOTHING, Tables
 
@@ -15,7 +16,8 @@ _INSIDE, _WAITING, _DONE = 0, 1, 2
 def unroll(tables: Tables, state: State, work: Work) -> int:
     """Write the runs of a program; return their number, or -1 if there are too many.
 
-    It is -1 as well if something is kept that is changed in place where the segment is over.
+    It is -1 as well if something is kept that is changed in place where the segment is over, or a
+    segment of a recorded step takes memory although it never runs again.
 
     Segments run again when something that cannot run again needs what was saved in them, those
     inside of them after that; see `offcert.core.program`.
@@ -25,6 +27,7 @@ def unroll(tables: Tables, state: State, work: Work) -> int:
     known = tables.carrying.known[0] == 1
     if known:
         forget_events(tables, state, work)
+        forget_asks(work)
     longest = tables.settings[LONGEST]
     stamp = state.number[0]
     runs, turn = 0, -1
@@ -44,15 +47,32 @@ def unroll(tables: Tables, state: State, work: Work) -> int:
                 spans = (begin, runs, told)
                 if known and not note_events(tables, state, work, segment, saved, spans):
                     return -1
+                if known and runs > begin:
+                    note_ask(tables, state, work, computation, segment, begin)
                 before, end = segment, runs
                 if runs + tables.duration.size >= longest:
                     return -1
             if turn < 0:
                 turn = runs
+            if known:
+                note_asking(work, runs)
         work.runs[runs] = computation
         runs += 1
     work.facts[TURN] = runs if turn < 0 else turn
-    return runs
+    return -1 if known and _in_vain(state, work) else runs
+
+
+@inlined
+def _in_vain(state: State, work: Work) -> bool:
+    """Return whether an outermost segment, or one in which something is kept, never runs again."""
+    for segment in range(state.number[0]):
+        if work.phase[segment] != _DONE:
+            if work.parent[segment] < 0:
+                return True
+            for computation in range(state.first[segment], state.last[segment] + 1):
+                if work.innermost[computation] == segment and state.kept[computation]:
+                    return True
+    return False
 
 
 @inlined

@@ -98,7 +98,7 @@ def build(recorder: Recorder, clock: Clock) -> Built:
             recorder.only_once,
             recorder.lines.found,
         )
-        record = build_record(recorder, line, groups)
+        record = build_record(recorder, line, groups, trace.operations)
     return Built(trace, network, ticks, number_places(rows), ranges, record)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from offcert.core.carried.record import Call, Sight, StepRecord
+from offcert.core.trace import Operation
+from offcert.runtime.capture.within import build_within
 from offcert.runtime.events import ENTER, LEAVE
 
 if TYPE_CHECKING:
@@ -14,7 +16,9 @@ if TYPE_CHECKING:
     from offcert.runtime.capture.recorder import Recorder
 
 
-def build_record(recorder: Recorder, line: Line, groups: Sequence[Group]) -> StepRecord:
+def build_record(
+    recorder: Recorder, line: Line, groups: Sequence[Group], operations: Sequence[Operation]
+) -> StepRecord:
     """Return the record of a recorded step.
 
     Parameters
@@ -25,8 +29,10 @@ def build_record(recorder: Recorder, line: Line, groups: Sequence[Group]) -> Ste
         Its moments, cut into operations.
     groups : sequence of Group
         The storages of each value of the network.
+    operations : sequence of Operation
+        Of the trace.
     """
-    return _Builder(recorder, line, groups).record()
+    return _Builder(recorder, line, groups).record(operations)
 
 
 class _Builder:
@@ -37,7 +43,7 @@ class _Builder:
         self.number_of: dict[Any, int] = {}
         self.storages: list[tuple[int, int]] = []
 
-    def record(self) -> StepRecord:
+    def record(self, operations: Sequence[Operation]) -> StepRecord:
         line, recorder = self.line, self.recorder
         launches = [
             next(n for n in range(tick, len(line.moments)) if line.moments[n].launches)
@@ -45,8 +51,9 @@ class _Builder:
         ]
         calls = tuple(self._calls())
         saved, made = self._sights(recorder.packed), self._sights(recorder.made)
+        within = build_within(recorder.lives, self.value_of, line, operations, recorder.unpacked)
         return StepRecord(
-            tuple(line.ticks), tuple(launches), tuple(self.storages), calls, saved, made
+            tuple(line.ticks), tuple(launches), tuple(self.storages), calls, saved, made, within
         )
 
     def _calls(self) -> Iterable[Call]:

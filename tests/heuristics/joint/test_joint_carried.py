@@ -9,6 +9,7 @@ from functools import cache
 from itertools import product
 
 import pytest
+from interrupted_networks import changed, doubled, network
 from random_instances import seeded
 from shallow_networks import shallow
 
@@ -30,9 +31,19 @@ NETWORKS = {"resnet18": "4x3x64x64", "gpt-tiny": "2x32", "densenet121": "2x3x64x
 @cache
 def captured(name: str, part: Fraction = Fraction(1, 2)) -> Problem:
     with shallow():
-        problem = profile(name, NETWORKS[name], hardware="v100-pcie")
+        problem = _interrupted() if name == "interrupted" else _of_zoo(name)
     limit = int(problem.trace.peak_memory * part)
     return replace(problem, recompute=Recompute.ANY).with_memory(limit)
+
+
+def _of_zoo(name: str) -> Problem:
+    return profile(name, NETWORKS[name], hardware="v100-pcie")
+
+
+def _interrupted() -> Problem:
+    """Return the problem of a network in whose operations it matters what happens when."""
+    blocks = ((doubled,), (changed,), (doubled,), (doubled,))
+    return profile(network(*blocks), "4x6", loss="mean", hardware="v100-pcie")
 
 
 def random_state(rng: random.Random, tables: Tables) -> State:
@@ -74,7 +85,8 @@ def beyond(tables: Tables, first: int, last: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("name", "seed"), [*product(("resnet18", "gpt-tiny"), range(4)), ("densenet121", 0)]
+    ("name", "seed"),
+    [*product(("resnet18", "gpt-tiny", "interrupted"), range(4)), ("densenet121", 0)],
 )
 def test_memory_and_gaps_are_those_of_training(name: str, seed: int) -> None:
     problem = captured(name)
@@ -82,7 +94,7 @@ def test_memory_and_gaps_are_those_of_training(name: str, seed: int) -> None:
     assert network is not None
     tables = tables_of(problem, ranges_of(problem))
     state = random_state(seeded(seed), tables)
-    assert state.number[0] > 2
+    assert state.number[0] >= 2
     carried = carried_on(problem, program_of(state))
     assert carried is not None
     found = estimate(tables, state)
@@ -103,7 +115,7 @@ def test_memory_and_gaps_are_those_of_training(name: str, seed: int) -> None:
         if gap.before < turn <= gap.after
     }
     assert gaps == real
-    assert len(real) > 5
+    assert len(real) >= 2
 
 
 def test_what_is_changed_in_place_after_a_segment_cannot_be_kept_in_it() -> None:

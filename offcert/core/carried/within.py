@@ -1,0 +1,156 @@
+"""What happens within the operations of a step, as far as it matters once parts of it run again.
+
+A trace knows of an operation what it takes at most. Two things lie deeper:
+
+- Something may die in the midst of an operation, before the operation takes the most. Where a
+  segment does not save it, or keeps it for longer, it is not there, or still there: then the
+  operation takes more beside what the trace counts.
+- A segment runs again when a backward computation asks for something saved in it. What that
+  computation has made by then waits meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from offcert.core.documents import Fields
+from offcert.core.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """A computation that has room for what it makes because something else dies in its midst.
+
+    Attributes
+    ----------
+    computation : int
+        Which.
+    more : int
+        Bytes that it takes beside its workspace if one of the values does not die then.
+    values : tuple of int
+        What dies.
+    """
+
+    computation: int
+    more: int
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """That a backward computation asks for what another has saved, for the first time.
+
+    Attributes
+    ----------
+    computation, saver : int
+        Who asks for what who has saved.
+    left : int
+        Bytes by which more is alive then than when the computation began.
+    most : int
+        The same at any time until then.
+    left_otherwise, most_otherwise : int
+        The same if one of the values does not die on the way.
+    values : tuple of int
+        What dies on the way.
+    """
+
+    computation: int
+    saver: int
+    left: int
+    most: int
+    left_otherwise: int
+    most_otherwise: int
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Within:
+    """What happens within operations.
+
+    Attributes
+    ----------
+    makings : tuple of Making
+        At most one for each computation.
+    asks : tuple of Ask
+        Of each computation in the order in which it asks, as often as it asks for what somebody
+        else has saved; none of computations that have made nothing by the last of them.
+    """
+
+    makings: tuple[Making, ...] = ()
+    asks: tuple[Ask, ...] = ()
+
+    @cached_property
+    def making_of(self) -> dict[int, Making]:
+        """The entry of each computation that has one."""
+        return {each.computation: each for each in self.makings}
+
+    @cached_property
+    def asks_of(self) -> dict[int, tuple[Ask, ...]]:
+        """Those of each computation that has any."""
+        found: dict[int, tuple[Ask, ...]] = {}
+        for each in self.asks:
+            found[each.computation] = (*found.get(each.computation, ()), each)
+        return found
+
+    def first_ask(self, computation: int, first: int, last: int) -> Ask | None:
+        """Return how a computation asks first for what is saved from one to another, if it does."""
+        for each in self.asks_of.get(computation, ()):
+            if first <= each.saver <= last:
+                return each
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON value."""
+        return {
+            "makings": [[each.computation, each.more, list(each.values)] for each in self.makings],
+            "asks": [list(_ask_row(each)) for each in self.asks],
+        }
+
+
+# Of what was profiled before anything was recorded of that.
+NOTHING_WITHIN = Within()
+
+
+def _ask_row(ask: Ask) -> Iterator[Any]:
+    yield from (ask.computation, ask.saver, ask.left, ask.most)
+    yield from (ask.left_otherwise, ask.most_otherwise, list(ask.values))
+
+
+def within_from_json(value: Any, place: str) -> Within:
+    """Return what a JSON value describes.
+
+    Raises
+    ------
+    InputError
+        One sentence that names what is missing or wrong.
+    """
+    fields = Fields(value, place)
+    makings, asks = fields.get("makings", list), fields.get("asks", list)
+    fields.finish()
+    try:
+        found = Within(
+            tuple(
+                Making(int(number), int(more), tuple(map(int, values)))
+                for number, more, values in makings
+            ),
+            tuple(
+                Ask(int(a), int(b), int(c), int(d), int(e), int(f), tuple(map(int, values)))
+                for a, b, c, d, e, f, values in asks
+            ),
+        )
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{place} is not what profiling writes: {error!r}") from error
+    for making in found.makings:
+        _require_natural(place, making.computation, making.more, *making.values)
+    for ask in found.asks:
+        _require_natural(place, ask.computation, ask.saver, ask.left, ask.most, *ask.values)
+        _require_natural(place, ask.left_otherwise - ask.left, ask.most_otherwise - ask.most)
+    return found
+
+
+def _require_natural(place: str, *numbers: int) -> None:
+    if min(numbers) < 0:
+        raise InputError(f"{place} holds {min(numbers)} where only 0 and more makes sense")
