@@ -144,6 +144,18 @@ class CudaDevice:
                 for data, host in _pairs(part):
                     data.copy_(host, non_blocking=True)
 
+    def require_movable(self) -> None:
+        """Raise an `OffcertError` while the current stream's work becomes a CUDA graph.
+
+        A stream that waits for an event of it is captured, too, so nobody may by then.
+        """
+        if torch.cuda.is_current_stream_capturing():
+            # A graph would copy from and to the same addresses again, whatever is there by then.
+            raise OffcertError(
+                "tensors cannot be moved by a plan while a CUDA graph is captured; leave out "
+                'torch.cuda.graph, or the mode "reduce-overhead" of torch.compile'
+            )
+
     def _require(self, parts: Sequence[Part]) -> None:
         for part in parts:
             if part.data.device != self.tensors:
@@ -151,12 +163,7 @@ class CudaDevice:
                     f"a tensor on {part.data.device} cannot be moved by a plan for {self.tensors}: "
                     "a plan is for one device"
                 )
-        if torch.cuda.is_current_stream_capturing():
-            # A graph would copy from and to the same addresses again, whatever is there by then.
-            raise OffcertError(
-                "tensors cannot be moved by a plan while a CUDA graph is captured; leave out "
-                'torch.cuda.graph, or the mode "reduce-overhead" of torch.compile'
-            )
+        self.require_movable()
 
     def ran(self, duration: int) -> None:
         """Do nothing: the device takes its own time."""

@@ -212,6 +212,9 @@ class Device(Protocol):
     def clerk(self, kind: Kind) -> Clerk:
         """Return who copies between memory of the host and files: one for each direction."""
 
+    def require_movable(self) -> None:
+        """Raise an `OffcertError` if nothing can be moved now, before a stream is told anything."""
+
     def copy_out(self, parts: Sequence[Part]) -> None:
         """Let ``out`` copy storages to the host, as one transfer.
 

@@ -152,6 +152,7 @@ class StreamMover(Mover):
     def _send(self, step: Step, gap: int, tensor: int, entries: Sequence[Entry]) -> bool:
         """Let ``out`` copy a tensor; return whether the host has room."""
         device = self._device
+        device.require_movable()
         try:
             copies = self._copies.room(entries)
         except OffcertError as error:
@@ -235,6 +236,7 @@ class StreamMover(Mover):
 
     def _bring(self, step: Step, gap: int, entries: Iterable[Entry]) -> None:
         device, rows = self._device, []
+        device.require_movable()
         with uncounted(step):
             for entry in entries:
                 data = device.allocate(entry.size)

@@ -1,6 +1,7 @@
 """`CudaDevice` on a CUDA device."""
 
 import gc
+import threading
 import time
 
 import pytest
@@ -10,7 +11,8 @@ from torch import nn
 from offcert.core.errors import OffcertError
 from offcert.runtime.device.cuda import CudaDevice, cuda_device, versions
 from offcert.runtime.device.interface import Part
-from offcert.runtime.device.pinned import CudaRegistrar
+from offcert.runtime.device.pinned import CudaRegistrar, PinnedArena
+from offcert.runtime.streaming.staging import Staged, Staging
 
 pytestmark = pytest.mark.cuda
 
@@ -118,6 +120,61 @@ def test_an_arena_is_pinned_has_exactly_its_bytes_and_is_not_pinned_afterwards(d
         assert torch.cuda.host_memory_stats() == before
     arena.close()
     assert not view.is_pinned()
+
+
+def test_copies_go_over_the_borders_of_chunks_and_are_not_waited_for(device):
+    size, chunk = 3 * _MIB, _MIB
+    registrar = CudaRegistrar(device.tensors, (device.out.stream, device.back.stream))
+    arena = PinnedArena(size + chunk, registrar, chunk=chunk)
+    original = _numbers(size, device)
+    device.synchronise()
+    _busy()
+    device.out.wait(device.compute.record())
+    device.copy_out([Part(original, arena, chunk // 2)])
+    copied = device.out.record()
+    assert not copied.reached
+    device.compute.wait(copied)
+    fetched = device.allocate(size)
+    device.back.wait(device.compute.record())
+    device.copy_back([Part(fetched, arena, chunk // 2)])
+    returned = device.back.record()
+    assert not returned.reached
+    device.compute.wait(returned)
+    assert torch.equal(original, fetched)
+    views = [arena.view(at, 1) for at in range(0, size + chunk, chunk)]
+    assert all(view.is_pinned() for view in views)
+    arena.close()
+    assert not any(view.is_pinned() for view in views)
+
+
+def test_nobody_waits_for_a_file_that_copies_go_to(device, tmp_path):
+    size = 8 * _MIB
+    file = device.file(size, str(tmp_path))
+    row = Staged("a", file, 0, size)
+    staging = Staging(device, 2 * size, [[row]])
+    # Kernels are loaded when they are first called, which may wait for the device.
+    data = device.allocate(size).fill_(1)
+    device.synchronise()
+    _busy()
+    data.fill_(5)
+    device.out.wait(device.compute.record())
+    staging.send([(row, data)])
+    copied = device.out.record()
+    # The device has not begun; who handed the copy over has gone on.
+    assert not copied.reached
+    device.compute.wait(copied)
+    data.fill_(9)
+    fetched = device.allocate(size)
+    device.back.wait(device.compute.record())
+    staging.bring([(row, fetched)])
+    device.compute.wait(device.back.record())
+    assert fetched.eq(5).all()
+    staging.settle()
+    assert file.view(0, size).eq(5).all()
+    device.synchronise()
+    staging.close()
+    file.close()
+    assert not any(each.name.startswith("offcert-") for each in threading.enumerate())
 
 
 def test_an_arena_may_be_closed_with_copies_still_to_be_done(device):

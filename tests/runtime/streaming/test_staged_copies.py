@@ -2,7 +2,6 @@
 
 import copy
 import random
-import threading
 import warnings
 from fractions import Fraction
 
@@ -12,10 +11,7 @@ from stream_steps import On, captured_problem, evicting, tight, trained
 from test_stream_cleanup import hooked
 from torch import nn
 
-from offcert.core.errors import OffcertError
 from offcert.core.plan import Kind
-from offcert.runtime.device.clerk import ThreadClerk
-from offcert.runtime.device.pinned import FileArena
 from offcert.runtime.device.simulated import SimulatedDevice, by_chance, early, late
 from offcert.runtime.device.simulated.clerk import SimulatedClerk
 from offcert.runtime.offload import OffloadWarning, offload
@@ -328,108 +324,64 @@ def test_what_comes_back_next_is_read_before_it_is_asked_for():
     assert list(staging._ahead) == [(0,)]
 
 
-# The thread itself.
+def sent(device, staging, row, data):
+    device.out.wait(device.compute.record())
+    staging.send([(row, data)])
 
 
-class Gate:
-    """An event that a test reaches."""
-
-    def __init__(self, error=None):
-        self.opened, self.error = threading.Event(), error
-
-    @property
-    def reached(self):
-        return self.opened.is_set()
-
-    def wait_here(self):
-        assert self.opened.wait(60)
-        if self.error is not None:
-            raise self.error
+def brought(device, staging, row):
+    """Return what comes back."""
+    back = device.allocate(row.size)
+    device.back.wait(device.compute.record())
+    staging.bring([(row, back)])
+    device.compute.wait(device.back.record())
+    return back
 
 
-def _files():
-    first, second = FileArena(64), FileArena(64)
-    first.view(0, 64).copy_(torch.arange(64).to(torch.uint8))
-    second.view(0, 64).zero_()
-    return first, second
+def test_what_was_read_ahead_is_not_taken_for_what_is_written_anew_or_for_what_lay_there():
+    device = _device(adversary=early)
+    staging, rows, data, _ = _copies(device, 512, (1,))
+    staging.begin()
+    sent(device, staging, rows[1], data[1])
+    assert list(staging._ahead) == [(1,)]
+    data[1].fill_(77)
+    device.compute.ran(1)
+    sent(device, staging, rows[1], data[1])
+    assert brought(device, staging, rows[1]).eq(77).all()
+    # The next step begins as the first one did.
+    staging.begin()
+    sent(device, staging, rows[1], data[1])
+    slot = staging._ahead[1,].slot
+    for n in (0, 2, 3, 0):
+        sent(device, staging, rows[n], data[n])
+    # Others have been in its slot meanwhile; it has been read anew.
+    assert staging._ahead[1,].slot is not slot
+    assert brought(device, staging, rows[1]).eq(77).all()
+    staging.settle()
+    assert device.races == []
 
 
-def clerks():
-    return [each for each in threading.enumerate() if each.name.startswith("a clerk")]
+def test_bytes_of_a_file_are_written_after_they_have_been_read():
+    device = _device()
+    staging, rows, data, file = _copies(device, 1024, (0,))
+    sent(device, staging, rows[0], data[0])
+    # Read, but never asked for.
+    assert list(staging._ahead) == [(0,)]
+    sent(device, staging, Staged("other", file, rows[0].offset, 100), data[1])
+    staging.settle()
+    assert device.races == []
 
 
-def test_a_thread_copies_in_order_and_not_before_events_and_ends():
-    first, second = _files()
-    begun = []
-    clerk, other = ThreadClerk("a clerk", lambda: begun.append(threading.get_ident())), None
-    gate = Gate()
-    done = clerk.copy((first, 8), (second, 16), 4, [gate])
-    last = clerk.copy((second, 16), (second, 40), 4)
-    # Whoever orders a copy goes on.
-    assert not done.reached
-    assert second.view(0, 64).eq(0).all()
-    other = ThreadClerk("a clerk, too")
-    third = other.copy((second, 40), (first, 0), 4, [last])
-    gate.opened.set()
-    third.wait_here()
-    assert done.reached
-    assert last.reached
-    assert first.view(0, 4).tolist() == second.view(16, 4).tolist() == [8, 9, 10, 11]
-    assert begun != [threading.get_ident()]
-    assert len(clerks()) == 2
-    clerk.close()
-    other.close()
-    assert clerks() == []
-
-
-def test_what_goes_wrong_in_a_thread_reaches_all_who_wait_for_it():
-    first, second = _files()
-    clerk, other = ThreadClerk("a clerk"), ThreadClerk("a clerk, too")
-    gate = Gate(RuntimeError("an illegal memory access was encountered"))
-    done = clerk.copy((first, 8), (second, 16), 4, [gate])
-    after = other.copy((second, 16), (first, 0), 4, [done])
-    gate.opened.set()
-    for each in (after, done):
-        with pytest.raises(RuntimeError, match="illegal memory access"):
-            each.wait_here()
-        assert not each.reached
-    assert first.view(0, 4).tolist() == [0, 1, 2, 3]
-    # The thread goes on.
-    clerk.copy((first, 8), (second, 16), 4).wait_here()
-    clerk.close()
-    other.close()
-
-
-def test_a_thread_that_collects_garbage_does_not_wait_for_itself():
-    first, second = _files()
-    clerk = ThreadClerk("a clerk")
-    found, orders = [], []
-
-    class Collecting(Gate):
-        def wait_here(self):
-            # As if a context that nobody has any more were closed here.
-            super().wait_here()
-            try:
-                orders[-1].wait_here()
-            except OffcertError as error:
-                found.append(str(error))
-            clerk.close()
-
-    gate = Collecting()
-    orders.append(clerk.copy((first, 8), (second, 16), 4, [gate]))
-    orders.append(clerk.copy((first, 8), (second, 20), 4))
-    gate.opened.set()
-    orders[-1].wait_here()
-    clerk.close()
-    assert found == ["a thread that copies cannot wait for copies to be made"]
-    assert second.view(16, 8).tolist() == [8, 9, 10, 11] * 2
-
-
-def test_a_thread_ends_when_nobody_has_its_clerk():
-    clerk = ThreadClerk("a clerk")
-    first, second = _files()
-    clerk.copy((first, 8), (second, 16), 4).wait_here()
-    (thread,) = clerks()
-    del clerk
-    thread.join(60)
-    assert not thread.is_alive()
+def test_out_waits_for_back_where_one_comes_to_a_slot_of_the_other():
+    device = _device()
+    staging, rows, data, _ = _copies(device, 128)
+    sent(device, staging, rows[0], data[0])
+    device.compute.wait(device.out.record())
+    back = device.allocate(100)
+    device.back.wait(device.compute.record())
+    staging.bring([(rows[0], back)])
+    sent(device, staging, rows[1], data[1])
+    device.compute.wait(device.out.record())
+    device.compute.wait(device.back.record())
+    assert back.eq(1).all()
+    assert device.races == []

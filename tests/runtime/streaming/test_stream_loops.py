@@ -253,6 +253,8 @@ def test_a_whole_loop_in_a_stream_of_its_own(on):
     made, device = context(on, model)
     plain = copy.deepcopy(made._root)
     expected = [state["gradients"] for _, state in trained(on, plain, steps=2)]
+    # The other stream does not wait for what was done so far.
+    device.synchronise()
     with warnings.catch_warnings():
         warnings.simplefilter("error", OffloadWarning)
         with made:

@@ -286,6 +286,42 @@ def test_modules_compiled_to_cuda_graphs_are_refused_by_name(on):
         offload(model, evicting(problem), problem)
 
 
+class Capturing(SimulatedDevice):
+    """Says that a graph is captured where the test says so."""
+
+    capturing = False
+
+    def require_movable(self):
+        if self.capturing:
+            raise OffcertError("while a CUDA graph is captured")
+
+    def _copy(self, stream, kind, parts):
+        self.require_movable()
+        super()._copy(stream, kind, parts)
+
+
+@pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
+@pytest.mark.parametrize("backward", [False, True])
+def test_no_stream_is_told_anything_while_a_graph_is_captured(backward):
+    # One that waited for an event of the captured stream would be captured, too.
+    model, on = Layers(), On("simulated")
+    problem = captured_problem(model)
+    plan = evicting(problem)
+    device = Capturing.of(problem.platform)
+    expected = gradients(on, copy.deepcopy(model))
+    with offload(model, plan, tight(problem, plan), device=device):
+        if backward:
+            loss = mean(model, on.randn(4, 8))
+        device.capturing = True
+        told = device.out.given, device.back.given
+        with pytest.raises(OffcertError, match="while a CUDA graph is captured"):
+            loss.backward() if backward else mean(model, on.randn(4, 8))
+        assert (device.out.given, device.back.given) == told
+        device.capturing = False
+        assert same(gradients(on, model), expected)
+    on.settled(device)
+
+
 @pytest.mark.cuda
 def test_a_graph_that_is_captured_around_a_step_is_refused_by_name():
     on = On("cuda")

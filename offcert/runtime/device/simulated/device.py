@@ -201,6 +201,9 @@ class SimulatedDevice:
 
     # Work.
 
+    def require_movable(self) -> None:
+        """Do nothing: here anything can be moved at any time."""
+
     def copy_out(self, parts: Sequence[Part]) -> None:
         """Let ``out`` copy storages to the host, as one transfer."""
         self._copy(self.out, Kind.OFFLOAD, parts)
