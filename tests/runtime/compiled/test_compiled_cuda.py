@@ -10,10 +10,20 @@ from compiled_cases import Graphs, loss_of, problem_for, same, step_of, train
 from torch import nn
 
 import offcert
+from offcert.core.errors import InputError
 from offcert.core.plan import Plan
 from offcert.runtime.compiled.operators import torch_operators
 
 pytestmark = pytest.mark.cuda
+
+
+@pytest.fixture(autouse=True)
+def operators() -> None:
+    """Skip where the PyTorch that is installed lacks its operators, and says which."""
+    try:
+        torch_operators()
+    except InputError as error:
+        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize("name", ["mlp", "gpt"])

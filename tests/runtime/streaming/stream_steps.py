@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -91,9 +92,12 @@ class On:
     ----------
     kind : str
         ``"simulated"`` or ``"cuda"``.
+    arenas : list of weakref
+        What has been registered.
     """
 
     kind: str
+    arenas: list[weakref.ref[Any]] = field(default_factory=list)
 
     @property
     def is_simulated(self) -> bool:
@@ -106,8 +110,8 @@ class On:
     def device(self, problem: Problem, **options: Any) -> Device:
         """Return a device with the rates of a problem, or the one at hand."""
         if self.is_simulated:
-            return SimulatedDevice.of(problem.platform, **options)
-        return CudaDevice("cuda", timed=True)
+            return watched(SimulatedDevice.of(problem.platform, **options), self.arenas)
+        return watched(CudaDevice("cuda", timed=True), self.arenas)
 
     def randn(self, *shape: int) -> torch.Tensor:
         """Return random numbers, the same ones on every device."""
@@ -123,6 +127,21 @@ class On:
             assert device.races == []
             assert device.crossings == 0
             assert device.pinned_bytes == 0
+        arenas = [reference() for reference in self.arenas]
+        assert all(arena is None or arena.closed for arena in arenas)
+
+
+def watched(device: Device, arenas: list[weakref.ref[Any]]) -> Device:
+    """Return a device whose arenas are known."""
+    made = device.arena
+
+    def arena(size: int) -> Any:
+        found = made(size)
+        arenas.append(weakref.ref(found))
+        return found
+
+    device.arena = arena  # type: ignore[method-assign]
+    return device
 
 
 def followed(
