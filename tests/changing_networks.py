@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from offcert.core.network import Computation, Network, Value
 
@@ -12,7 +13,8 @@ def changing_network(rng: random.Random, forward: int) -> Network:
 
     A run may change the memory of several values, or one memory twice; the input may be changed,
     and changed again; what is read after a change may or may not name the memory it lies in. Sizes
-    and durations may be zero, and runs may take less if they discard what they make.
+    and durations may be zero, and runs may take less if they discard what they make. Values are in
+    any order, and the last run may be one that may run again.
     """
     values = [
         Value(f"in{index}", rng.choice((0, 1, 2, 3)), rng.random() < 0.6)
@@ -50,10 +52,32 @@ def changing_network(rng: random.Random, forward: int) -> Network:
     for step in range(rng.randint(1, 2)):
         reads = {value for value in range(len(values)) if rng.random() < 0.6}
         duration, workspace = rng.choice((0, 1, 2)), rng.choice((0, 0, 2))
+        again = rng.random() < 0.1
         computations.append(
-            Computation(f"B{step}", duration, workspace, tuple(sorted(reads)), (), False)
+            Computation(f"B{step}", duration, workspace, tuple(sorted(reads)), (), again)
         )
-    return Network(computations, values)
+    return _shuffled(rng, computations, values)
+
+
+def _shuffled(rng: random.Random, computations: list[Computation], values: list[Value]) -> Network:
+    """Return the network with its values in another order."""
+    place = list(range(len(values)))
+    rng.shuffle(place)
+    moved = {
+        place[old]: replace(each, base=None if each.base is None else place[each.base])
+        for old, each in enumerate(values)
+    }
+    return Network(
+        [
+            replace(
+                each,
+                reads=tuple(sorted(place[value] for value in each.reads)),
+                writes=tuple(sorted(place[value] for value in each.writes)),
+            )
+            for each in computations
+        ],
+        [moved[index] for index in range(len(values))],
+    )
 
 
 def _memory(values: list[Value], value: int) -> int:

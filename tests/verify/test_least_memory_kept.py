@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.core.network import Network
+from offcert.core.network import Computation, Network, Value, sources
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.formulations.rematerialisation.least_memory import StayingFacts, single_run_bound
@@ -18,8 +18,8 @@ from offcert.proofs.kinds import Computed, LeastMemoryCut
 from offcert.verify.least_memory.cut import cut_bytes
 from offcert.verify.least_memory.flow import Flow
 from offcert.verify.least_memory.kept import Kept
-from offcert.verify.least_memory.needs import needs_of
-from offcert.verify.limits import UNLIMITED, BeyondLimitsError, Limits
+from offcert.verify.least_memory.needs import at_start, needs_of
+from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.recheck import recheck
 from tests.changing_networks import changing_network
 from tests.joint_oracle import least_time
@@ -60,6 +60,7 @@ def test_finder_and_verifier_conclude_the_same_at_every_limit() -> None:
         problem = bytes_problem(rng, network)
         needs, facts = needs_of(problem, network), StayingFacts(problem, network)
         assert needs.own == list(network.own_memory)
+        assert at_start(needs) == network.size_of(sources(network))
         limits = range(-1, network.trace().peak_memory + 1)
         for memory in rng.sample(limits, min(len(limits), 9)):
             found = facts.follow(memory)
@@ -74,6 +75,13 @@ def test_finder_and_verifier_conclude_the_same_at_every_limit() -> None:
             proof = prices.proof(turn)
             cut = cut_bytes(problem, network, needs, known.last_again, proof)
             assert finder.bytes_at(prices) == cut
+            # One byte more than the limit is what follows from either.
+            for method, said, holds in (
+                ("least-memory-kept", Computed(), found.refuted),
+                ("least-memory-cut", proof, found.refuted or cut > memory),
+            ):
+                claim = proved(method, memory + 1, said)
+                assert (recheck(claim, problem) is None) is holds
     assert len(kinds) == 6
 
 
@@ -113,6 +121,51 @@ def test_the_most_that_is_ever_accepted_is_at_most_brute_force() -> None:
     assert more >= 5
 
 
+def hand(computations: list[Computation], values: list[Value]) -> Problem:
+    return Problem(
+        "hand", Network(computations, values), Platform(1, Fraction(1)), recompute=Recompute.ANY,
+        offload=False, minimise=Minimise.MEMORY,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("problem", "least"),
+    [
+        # A does not fit beside k. So a is there from S on at the latest, also during S.
+        (
+            hand(
+                [
+                    Computation("A", 1, 5, (), (0,)),
+                    Computation("X", 1, 0, repeatable=False),
+                    Computation("S", 1, 3, (), (1,), False),
+                    Computation("D", 1, 0, (0, 1), (), False),
+                ],
+                [Value("a", 2), Value("k", 3)],
+            ),
+            8,
+        ),
+        # The input is there during the first run of all, which does not read it.
+        (hand([Computation("A", 1, 6), Computation("B", 1, 0, (0,))], [Value("x", 3)]), 9),
+    ],
+)
+def test_what_is_kept_is_there_from_the_first_run_on_that_it_outlasts(
+    problem: Problem, least: int
+) -> None:
+    network = problem.computed
+    assert network is not None
+    assert RematerialisationOracle(network).least_memory() == least
+    assert accepted(problem, "least-memory-kept", Computed(), least + 3) == least
+
+
+def test_what_is_there_at_the_start_is_what_somebody_reads() -> None:
+    values = [Value("x", 4), Value("nobody's", 3), Value("y", 5), Value("a", 0)]
+    problem = hand([Computation("A", 1, 0, (0,), (3,)), Computation("B", 1, 0, (2,))], values)
+    assert problem.computed is not None
+    assert RematerialisationOracle(problem.computed).least_memory() == 9
+    faults = [recheck(proved("least-memory-run", v, Computed()), problem) for v in (8, 9, 10)]
+    assert [fault is None for fault in faults] == [False, True, False]
+
+
 def test_what_takes_too_much_to_conclude_is_not_concluded() -> None:
     network = networks(2)
     needs = needs_of(bytes_problem(random.Random(2), network), network)
@@ -120,11 +173,32 @@ def test_what_takes_too_much_to_conclude_is_not_concluded() -> None:
     Kept(network, needs, 5, Limits(memory=entries).begin())
     with pytest.raises(BeyondLimitsError, match="take too much memory"):
         Kept(network, needs, 5, Limits(memory=entries - 1).begin())
+    with pytest.raises(BeyondLimitsError, match="3 seconds are over"):
+        Kept(network, needs, 5, Allowance(Limits(3), deadline=0))
 
 
-def test_a_cut_is_the_least_where_what_was_pushed_has_to_go_back() -> None:
-    """The shortest way takes the arc in the middle; the most goes around it, on both sides."""
+def test_a_cut_is_one_of_a_network_at_one_of_its_computations() -> None:
+    problem = hand([Computation("A", 1, 6), Computation("B", 1, 0, (0,))], [Value("x", 3)])
+    proof = LeastMemoryCut(computation=2, unit=1, computing_price=0, moving_price=0)
+    said = str(recheck(proved("least-memory-cut", 3, proof), problem))
+    assert said.startswith("details.computation must be below the number of computations, 2, not 2")
+    traced = replace(problem, network=problem.trace, recompute=Recompute.NONE)
+    assert "holds a trace" in str(recheck(proved("least-memory-cut", 3, proof), traced))
+
+
+@pytest.mark.parametrize(
+    ("least", "arcs"),
+    [
+        # Only if what was pushed goes back, by ways that end nowhere, and in part.
+        (2, "021 038 241 357 467 472 566 611 714 765"),
+        (8, "024 038 236 247 258 347 463 478 569 617 711"),
+        (4, "021 038 244 259 346 473 569 619 719"),
+        (2, "021 231 311 041 451 531 261 671 711"),
+    ],
+)
+def test_a_cut_is_the_least_where_what_was_pushed_has_to_go_back(least: int, arcs: str) -> None:
+    """The arcs are given by their ends and capacities."""
     flow = Flow(8)
-    for tail, head in ((0, 2), (2, 3), (3, 1), (0, 4), (4, 5), (5, 3), (2, 6), (6, 7), (7, 1)):
-        flow.arc(tail, head, 1)
-    assert flow.least_cut() == 2
+    for tail, head, capacity in (map(int, arc) for arc in arcs.split()):
+        flow.arc(tail, head, capacity)
+    assert flow.least_cut() == least
