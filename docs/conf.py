@@ -9,6 +9,8 @@ from pathlib import Path
 
 # The reference reads the docstrings of kernels; nothing here has to be compiled for that.
 os.environ["NUMBA_DISABLE_JIT"] = "1"
+# Every document and docstring has its option parser, which looks for translations of its words.
+os.environ["LANGUAGE"] = "C"
 # Documents are millions of objects that stay: fewer looks for garbage among them save a tenth of
 # the time.
 gc.set_threshold(200_000, 50, 100)

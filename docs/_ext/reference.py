@@ -282,11 +282,17 @@ def plain_headings(
 
 def missing(app: Any, environment: Any, node: Any, content: Any) -> Any:
     """Leave a name of ours that is not shown as it is; one that does not exist is an error."""
+    return content if _exists(node["reftarget"]) else None
+
+
+# Types of other packages are named hundreds of times, and each time their modules are looked for.
+@cache
+def _exists(name: str) -> bool:
     try:
-        pkgutil.resolve_name(node["reftarget"])
+        pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError):
-        return None
-    return content
+        return False
+    return True
 
 
 def setup(app: Any) -> dict[str, bool]:
