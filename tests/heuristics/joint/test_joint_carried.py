@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from dataclasses import replace
 from fractions import Fraction
@@ -17,6 +18,7 @@ from offcert.core.carried.problem import carried_on
 from offcert.core.check import check
 from offcert.core.problem import Problem, Recompute
 from offcert.heuristics.joint.evaluation import estimate, evaluate
+from offcert.heuristics.joint.events import range_of
 from offcert.heuristics.joint.plans import JointPlan
 from offcert.heuristics.joint.ranges import ranges_of
 from offcert.heuristics.joint.search import joint_search
@@ -116,6 +118,54 @@ def test_memory_and_gaps_are_those_of_training(name: str, seed: int) -> None:
     }
     assert gaps == real
     assert len(real) >= 2
+
+
+def inside_out(rng: random.Random, problem: Problem) -> Problem:
+    """Draw anew what happens within operations, and what has to die in them."""
+    network = problem.computed
+    assert network is not None
+    last = [tensor.uses[-1] for tensor in network.trace().tensors]
+
+    def dying(computation: int) -> list[int]:
+        there = [value for value, end in enumerate(last) if end == computation]
+        others = rng.sample(range(len(last)), 1) if rng.random() < 0.1 else []
+        return sorted({*rng.sample(there, min(len(there), 2)), *others})
+
+    makings, asks = [], []
+    for number, each in enumerate(network.computations):
+        if rng.random() < 0.5:
+            makings.append([number, rng.randint(1, 10**5), dying(number)])
+        for saver in rng.sample(each.of, len(each.of)):
+            left, most, more = (rng.randint(0, 10**5) for _ in range(3))
+            row = [left, left + most, left + more, left + most + more]
+            asks.append([number, saver, *row, dying(number)])
+    source = copy.deepcopy(dict(problem.source))
+    source["capture"]["record"]["within"] = {"makings": makings, "asks": asks}
+    return replace(problem, source=source)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "gpt-tiny", "interrupted"])
+def test_what_happens_within_operations_is_counted_alike(name: str) -> None:
+    rng = seeded(7)
+    waiting = lines = 0
+    for _ in range(12):
+        problem = inside_out(rng, captured(name))
+        tables = tables_of(problem, ranges_of(problem))
+        state = random_state(rng, tables)
+        found = estimate(tables, state)
+        carried = carried_on(problem, program_of(state))
+        assert carried is not None
+        if found.runs:
+            assert found.demand == carried.execution.trace.demand
+            kinds = {each.name.split()[0] for each in carried.execution.trace.tensors}
+            waiting += "begun" in kinds
+            lines += any(
+                tables.carrying.line[range_of(tables, first, last)] == 1
+                for first, last in zip(state.first, state.last, strict=True)
+                if last > first
+            )
+    assert waiting >= 3
+    assert lines >= 1 or name != "resnet18"
 
 
 def test_what_is_changed_in_place_after_a_segment_cannot_be_kept_in_it() -> None:

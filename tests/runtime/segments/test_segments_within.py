@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import torch
 from captured import mean_step
 from interrupted_networks import changed, doubled, network
 from joint_training import again, carried_by, compare_joint, live, problem_of, segment
@@ -48,6 +49,18 @@ def test_what_is_kept_where_nothing_runs_again_dies_with_the_segment():
     assert [(each.size, each.uses) for each in kept if len(each.uses) > 1] != []
     last = next(n for n, each in enumerate(trace.operations) if each.name == "F:1.first")
     assert all(each.uses[-1] < last for each in kept)
+
+
+def test_what_is_saved_after_what_kept_it_is_gone_is_saved_anew():
+    # The layer of the next block saves what the first has kept for nothing.
+    model = network((torch.clone, nn.Dropout(0.5)), (doubled,))
+    model[0].function = nn.Identity()
+    joint = compare_joint(mean_step(model, 4, 6), again(segment("0", "0.act")))
+    joint.require_followed()
+    # Heard of twice: what is held for the segment cannot leave, what the layer saves can.
+    heard = [row for row in joint.carried.saved if row[0] <= 2 and row[3] == (4, 6)]
+    assert any(row[4] is not None for row in heard)
+    assert any(row[4] is None for row in heard)
 
 
 def test_documents_of_what_happens_within():
