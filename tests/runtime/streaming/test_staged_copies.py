@@ -2,6 +2,8 @@
 
 import copy
 import random
+import threading
+import time
 import warnings
 from fractions import Fraction
 
@@ -12,6 +14,8 @@ from test_stream_cleanup import hooked
 from torch import nn
 
 from offcert.core.plan import Kind
+from offcert.runtime.device import clerk
+from offcert.runtime.device.clerk import ThreadClerk
 from offcert.runtime.device.simulated import SimulatedDevice, by_chance, early, late
 from offcert.runtime.device.simulated.clerk import SimulatedClerk
 from offcert.runtime.offload import OffloadWarning, offload
@@ -165,6 +169,32 @@ def test_the_host_must_wait_before_a_slot_is_read_and_before_it_is_used_again(
     with made:
         assert not equal(case, made)
     assert "host" in {race.kind for race in device.races}
+
+
+class Threaded(SimulatedDevice):
+    """Copies of streams are done at once; those to and from files by threads, which are slow."""
+
+    def clerk(self, kind):
+        return ThreadClerk(f"slow {kind}")
+
+
+def test_threads_that_take_their_time(case, tmp_path, monkeypatch):
+    def slowly(source, target, after):
+        time.sleep(0.002)
+        copied(source, target, after)
+
+    copied = clerk._copy
+    monkeypatch.setattr(clerk, "_copy", slowly)
+    # The device's events have all been reached, so it is nothing to threads.
+    monkeypatch.setattr(SimulatedDevice, "of", Threaded.of)
+    made, device = spilling(case, tmp_path, adversary=early)
+    with made:
+        assert equal(case, made)
+        assert made.report.planned
+        assert sum(each.name.startswith("slow") for each in threading.enumerate()) == 2
+    assert not any(each.name.startswith("slow") for each in threading.enumerate())
+    assert device.pinned_bytes == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 # Errors.
