@@ -3,7 +3,6 @@
 import copy
 import threading
 import time
-import warnings
 from fractions import Fraction
 
 import pytest
@@ -17,9 +16,11 @@ from offcert.runtime.device import clerk
 from offcert.runtime.device.clerk import ThreadClerk
 from offcert.runtime.device.simulated import SimulatedDevice, by_chance, early, late
 from offcert.runtime.device.simulated.clerk import SimulatedClerk
-from offcert.runtime.offload import OffloadWarning, offload
+from offcert.runtime.offload import offload
 from offcert.runtime.streaming.forecast import forecast
 from offcert.runtime.streaming.staging import Staging
+
+pytestmark = pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
 
 HERE = On("simulated")
 
@@ -63,15 +64,13 @@ def spilling(case, tmp_path, share=Fraction(1, 2), **options):
 def equal(case, made):
     """Train; whether all is as in plain training."""
     model, right = made._root, True
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OffloadWarning)
-        for turn, state in trained(HERE, model, 16, 8, steps=2):
-            for part, found in state.items():
-                expected = case[3][turn][part]
-                if isinstance(found, dict):
-                    right &= all(torch.equal(found[name], expected[name]) for name in found)
-                else:
-                    right &= torch.equal(found, expected)
+    for turn, state in trained(HERE, model, 16, 8, steps=2):
+        for part, found in state.items():
+            expected = case[3][turn][part]
+            if isinstance(found, dict):
+                right &= all(torch.equal(found[name], expected[name]) for name in found)
+            else:
+                right &= torch.equal(found, expected)
     return right
 
 

@@ -36,13 +36,18 @@ Its rules:
    The simulation cannot run copies while operators are still underway, since those run at once:
    what would go wrong if ``compute`` were late and copies early is found by this rule. What
    ``compute`` does without waiting is found by rules 2 to 4, bytes being wrong.
-8. An arena takes exactly its bytes from what the host may register, until it is closed. Only
-   closing gives them back, so that an arena that was forgotten is seen in ``pinned_bytes``.
+8. An arena takes exactly its bytes from what the host may register, chunk by chunk, until it is
+   closed. Only closing gives them back, so that an arena that was forgotten is seen in
+   ``pinned_bytes``. For a copy to or from memory that is not registered the host waits, as it does
+   for a driver that copies through memory of its own.
 9. Memory of the device is taken by what `SimulatedDevice.allocate` returned, until it has died,
    and by what a `LiveBytes` counts that the device watches, for as long as it counts. Without
    one the tensors of operators take none, since nobody sees them. It is given out as PyTorch does
    on CUDA (`offcert.runtime.device.simulated.allocator`), or ideally, and beyond its limit it is
    out of memory.
+10. Threads of the host that copy to files and from them (`SimulatedDevice.clerk`) are queues, too,
+   with clocks of their own that files do not move: they copy as late as events allow, and their
+   uses of the host's memory race like those of streams.
 """
 
 from offcert.runtime.device.simulated.adversary import Adversary, by_chance, early, late
