@@ -152,7 +152,8 @@ class Session:
         # What runs again gives results only: gradients go through the graph of the first run.
         if not torch.is_grad_enabled() or is_recomputing():
             return
-        for index, tensor in enumerate(tensors_in(values)):
+        found = (values,) if isinstance(values, torch.Tensor) else tensors_in(values)
+        for index, tensor in enumerate(found):
             # Leaves are left alone: a hook would stay on the caller's tensor.
             if tensor.grad_fn is not None:
                 event = Event(kind, path, call, index)

@@ -72,6 +72,10 @@ class Mover(ABC):
         """Whether the calling thread's operators come after those of the step, and before more."""
         return True
 
+    def acts(self, operation: int) -> bool:
+        """Whether there may be anything to do before an operation begins."""
+        return True
+
     @abstractmethod
     def reach(self, step: Step, operation: int) -> None:
         """Do what the plan wants done before an operation begins."""
@@ -125,6 +129,9 @@ class SynchronousMover(Mover):
     def __init__(self, program: Program, store: HostStore) -> None:
         super().__init__()
         self._copies = HostCopies(program.host, store)
+        self._releases = program.prediction.releases
+        self._claims = program.prediction.claims
+        self._parts = program.parts
 
     @property
     def outside_entries(self) -> int:
@@ -136,19 +143,23 @@ class SynchronousMover(Mover):
         """Their bytes."""
         return self._copies.outside_bytes
 
+    def acts(self, operation: int) -> bool:
+        """Whether anything leaves or comes back before an operation begins."""
+        return bool(self._releases[operation] or self._claims[operation])
+
     def reach(self, step: Step, operation: int) -> None:
         """Move what the plan wants moved before an operation begins."""
-        for tensor in step.program.prediction.releases[operation]:
+        for tensor in self._releases[operation]:
             self._leave(step, tensor, operation)
-        for tensor in step.program.prediction.claims[operation]:
+        for tensor in self._claims[operation]:
             self._return(step, tensor, operation)
 
     def _leave(self, step: Step, tensor: int, operation: int) -> None:
-        for place in step.program.parts[tensor]:
+        for place in self._parts[tensor]:
             self._release(step, place, tensor, operation)
 
     def _return(self, step: Step, tensor: int, operation: int) -> None:
-        for entry in away(step, step.program.parts[tensor]):
+        for entry in away(step, self._parts[tensor]):
             self.prefetched_bytes += entry.size
             self._fetch(step, entry)
 

@@ -41,9 +41,7 @@ class Parts:
     def tensors(self) -> Iterator[torch.Tensor]:
         """Yield what the modules hold now: parameters, buffers and tensors that are attributes."""
         for module in self.modules:
-            attributes = module.__dict__
-            for value in chain(
-                module._parameters.values(), module._buffers.values(), attributes.values()
-            ):
-                if isinstance(value, torch.Tensor):
-                    yield value
+            for held in (module._parameters, module._buffers, module.__dict__):
+                for value in held.values():
+                    if isinstance(value, torch.Tensor):
+                        yield value

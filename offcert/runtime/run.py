@@ -96,7 +96,8 @@ class StepRun(Session):
         self._counts: dict[str, int] = {}
         self._calls_made = 0
         self._ordinals: dict[tuple[Any, ...], int] = {}
-        self._entries: weakref.WeakValueDictionary[Place, Entry] = weakref.WeakValueDictionary()
+        # Not a dictionary that forgets the dead: that costs more than all of them take.
+        self._entries: dict[Place, weakref.ref[Entry]] = {}
         self._unforeseen: list[Unforeseen] = []
         self._at_begin: list[int] = []
         self._at_end: list[int] = []
@@ -134,7 +135,10 @@ class StepRun(Session):
     @property
     def uses_store(self) -> bool:
         """Whether bytes on the host may still be written or needed."""
-        return not self.finished or any(entry.away for entry in self._entries.values())
+        if not self.finished:
+            return True
+        entries = (reference() for reference in self._entries.values())
+        return any(entry is not None and entry.away for entry in entries)
 
     @property
     def offloaded_bytes(self) -> int:
@@ -232,6 +236,11 @@ class StepRun(Session):
         self.deviate(what)
 
     def _reach(self, operation: int) -> None:
+        if operation == self.now + 1 and self.counter is None:
+            # As almost always.
+            self.now = operation
+            self._move(operation)
+            return
         if operation <= self.now:
             self.deviate(f"{self.name(operation)} began again after {self.name(self.now)}")
             return
@@ -249,7 +258,7 @@ class StepRun(Session):
                     self.counter.start_peak()
 
     def _move(self, operation: int) -> None:
-        if self._mover is None:
+        if self._mover is None or not self._mover.acts(operation):
             return
         try:
             with _unseen():
@@ -288,7 +297,8 @@ class StepRun(Session):
 
     def entry(self, place: Place) -> Entry | None:
         """Return what was saved there, if it was, and autograd still needs it."""
-        return self._entries.get(place)
+        reference = self._entries.get(place)
+        return None if reference is None else reference()
 
     def asked_for(self, entry: Entry) -> None:
         """Bring back what autograd asks for, if the plan has not."""
@@ -312,7 +322,7 @@ class StepRun(Session):
         self._ordinals[kind] = ordinal + 1
         place = Place(*kind, ordinal)
         entry = Entry(place, size)
-        self._entries[place] = entry
+        self._entries[place] = weakref.ref(entry)
         if place not in self.program.places:
             self._unforeseen.append(Unforeseen(self.name(max(self.now, 0)), size, dtype, shape))
         return entry

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -17,8 +16,7 @@ class InPlaceError(OffcertError, RuntimeError):
     """A tensor that autograd had saved was changed in place before its backward needed it."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """How a tensor lies in its storage."""
 
     dtype: torch.dtype
@@ -29,13 +27,12 @@ class View:
     @classmethod
     def like(cls, tensor: torch.Tensor) -> View:
         """Return how a tensor lies in its storage."""
-        offset = int(tensor.storage_offset())
-        return cls(tensor.dtype, tuple(tensor.shape), tensor.stride(), offset)
+        return cls(tensor.dtype, tensor.shape, tensor.stride(), int(tensor.storage_offset()))
 
     def of(self, data: torch.Tensor) -> torch.Tensor:
         """Return this view of bytes; it shares their version."""
-        whole = data.numel() // self.dtype.itemsize * self.dtype.itemsize
-        typed = (data if whole == data.numel() else data[:whole]).view(self.dtype)
+        beyond = data.numel() % self.dtype.itemsize
+        typed = (data[:-beyond] if beyond else data).view(self.dtype)
         return typed.as_strided(self.shape, self.stride, self.offset)
 
 
@@ -61,9 +58,10 @@ class Handle:
 
     def __init__(self, tensor: torch.Tensor, entry: Entry | None) -> None:
         self.entry = entry
-        self.tensor: torch.Tensor | None = tensor.detach()
-        # Of the detached one: subclasses that wrap tensors do not share their versions.
-        self.version = self.tensor._version
+        # The version is of the detached one: subclasses that wrap tensors do not share theirs.
+        detached = tensor.detach()
+        self.tensor: torch.Tensor | None = detached
+        self.version = detached._version
         self.stale = False
         self.view: View | None = None
 
@@ -86,6 +84,10 @@ class Handle:
         PlanError
             If it is not on the device.
         """
+        tensor = self.tensor
+        if tensor is not None and tensor._version == self.version and not self.stale:
+            # Another one, so that it shows if whoever asked keeps it.
+            return tensor.detach()
         if self.changed:
             known = self.tensor if self.tensor is not None else self.view
             shape = "x".join(map(str, () if known is None else known.shape)) or "scalar"
@@ -93,9 +95,6 @@ class Handle:
                 f"a tensor of shape {shape} saved for the backward pass was changed in place "
                 "afterwards; its gradient would be wrong"
             )
-        if self.tensor is not None:
-            # Another one, so that it shows if whoever asked keeps it.
-            return self.tensor.detach()
         assert self.entry is not None
         assert self.view is not None
         if self.entry.data is None:
@@ -162,12 +161,20 @@ class Entry:
         """Return the storage on the device; call it only if there is one."""
         if self.data is not None:
             return self.data.untyped_storage()
-        return next(h.tensor for h in self._alive() if h.tensor is not None).untyped_storage()
+        for reference in self._handles:
+            handle = reference()
+            if handle is not None and handle.tensor is not None:
+                return handle.tensor.untyped_storage()
+        raise LookupError(f"nothing of {self.key} is on the device")
 
     @property
     def held_elsewhere(self) -> bool:
         """Whether someone besides autograd's handles keeps the storage on the device alive."""
-        tensors = [each.tensor for each in self._alive() if each.tensor is not None]
+        tensors = []
+        for reference in self._handles:
+            handle = reference()
+            if handle is not None and handle.tensor is not None:
+                tensors.append(handle.tensor)
         if self.data is not None:
             tensors.append(self.data)
         if not tensors:
@@ -191,8 +198,9 @@ class Entry:
         """Drop every reference to the storage on the device."""
         for handle in self._alive():
             handle.stale = handle.changed
-            if handle.tensor is not None:
-                handle.view = View.like(handle.tensor)
+            tensor = handle.tensor
+            if tensor is not None:
+                handle.view = View.like(tensor)
                 handle.tensor = None
         self.data = self.sending = None
 

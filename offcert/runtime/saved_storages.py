@@ -66,16 +66,21 @@ def owned_storages(parts: Parts) -> Owned:
 def _uncompiled(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a function that is not compiled where compiled code calls it, and costs no more else.
 
-    Telling the compiler to keep off takes several microseconds a call; almost all calls come from
-    where nothing is compiled.
+    Telling the compiler to keep off takes several microseconds a call, and much longer to prepare;
+    almost all calls come from where nothing is compiled.
     """
     from torch._C._dynamo.eval_frame import get_eval_frame_callback
     from torch._dynamo.eval_frame import skip_code
 
-    apart = torch._dynamo.disable(function)
+    apart: Callable[[Any], Any] | None = None
 
     def call(argument: Any) -> Any:
-        return (function if get_eval_frame_callback() is None else apart)(argument)
+        nonlocal apart
+        if get_eval_frame_callback() is None:
+            return function(argument)
+        if apart is None:
+            apart = torch._dynamo.disable(function)
+        return apart(argument)
 
     skip_code(call.__code__)
     return call
@@ -109,7 +114,8 @@ class SavedStorages:
         self.device = device
         self.closed = False
         self._tracker = tracker
-        self._by_address: weakref.WeakValueDictionary[int, Entry] = weakref.WeakValueDictionary()
+        # Not a dictionary that forgets the dead: that costs more than all of them take.
+        self._by_address: dict[int, weakref.ref[Entry]] = {}
 
     def hooks(self) -> torch.autograd.graph.saved_tensors_hooks:
         """Return the context in which autograd saves handles."""
@@ -147,26 +153,31 @@ class SavedStorages:
 
     def is_movable(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor is an ordinary one of the device that the model does not hold."""
+        return self._movable(tensor) is not None
+
+    def _movable(self, tensor: torch.Tensor) -> torch.UntypedStorage | None:
+        """Return the storage of a tensor that is movable."""
         if not is_plain(tensor) or tensor.device.type != self.device:
-            return False
+            return None
         try:
             storage = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
             # Zero tensors and those of function transforms have none.
-            return False
+            return None
         owned = self.owned.get(storage._cdata)
-        return owned is None or owned() is not storage
+        return storage if owned is None or owned() is not storage else None
 
     def _entry(self, tensor: torch.Tensor) -> Entry | None:
-        if self.closed or not self.is_movable(tensor):
+        storage = None if self.closed else self._movable(tensor)
+        if storage is None:
             return None
-        storage = tensor.untyped_storage()
         address = storage._cdata
-        entry = self._by_address.get(address)
+        known = self._by_address.get(address)
+        entry = None if known is None else known()
         # An address may be used again once the storage of an offloaded entry has died.
         if entry is None or entry.away or entry.device_storage()._cdata != address:
             entry = self.saved(storage, tensor)
-            self._by_address[address] = entry
+            self._by_address[address] = weakref.ref(entry)
         else:
             self.saved_again(entry)
         return entry
