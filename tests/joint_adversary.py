@@ -9,7 +9,7 @@ test of the facts that no finder of ours has to know of.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import combinations, product
 
 import numpy as np
@@ -32,7 +32,10 @@ _Price = tuple[str, int, int] | None
 
 
 def most_proved(
-    problem: Problem, moments: Sequence[int], pick: Callable[[int], int] | None = None
+    problem: Problem,
+    moments: Sequence[int],
+    pick: Callable[[int], int] | None = None,
+    without: Collection[str] = (),
 ) -> int:
     """Return the largest bound that any multipliers prove with all spans between some moments.
 
@@ -45,6 +48,8 @@ def most_proved(
     pick : callable, optional
         Of so many runs again, returns which is decided: multipliers are for two cases then, and
         what they prove is the least of both.
+    without : collection of str
+        Families of facts that have no multipliers.
     """
     network = problem.computed
     assert network is not None
@@ -53,7 +58,8 @@ def most_proved(
     states = States(network, problem.offload)
     room = rooms(states, cuts, problem.platform.memory, whole=True)
     model = JointModel(problem, states, cuts, room)
-    base, facts = _prices(_weighed(model, {}, 1)), dict(offered_facts(model))
+    base = _prices(_weighed(model, {}, 1))
+    facts = {place: fact for place, fact in offered_facts(model) if place[0] not in without}
     spans_and_runs = product(range(len(cuts.spans)), range(len(network)))
     again = [(span, number) for span, number in spans_and_runs if model.again(number, span)]
     if pick is None or not again:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
@@ -83,6 +84,17 @@ def test_no_multipliers_prove_more_than_brute_force_finds(seed: int) -> None:
     assert problem.computed.compute_time <= most_proved(problem, moments) <= best
     # Whether something runs again is decided, each case with multipliers of its own.
     assert problem.computed.compute_time <= most_proved(problem, moments, rng.randrange) <= best
+
+
+@pytest.mark.parametrize("seed", [12, 15, 22, 70, 75, 89])
+def test_that_only_what_has_left_returns_proves_no_more(seed: int) -> None:
+    """The finder does not use it: with origin it says nothing new, as the theory page says."""
+    problem = replace(tiny(seed), offload=True)
+    assert problem.computed is not None
+    moments = range(2 * len(problem.computed) - 1)
+    found = most_proved(problem, moments)
+    assert most_proved(problem, moments, without={"returned"}) == found
+    assert most_proved(problem, moments, without={"returned", "origin"}) < found
 
 
 @pytest.mark.parametrize("leaves", [1, 2, 3])

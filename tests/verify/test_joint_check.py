@@ -301,12 +301,16 @@ def test_a_multiplier_of_no_fact_is_refused_with_its_place(
     [
         ([], "proof.tree ends before all cases are there"),
         ([[1, 0], 0], "proof.tree ends before all cases are there"),
+        ([[1, 0], [1, 1], 0, 1], "proof.tree ends before all cases are there"),
         ([[1, 0], 0, 1, 1], "proof.tree[3] belongs to no node before it"),
         ([[1, 0], 0, 2], "proof.tree[2] must be below 2, not 2"),
         ([[1, 0], [1, 0], 0, 1, 1], "proof.tree[1] is decided above it"),
         ([[1, 3], 0, 1], "proof.tree[0]: computation 3 does not run again in span 1"),
         ([[1, 9], 0, 1], "proof.tree[0]: computation 9 does not run again in span 1"),
         ([[99, 0], 0, 1], "proof.tree[0]: computation 0 does not run again in span 99"),
+        ([[2, 0], 0, 1], "proof.tree[0]: computation 0 does not run again in span 2"),
+        ([[1, 4], 0, 1], "proof.tree[0]: computation 4 does not run again in span 1"),
+        ([[0, 0], 0, 1], "proof.tree[0]: computation 0 does not run again in span 0"),
         ([[1], 0, 1], "proof.tree[0] must be a span and a computation, or a number, not"),
         ([[1, 0], 1, 0], "the document says"),
         ([0], "the document says"),
@@ -374,6 +378,40 @@ def test_more_spans_than_any_proof_needs_are_not_read(monkeypatch: pytest.Monkey
     problem, found = example()
     monkeypatch.setattr("offcert.verify.joint.verifier._LARGEST", 40)
     assert recheck(found, problem) == "details.moments and details.spans are too many"
+    assert problem.computed is not None
+    spans = len(found.details["moments"]) + len(found.details["spans"]) + 1
+    most = spans * len(problem.computed)
+    for limit, fault in (
+        (most, None),
+        (most - 1, "details.moments and details.spans are too many"),
+    ):
+        monkeypatch.setattr("offcert.verify.joint.verifier._LARGEST", limit)
+        assert recheck(found, problem) == fault
+
+
+def test_a_joint_bound_is_about_a_network() -> None:
+    problem, found = example()
+    traced = replace(problem, network=problem.trace, recompute=Recompute.NONE)
+    assert recheck(found, traced) == "nothing is known of what is computed from what"
+
+
+def test_a_fault_of_a_case_has_its_place() -> None:
+    problem, found = half_moved()
+    document = unpack(found.details["proof"], "proof")
+    document["multipliers"][1] = {"over": 1, "memory": [[0, 1]]}
+    forged = replace(found, details=dict(found.details) | {"proof": pack(document)})
+    said = str(recheck(forged, problem))
+    assert said.startswith("proof.multipliers[1].memory[0]: boundary 0 is no moment")
+
+
+def test_nothing_takes_time_where_there_is_no_memory() -> None:
+    network = Network(
+        [Computation("A", 3, writes=(0,)), Computation("B", 4, reads=(0,))], [Value("x", 0)]
+    )
+    problem = Problem("empty", network, Platform(0, 1), recompute="any")
+    found = bound(problem, (1, 2), True)
+    assert found is not None
+    assert (found.value, recheck(found, problem)) == (7, None)
 
 
 def test_more_than_multipliers_prove_is_refused() -> None:

@@ -128,6 +128,9 @@ def test_only_whole_values_leave_room_that_is_rounded_down() -> None:
     assert claim(problem, 21, whole=False, **rows) == "the document says 21, but its proof gives 20"
     parts = spiked(7, values, "fractional")
     assert "details.whole must be false with fractional" in str(claim(parts, 20, **rows))
+    # Where they may leave, they may come back instead.
+    assert claim(parts, 18, whole=False, **rows) == "the document says 18, but its proof gives 12"
+    assert claim(parts, 12, whole=False, **rows) is None
 
 
 def test_a_value_made_once_is_there_only_if_it_is_read() -> None:

@@ -204,12 +204,14 @@ class JointProgram:
             self.rows.add((family, span, (index,)), terms)
 
     def _add_copies(self) -> None:
-        """Say what may have been copied to the host, and that only that comes back."""
+        """Say what may have been copied to the host, and that only that is there again.
+
+        That only what has left comes back says no more: by these rows, what has to come back in a
+        span had left before it, and what comes back beyond that may as well not.
+        """
         self._add_left()
-        for span, (begin, end) in enumerate(self.grid.spans):
-            for value, column in self.back[span].items():
-                terms: Terms = [(self.left[end][value], 1.0), (column, -1.0)]
-                self.rows.add(("returned", span, (value,)), terms)
+        for span, (begin, _) in enumerate(self.grid.spans):
+            for value in self.back[span]:
                 if value in self.present[begin]:
                     self._add_origin(span, value, begin)
 
