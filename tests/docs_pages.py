@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -38,7 +39,8 @@ def slug(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
-def anchors(text: str) -> set[str]:
+@cache
+def anchors(text: str) -> frozenset[str]:
     """Return what a link into a page may name: its headings, and the targets written into it."""
     found: set[str] = set()
     parsed = MARKDOWN.parse(text)
@@ -51,7 +53,7 @@ def anchors(text: str) -> set[str]:
                 number += 1
                 anchor = f"{name}-{number}"
             found.add(anchor)
-    return found | set(TARGET.findall(text))
+    return frozenset(found) | frozenset(TARGET.findall(text))
 
 
 def json_blocks(page: str) -> list[str]:

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,12 @@ def modules() -> list[Path]:
     return sorted(ROOT.rglob("*.py"))
 
 
-def imported(path: Path) -> Iterator[str]:
+@cache
+def imported(path: Path) -> tuple[str, ...]:
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -67,6 +73,7 @@ def test_arrows_between_rooms(room: str) -> None:
                 assert room == "formulations", f"{path} imports {name}"
 
 
+@cache
 def files_of(name: str) -> list[Path]:
     """Return what importing a name of ours loads: the packages on the way, and the module."""
     parts = name.split(".")
@@ -186,7 +193,8 @@ def test_only_who_reads_and_writes_platforms_names_a_rate_without_its_direction(
     found = {
         str(path.relative_to(ROOT))
         for path in modules()
-        for node in ast.walk(ast.parse(path.read_text()))
+        if "bandwidth" in (text := path.read_text())
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Attribute) and node.attr in ("bandwidth", "prefetch_bandwidth")
     }
     assert found == may

@@ -52,7 +52,8 @@ def test_the_list_says_what_each_is_for_and_what_supports_it(
         (["fluid-lp", "--solver", "scipy"], "method fluid-lp does not use --solver"),
         (["autoswap", "--target-gap", "0"], "method autoswap does not use --target-gap"),
         (["gredy"], "did you mean greedy?"),
-        (["?"], f"method must be one of {', '.join(METHODS)}, not "),
+        # Some tests bring methods of their own, so this is put together when the test runs.
+        (["?"], "method must be one of {methods}, not "),
     ],
 )
 def test_an_option_that_a_method_does_not_use_is_an_error(
@@ -60,7 +61,7 @@ def test_an_option_that_a_method_does_not_use_is_an_error(
 ) -> None:
     assert main(["solve", problem_file, "--method", *arguments]) == 2
     errors = capsys.readouterr().err
-    assert message in errors
+    assert message.format(methods=", ".join(METHODS)) in errors
     assert errors.count("\n") == 1
 
 
