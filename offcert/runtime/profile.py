@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -116,7 +116,7 @@ def profile(
     if memory is not None and device_memory is not None:
         raise InputError("only one of memory and device memory can be given")
     # Looked up first: a wrong name should not have to wait for the network.
-    model_of_device = None if hardware is None else find_hardware(hardware)
+    asked = _Asked(chosen, None if hardware is None else find_hardware(hardware), measure, device)
     if optimiser is not None:
         require_optimiser(optimiser)
     shape = None if input_shape is None else parse_shape(input_shape)
@@ -124,37 +124,82 @@ def profile(
     workload = Workload(spec, shape, options or {}, dtype, loss, seed)
     label = _label(model, shape)
     try:
-        made = workload.load(shapes_only=not measure) if isinstance(model, str) else model
-        if measure and chosen is not Clock.STAGES:
-            step = _step(made if spec is None else _on_device(made, device), workload)
-            captured, found = measure_step(step, chosen, device, model_of_device)
-            network, source, uncounted = _described(step, captured, found)
-        else:
-            make = _stages if chosen is Clock.STAGES else _captured
-            found, network, source, uncounted = make(made, workload, chosen, model_of_device)
-        uncounted = _with_optimiser(uncounted, made, optimiser)
+        loaded = workload.load(shapes_only=not measure) if isinstance(model, str) else model
+        made = _made(loaded, workload, asked)
+        uncounted = _with_optimiser(made.uncounted, loaded, optimiser)
     except OffcertError:
         raise
     except Exception as error:
         # Somebody else's network can fail in any way; it is the input that is bad then.
         raise InputError(f"{label} cannot be profiled: {one_line(error)}") from error
+    source = dict(made.source)
     # Problems of stages are what they always were, unless more is asked for.
     if chosen is not Clock.STAGES or device_memory is not None or optimiser is not None:
         source["uncounted"] = uncounted
+    source |= _origin(made.found, measure)
     if device_memory is not None:
         memory = memory_beside(device_memory, uncounted)
     elif memory is None:
-        left = found.memory - sum(source.get("uncounted", {}).values())
-        memory = max(left, found.trace.least_memory)
-    source |= {
+        memory = _memory_left(made.found, source.get("uncounted", {}))
+    platform = made.found.platform(memory)
+    return Problem(name or label, made.network, platform, units=Units("ns", "B"), source=source)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """How a step is to be profiled."""
+
+    clock: Clock
+    hardware: Hardware | None
+    measure: bool
+    device: Device | None
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What profiling has found.
+
+    Attributes
+    ----------
+    found : Measurement
+        A trace with durations, and the device that they are of.
+    network : Trace or Network
+        What the problem is about.
+    source : mapping
+        What is recorded of its origin.
+    uncounted : mapping of str to int
+        The bytes that it does not count.
+    """
+
+    found: Measurement
+    network: Trace | Network
+    source: Mapping[str, Any]
+    uncounted: Mapping[str, int]
+
+
+def _made(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> _Made:
+    """Return what is known of a step with the clock that was asked for."""
+    if asked.clock is Clock.STAGES:
+        return _stages(made, workload, asked.hardware)
+    if asked.measure:
+        return _measured(made, workload, asked)
+    assert asked.hardware is not None
+    return _modelled(made, workload, asked.clock, asked.hardware)
+
+
+def _origin(found: Measurement, measured: bool) -> dict[str, Any]:
+    """Return what is recorded of where durations come from."""
+    origin = {
         "hardware": found.device,
-        "measured": measure,
+        "measured": measured,
         "torch": torch.__version__.partition("+")[0],
     }
-    if found.details:
-        source["measurement"] = dict(found.details)
-    platform = found.platform(memory)
-    return Problem(name or label, network, platform, units=Units("ns", "B"), source=source)
+    return origin | {"measurement": dict(found.details)} if found.details else origin
+
+
+def _memory_left(found: Measurement, uncounted: Mapping[str, int]) -> int:
+    """Return what is left of a device's memory, but at least the least that is feasible."""
+    return max(found.memory - sum(uncounted.values()), found.trace.least_memory)
 
 
 def _require_one_choice(
@@ -208,43 +253,41 @@ def _require_no_workload(workload: Workload) -> None:
             raise InputError(f"{name} cannot be given with a TrainingStep, which brings its own")
 
 
-# A trace with durations, what the problem is about, what is recorded of its origin, and the bytes
-# that it does not count.
-Made = tuple[Measurement, Trace | Network, dict[str, Any], Mapping[str, int]]
-
-
-def _stages(
-    made: nn.Module | TrainingStep, workload: Workload, clock: Clock, hardware: Hardware | None
-) -> Made:
+def _stages(made: nn.Module | TrainingStep, workload: Workload, hardware: Hardware | None) -> _Made:
     if isinstance(made, TrainingStep):
         raise InputError(
-            f"the clock {clock} takes a network with one input, not a TrainingStep; use modules"
+            f"the clock {Clock.STAGES} takes a network with one input, not a TrainingStep; "
+            "use modules"
         )
     found = profile_stages(made, workload, hardware)
     # The batch is a part of the trace.
     uncounted = uncounted_bytes(TrainingStep(made, lambda model, batch: None), 0)
-    return found, found.trace, workload.source(), uncounted
+    return _Made(found, found.trace, workload.source(), uncounted)
 
 
-def _captured(
-    made: nn.Module | TrainingStep, workload: Workload, clock: Clock, hardware: Hardware | None
-) -> Made:
-    assert hardware is not None
+def _measured(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> _Made:
+    # A model that is given is measured where it is.
+    there = made if workload.model is None else _on_device(made, asked.device)
+    step = _step(there, workload)
+    captured, found = measure_step(step, asked.clock, asked.device, asked.hardware)
+    return _described(step, captured, found)
+
+
+def _modelled(
+    made: nn.Module | TrainingStep, workload: Workload, clock: Clock, hardware: Hardware
+) -> _Made:
     step = _step(made, workload)
     tensors = "fake" if without_data(step.model) else step.tensors
     captured = capture(step, clock=clock, hardware=hardware, tensors=tensors)
-    found = modelled(captured.trace, hardware)
-    return found, *_described(step, captured, found)
+    return _described(step, captured, modelled(captured.trace, hardware))
 
 
-def _described(
-    step: TrainingStep, captured: Capture, found: Measurement
-) -> tuple[Trace | Network, dict[str, Any], Mapping[str, int]]:
+def _described(step: TrainingStep, captured: Capture, found: Measurement) -> _Made:
     source = dict(step.source)
     source |= {"clock": str(captured.clock), "capture": captured.to_json()}
     known = captured.network
     network = found.trace if known is None else retimed_network(known, found.trace)
-    return network, source, captured.uncounted
+    return _Made(found, network, source, captured.uncounted)
 
 
 def _step(made: nn.Module | TrainingStep, workload: Workload) -> TrainingStep:
