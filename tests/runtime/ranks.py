@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import subprocess
 import sys
@@ -33,6 +34,8 @@ def run_ranks(main: Rank) -> None:
 
     One that fails ends the others, which would wait for it.
     """
+    # Every rank would load it, for `torch.distributed`.
+    importlib.import_module("torch._dynamo")
     size, folder = int(sys.argv[1]), Path(sys.argv[2])
     fork = multiprocessing.get_context("fork")
     meeting = str(folder / "meeting")
