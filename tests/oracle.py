@@ -18,6 +18,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import count, product
 
 from offcert.core.problem import Problem
@@ -275,4 +276,14 @@ def brute_force(problem: Problem, *, ordered: bool = False) -> int | None:
     ordered : bool
         Whether every offload must come before every prefetch on the link.
     """
+    try:
+        return _least_makespan(problem, ordered)
+    except TypeError:
+        # What a problem comes from may be a mapping, which has no hash.
+        return _Search(problem, ordered).run()
+
+
+# Tests of one idea after another draw the same problems.
+@lru_cache(maxsize=4096)
+def _least_makespan(problem: Problem, ordered: bool) -> int | None:
     return _Search(problem, ordered).run()
