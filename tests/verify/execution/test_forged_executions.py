@@ -54,6 +54,17 @@ def executed(
             executed([0, 1, 0, 2, 3], [(0, 1, 2, 3, 4), (2, 3)]),
             "execution.trace.operations[3] (o3) changes v in place, of which 2 copies are in use",
         ),
+        # What may leave is there only when it is said to be in use.
+        (
+            executed([0, 1, 2, 3], [(0, 1, 3)]),
+            "execution.trace.operations[2] (o2) reads v, of which no copy is there",
+        ),
+        # What the network does not know takes memory, and nothing else is known of it.
+        (executed([0, 1, 2, 3], [(0, 1, 2, 3), (1, 3)], [0, -1]), None),
+        (
+            executed([1, 0, 2, 3], [(1, 2, 3)]),
+            "execution.trace.operations[0] (o0) runs X before computation 0 has run",
+        ),
         # What a run makes is no copy that it reads.
         (
             executed([0, 1, 2, 3], [(2, 3)]),
@@ -78,6 +89,20 @@ def executed(
 def test_what_is_wrong_is_said(execution: Execution, fault: str | None) -> None:
     faults = execution_faults(NETWORK, execution)
     assert faults == [] if fault is None else fault in faults
+
+
+def test_what_is_there_at_the_start_is_gone_after_its_last_use() -> None:
+    network = Network(
+        [Computation("A", 1, reads=(0,)), Computation("X", 1), Computation("B", 1, reads=(0,))],
+        [Value("x", 2, evictable=False)],
+    )
+    operations = [Operation(name, 1) for name in "AXB"]
+    for uses, fault in (
+        ((-1, 0, 2), []),
+        ((-1, 0), ["execution.trace.operations[2] (B) reads x, of which no copy is there"]),
+    ):
+        trace = Trace(operations, [Tensor("x", 2, uses, evictable=False)])
+        assert execution_faults(network, Execution(trace, (0, 1, 2), (0,))) == fault
 
 
 def test_what_takes_no_memory_has_not_left() -> None:
