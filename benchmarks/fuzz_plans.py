@@ -13,9 +13,10 @@ from offcert.core.network import Network
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Recompute, Units
+from offcert.core.program import Program, Segment
 from offcert.core.trace import Trace
 from offcert.runtime.capture import Capture
-from offcert.runtime.segments.place import program_of
+from offcert.runtime.segments.place import kept_with, program_of, steady
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
 
 RATES = (Fraction(1, 7), Fraction(2, 3), Fraction(1), Fraction(5, 2), Fraction(40))
@@ -61,10 +62,47 @@ def problem_of(chance: random.Random, captured: Capture) -> Problem:
     )
 
 
+def random_program(chance: random.Random, captured: Capture) -> Program:
+    """Draw ranges of a captured step, ranges inside of them, and what is kept in those."""
+    network = captured.network
+    assert network is not None
+    spans = [(each.first, each.last) for each in steady(network, captured.ranges)]
+
+    def fill(low: int, high: int, depth: int) -> list[Segment]:
+        segments, at = [], low
+        while at <= high:
+            here = [s for s in spans if at <= s[0] <= at + 3 and s[1] <= high and s != (low, high)]
+            if not here or chance.random() < 0.3:
+                at += 1
+                continue
+            first, last = chance.choice(here)
+            deeper = depth < 2 and chance.random() < 0.5
+            inner = fill(first, last, depth + 1) if deeper else []
+            own = [n for n in range(first, last + 1) if not any(n in each for each in inner)]
+            segments.append(Segment(first, last, _kept(chance, network, own), tuple(inner)))
+            at = last + 1
+        return segments
+
+    return Program(fill(0, len(network) - 1, 0))
+
+
+def _kept(chance: random.Random, network: Network, own: list[int]) -> tuple[int, ...]:
+    """Draw computations of a segment, together with what has to be kept with them."""
+    kept: set[int] = set()
+    for each in own:
+        together = kept_with(network, own[0], own[-1], each)
+        if chance.random() < 0.3 and together is not None and set(together) <= set(own):
+            kept.update(together)
+    return tuple(sorted(kept))
+
+
 def joint_problem_of(
     chance: random.Random, captured: Capture, again: list[str]
 ) -> tuple[Problem, Execution | None]:
-    """Return a problem in which one or two blocks run again, or one without, if none may."""
+    """Return a problem in which something runs again, or one without, if nothing may.
+
+    It is one or two blocks, or whatever can run again.
+    """
     network = captured.network
     plain = problem_of(chance, captured)
     # By operators, nothing is known that could run again.
@@ -74,13 +112,11 @@ def joint_problem_of(
         [replace(each, duration=chance.randint(0, 500)) for each in network.computations],
         network.values,
     )
-    paths = sorted(chance.sample(again, min(len(again), chance.choice((1, 1, 2)))))
-    # What one layer of a block computes may be kept.
-    kept = [(Kept("enter", f"{path}.layers.0"),) if chance.random() < 0.4 else () for path in paths]
-    pairs = zip(paths, kept, strict=True)
-    placed = PlacedProgram([PlacedSegment(path, 0, None, keeps, ()) for path, keeps in pairs])
     try:
-        made = program_of(placed, captured.ranges, captured.ticks)
+        if chance.random() < 0.5:
+            made = random_program(chance, captured)
+        else:
+            made = program_of(_blocks(chance, again), captured.ranges, captured.ticks)
         carried = carry(timed, made, captured.ranges, captured.record, captured.ticks)
     except (InputError, PlanError):
         # What is changed in place may not run again.
@@ -94,3 +130,12 @@ def joint_problem_of(
         recompute=Recompute.ANY,
     )
     return problem, carried.execution
+
+
+def _blocks(chance: random.Random, again: list[str]) -> PlacedProgram:
+    """Draw one or two of the modules at some paths."""
+    paths = sorted(chance.sample(again, min(len(again), chance.choice((1, 1, 2)))))
+    # What one layer of a block computes may be kept.
+    kept = [(Kept("enter", f"{path}.layers.0"),) if chance.random() < 0.4 else () for path in paths]
+    pairs = zip(paths, kept, strict=True)
+    return PlacedProgram([PlacedSegment(path, 0, None, keeps, ()) for path, keeps in pairs])

@@ -31,6 +31,23 @@ def test_random_plans_are_followed(fuzz, seed, tmp_path):
     assert counts["simplex link"] + counts["duplex link"] == 50
 
 
+@pytest.mark.parametrize(
+    ("seed", "network", "plan"),
+    [
+        # Kept in a segment inside of another, where nothing asks for it twice.
+        (0, 15, 15),
+        # Kept, and changed in place after it was saved: copied too early.
+        (0, 4, 1),
+        # Handed out to a segment that saves it again, and told to leave.
+        (0, 0, 12),
+        (2, 0, 49),
+    ],
+)
+def test_plans_that_were_not_followed_once(fuzz, seed, network, plan):
+    numbers = {"--seed": seed, "--network": network, "--plan": plan}
+    assert fuzz.main([str(each) for pair in numbers.items() for each in pair]) == 0
+
+
 def test_what_goes_wrong_is_found_and_written(fuzz, monkeypatch, tmp_path, capsys):
     from offcert.runtime.streaming.mover import StreamMover
 

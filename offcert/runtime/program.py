@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -166,12 +166,14 @@ def program(
         If the plan does not make sense, or exceeds the problem's memory.
     """
     segments = NOTHING_AGAIN
+    settled: Sequence[int] = ()
     if execution is None:
         capture = read_capture(problem.source, problem.trace)
     else:
         found, capture, segments = carried_by(problem, execution)
         plan = _for_what_runs(plan, execution, found)
         problem = problem.executed(found.execution)
+        settled = found.settled
     trace = problem.trace
     prediction = predict(trace, plan)
     require_memory(problem, prediction)
@@ -183,8 +185,7 @@ def program(
             parts[storage.tensor] += (storage.place,)
     table: Timetable | None = None
     if streams:
-        saved = {tensor: max(each.operation for each in places) for tensor, places in parts.items()}
-        table = timetable(problem, plan, saved)
+        table = timetable(problem, plan, _ready(parts, settled))
         prediction = table.prediction
         stays = host_residences_in_streams(trace, table)
     else:
@@ -207,6 +208,16 @@ def program(
         segments,
         table,
     )
+
+
+def _ready(parts: Mapping[int, tuple[Place, ...]], settled: Sequence[int]) -> dict[int, int]:
+    """Return the operation in which each tensor that moves is saved, and changed no more."""
+    return {
+        tensor: max(
+            *(each.operation for each in places), settled[tensor] if tensor < len(settled) else -1
+        )
+        for tensor, places in parts.items()
+    }
 
 
 def _for_what_runs(

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 from offcert.core.carried.clock import Clock, Tick
+from offcert.core.carried.heard import entries, kept_in, outlasts
 from offcert.core.carried.inside import Inside
 from offcert.core.carried.ranges import Ranges
-from offcert.core.carried.record import Sight, StepRecord
+from offcert.core.carried.record import StepRecord
 from offcert.core.carried.unroll import CarriedUnrolling, Group
 from offcert.core.execution import Execution
 from offcert.core.network import Network
@@ -45,11 +45,15 @@ class Carried:
         The event with which each operation begins.
     saved : tuple of tuple
         What the hooks around the model hear of.
+    settled : tuple of int
+        For each tensor that can leave the operation that changes it last, or makes it; what is kept
+        is saved before it is changed. Otherwise -1.
     """
 
     execution: Execution
     ticks: tuple[Tick, ...]
     saved: tuple[SavedRow, ...]
+    settled: tuple[int, ...]
 
 
 def carry(
@@ -98,13 +102,15 @@ class _Carrier:
         self.unrolling = CarriedUnrolling(network, program, ranges, record)
         self.strategy = self.unrolling.strategy()
         self.order = self.strategy.order
+        # The segments that run again.
+        self.again = {group.segment for group in self.unrolling.groups}
         self.execution = self.strategy.expand(network, self._parts())
         tensors = self.execution.trace.tensors
         self.uses = [set(tensor.uses) for tensor in tensors]
         self.evictable = [False] * len(tensors)
         # What is kept of storages that the network does not know: computation, until when, bytes.
         self.unknown: dict[int, tuple[int, int, int]] = {}
-        # Copies of what is kept for segments that never run again.
+        # Copies of what is held for segments that never run again.
         self.in_vain: set[int] = set()
         # For each value its copies, as they are made.
         self.copies: dict[int, list[int]] = {}
@@ -141,7 +147,18 @@ class _Carrier:
             (*self.execution.values, *[-1] * (len(tensors) - len(trace.tensors))),
             self.program.to_json(),
         )
-        return Carried(execution, self._ticks(), tuple(rows))
+        return Carried(execution, self._ticks(), tuple(rows), self._settled(execution))
+
+    def _settled(self, execution: Execution) -> tuple[int, ...]:
+        last = list(self.network.writer)
+        for value, writer in zip(self.network.values, self.network.writer, strict=True):
+            if value.base is not None and self.network.computations[writer].repeatable:
+                last[value.base] = max(last[value.base], writer)
+        # In the first runs, operations are computations.
+        return tuple(
+            last[value] if tensor.evictable else -1
+            for value, tensor in zip(execution.values, execution.trace.tensors, strict=True)
+        )
 
     def _inside(self) -> Inside:
         spans, groups = self.unrolling.spans, self.unrolling.groups
@@ -165,7 +182,7 @@ class _Carrier:
 
     def _saved(self) -> list[SavedRow]:
         """Return what the hooks hear of; note what can leave, and from when on."""
-        rows, lasting = self._entries()
+        rows, lasting = entries(self.record, self.program.segments, self.unrolling.spans)
         tensor_of: dict[int, int] = {}
         for value, storages in self.record.of_value.items():
             copies = self.copies.get(value, [])
@@ -185,52 +202,6 @@ class _Carrier:
              tensor_of.get(row))
             for row, (operation, sight) in enumerate(rows)
         ]  # fmt: skip
-
-    def _entries(self) -> tuple[list[tuple[int, Sight]], dict[int, tuple[int, int]]]:
-        """Return what the hooks hear of, and of the storages that they hold, operation and row.
-
-        What is heard of again is known as long as somebody holds what was heard first.
-        """
-        rows: list[tuple[int, Sight]] = []
-        lasting: dict[int, tuple[int, int]] = {}
-        until: dict[int, float] = {}
-        for moment, operation, sight, end in self._heard():
-            storage = sight.storage
-            if moment > until.get(storage, -1):
-                rows.append((operation, sight))
-                until[storage] = end
-                lasting[storage] = operation, len(rows) - 1
-            until[storage] = max(until[storage], end)
-        return rows, {each: found for each, found in lasting.items() if until[each] == inf}
-
-    def _heard(self) -> Iterable[tuple[float, int, Sight, float]]:
-        """Yield moment, operation and tensor of what hooks hear of, and how long it is held.
-
-        Those are the hooks around the outermost segments.
-        """
-        record, spans = self.record, self.unrolling.spans
-        outermost = [spans[segment] for segment in self.program.segments]
-        heard: list[tuple[float, int, Sight, float]] = []
-        for sight in record.saved:
-            if not any(span.enter <= sight.moment < span.leave for span in outermost):
-                heard.append((sight.moment, record.operation(sight.moment), sight, inf))
-        for segment, span in zip(self.program.segments, outermost, strict=True):
-            before = span.enter - 1
-            end = inf if self._lasts(segment) else span.leave
-            given = record.operation(before)
-            heard += [(before + 0.5, given, each, end) for each in span.inputs]
-            kept = _kept(segment)
-            heard += [
-                (sight.moment, record.operation(sight.moment), sight, end)
-                for sight in record.results
-                if record.operation(sight.moment) in kept
-            ]
-        heard.sort(key=lambda each: each[0])
-        return (each for each in heard if each[2].storage >= 0)
-
-    def _lasts(self, segment: Segment) -> bool:
-        """Whether autograd holds a segment once it has returned: something is saved in it."""
-        return any(self.unrolling.saves(each) for each in (segment, *segment.nested()))
 
     # What stays.
 
@@ -259,8 +230,8 @@ class _Carrier:
             copy = self._copy(value, group.begin)
             if copy is not None:
                 self.uses[copy].update(range(group.begin, end + 1))
-        for computation in _kept(group.segment):
-            self._hold_kept(group, computation, end)
+        for computation in kept_in(group.segment):
+            self._hold_kept(group, computation)
         for copy, value in enumerate(self.execution.values):
             if group.begin <= min(self.uses[copy]) < group.end:
                 self._hold_variables(group, copy, value)
@@ -296,26 +267,30 @@ class _Carrier:
             return last
         return min(last, max(self.network.writer[value], record.operation(taking[-1].leave)))
 
-    def _hold_kept(self, group: Group, computation: int, end: int) -> None:
-        """Note how long results stay that are handed out when a segment runs again."""
+    def _hold_kept(self, group: Group, computation: int) -> None:
+        """Note how long results stay that are handed out when a segment runs again.
+
+        What nobody asks for again is held as long as the outermost segment.
+        """
+        end = self._over(group)
+        keeper = self._keeps(computation)
         for sight in self.record.results:
             if sight.storage < 0 or self.record.operation(sight.moment) != computation:
                 continue
+            if sight.moment > group.stop and keeper != group.segment and keeper in self.again:
+                # The segment inside that keeps it has it handed out later.
+                continue
             size, value = self.record.storages[sight.storage]
             handed = self._handed(group, sight.moment) if sight.moment <= group.stop else end
+            last = handed if keeper in self.again else end
             if value < 0:
                 # It dies within the operation, if it is not kept.
-                self.unknown[sight.storage] = (computation, handed, size)
+                self.unknown[sight.storage] = (computation, last, size)
                 continue
             copy = self._copy(value, group.begin)
             if copy is None:
                 continue
-            if computation not in group.segment.kept:
-                # A segment inside runs for the first time again: it will ask once more.
-                if sight.moment <= group.stop:
-                    self.uses[copy].add(handed)
-                continue
-            self.uses[copy].update(range(handed, max(*self.uses[copy], handed) + 1))
+            self.uses[copy].update(range(handed, max(*self.uses[copy], last) + 1))
 
     def _handed(self, group: Group, moment: int) -> int:
         """Return the operation during which a result is handed out when a segment runs again.
@@ -323,9 +298,20 @@ class _Carrier:
         The first one begins with the segment, all others where they did in the first run.
         """
         begun = sum(self.record.begins[run] <= moment for run in group.runs)
-        if begun == 0 and not group.nested:
+        if begun == 0 and group.told == group.begin:
             return group.begin
         return group.begin + begun - 1
+
+    def _keeps(self, computation: int) -> Segment:
+        """Return the segment in which a computation is kept."""
+        return next(each for each in self.unrolling.spans if computation in each.kept)
+
+    def _over(self, group: Group) -> int:
+        """Return the last operation that needs something saved in the outermost segment."""
+        first = group.segment.first
+        segment = next(each for each in self.program.segments if each.first <= first <= each.last)
+        outermost = next(each for each in self.unrolling.groups if each.segment == segment)
+        return max(self._last_gradient(outermost), group.end)
 
     def _last_gradient(self, group: Group) -> int:
         """Return the last operation that needs something saved in a segment."""
@@ -337,18 +323,21 @@ class _Carrier:
         return last
 
     def _hold_in_vain(self) -> None:
-        """Note how long results stay that are kept for segments which never run again.
+        """Note how long the inputs of segments that never run again stay, and what is kept in them.
 
         Nobody holds them once the segment has returned if nothing was saved in it; otherwise
         autograd may to the end.
         """
-        again = {group.segment for group in self.unrolling.groups}
         for segment in self.program.segments:
-            if segment in again:
+            if segment in self.again:
                 continue
-            leave = self.unrolling.spans[segment].leave
-            last = len(self.order) - 1 if self._lasts(segment) else self.record.operation(leave)
-            kept = _kept(segment)
+            span = self.unrolling.spans[segment]
+            last = self.record.operation(span.leave)
+            if outlasts(self.record, span):
+                last = len(self.order) - 1
+            for value in self._values(sight.storage for sight in span.inputs):
+                self._hold_to(value, last)
+            kept = kept_in(segment)
             for sight in self.record.results:
                 computation = self.record.operation(sight.moment)
                 if sight.storage < 0 or computation not in kept:
@@ -356,10 +345,14 @@ class _Carrier:
                 size, value = self.record.storages[sight.storage]
                 if value < 0:
                     self.unknown[sight.storage] = (computation, last, size)
-                    continue
-                copy = self.copies[value][0]
-                self.uses[copy].update(range(computation, max(*self.uses[copy], last) + 1))
-                self.in_vain.add(copy)
+                else:
+                    self._hold_to(value, last)
+
+    def _hold_to(self, value: int, last: int) -> None:
+        """Note that somebody holds the first copy of a value up to an operation."""
+        copy = self.copies[value][0]
+        self.uses[copy].update(range(min(self.uses[copy]), max(*self.uses[copy], last) + 1))
+        self.in_vain.add(copy)
 
     def _values(self, storages: Iterable[int]) -> set[int]:
         numbers = {self.record.storages[each][1] for each in storages if each >= 0}
@@ -376,7 +369,3 @@ class _Carrier:
     def _ticks(self) -> tuple[Tick, ...]:
         clock = Clock(self.ticks, self.network, self.unrolling)
         return tuple(map(clock.tick, range(len(self.order)), self.order))
-
-
-def _kept(segment: Segment) -> set[int]:
-    return set(segment.kept).union(*(inner.kept for inner in segment.nested()))

@@ -92,7 +92,10 @@ class Inside:
         return place not in self.lines and self.ending.get(place, set()).issuperset(values)
 
     def _asking(self) -> Iterable[tuple[int, list[Group]]]:
-        """Yield the operations for which something runs again, and what does."""
+        """Yield the operations for which something runs again, and what does.
+
+        Where all of it is kept, the operation begins when it has been handed out.
+        """
         found: dict[int, list[Group]] = {}
         for group in self.groups:
             asking = next(
@@ -100,8 +103,7 @@ class Inside:
                 for place in range(group.end, len(self.order))
                 if not self.network.computations[self.order[place]].repeatable
             )
-            if group.runs:
-                found.setdefault(asking, []).append(group)
+            found.setdefault(asking, []).append(group)
         return found.items()
 
     def _wait(self, asking: int, groups: list[Group]) -> None:

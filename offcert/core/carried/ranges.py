@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,8 +144,14 @@ class Ranges:
                     seen.add((each.first, each.last))
                     yield each
 
-    def find(self, first: int, last: int) -> Range | None:
-        """Return the range from one operation to another, or None."""
+    def find(self, first: int, last: int, line: Sequence[Called] = ()) -> Range | None:
+        """Return the range from one operation to another, or None.
+
+        In a line, whose calls are made one after another when it runs again, it is one of them or
+        a part of the line: nobody calls what else they are the calls of.
+        """
+        if line:
+            return self._in_line(first, last, line)
         for each in self.calls:
             if (each.first, each.last) == (first, last):
                 return each
@@ -154,9 +160,19 @@ class Ranges:
                 i, j = row.first.index(first), row.last.index(last)
                 if i <= j:
                     return self._run(row, i, j)
-        for line in self.lines:
-            stretch = line.find(first, last)
+        for one in self.lines:
+            stretch = one.find(first, last)
             if stretch is not None:
+                return stretch
+        return None
+
+    def _in_line(self, first: int, last: int, line: Sequence[Called]) -> Range | None:
+        for one in self.lines:
+            for called, *ends in zip(one.calls, one.first, one.last, strict=True):
+                if ends == [first, last] and called in line:
+                    return Range(first, last, *called)
+            stretch = one.find(first, last)
+            if stretch is not None and set(stretch.line) <= set(line):
                 return stretch
         return None
 

@@ -54,6 +54,8 @@ class Group:
     nested : bool
         Whether it runs again because a segment inside of it, or around it, does at the same time,
         and that one has been told first.
+    told : int
+        The operation that begins when it is told: its first one, or that of what is told first.
     """
 
     segment: Segment
@@ -61,6 +63,7 @@ class Group:
     runs: tuple[int, ...]
     stop: int
     nested: bool
+    told: int
 
     @property
     def end(self) -> int:
@@ -102,11 +105,9 @@ class CarriedUnrolling(Unrolling):
         self.ranges = ranges
         self.record = record
         self.groups: list[Group] = []
-        self.spans = {
-            segment: self._span(segment)
-            for outermost in program.segments
-            for segment in (outermost, *outermost.nested())
-        }
+        self.spans: dict[Segment, Span] = {}
+        for segment in program.segments:
+            self._find_spans(segment, ())
 
     def needs(self, computation: Computation, segment: Segment) -> bool:
         """Whether a backward computation needs what was saved in a segment."""
@@ -117,8 +118,14 @@ class CarriedUnrolling(Unrolling):
         needing = self.network.computations[computation]
         return next((each for each in self.waiting if self.needs(needing, each)), None)
 
-    def _span(self, segment: Segment) -> Span:
-        found = self.ranges.find(segment.first, segment.last)
+    def _find_spans(self, segment: Segment, line: tuple[Called, ...]) -> None:
+        """Note the first run of a segment, in a line or not, and of those inside."""
+        span = self.spans[segment] = self._span(segment, line)
+        for inner in segment.inner:
+            self._find_spans(inner, span.line or line)
+
+    def _span(self, segment: Segment, line: tuple[Called, ...]) -> Span:
+        found = self.ranges.find(segment.first, segment.last, line)
         if found is None:
             names = [self.network.computations[n].name for n in (segment.first, segment.last)]
             raise InputError(
@@ -160,12 +167,10 @@ class CarriedUnrolling(Unrolling):
         nested = (
             before is not None and before.end == len(self.runs) and segment in before.segment.inner
         )
-        self.groups.append(Group(segment, len(self.runs), tuple(runs), stop, nested))
+        begin = len(self.runs)
+        told = before.told if nested and before is not None else begin
+        self.groups.append(Group(segment, begin, tuple(runs), stop, nested, told))
         return runs
-
-    def saves(self, segment: Segment) -> bool:
-        """Whether anything is saved in the first run of a segment."""
-        return next(self._moments(segment), None) is not None
 
     def _moments(self, segment: Segment) -> Iterator[int]:
         """Yield the moments at which something is saved in a segment, not in those inside."""

@@ -111,18 +111,45 @@ def note_events(
         _add(work, value, begin, -1)
         if until >= 0:
             _add(work, value, begin, until)
+    over = _over(tables, state, work, segment)
     run = begin
     for computation in range(first, last + 1):
         if run < end and work.runs[run] == computation:
             run += 1
         elif state.kept[computation]:
             handed = told if run == begin else run - 1
-            _note_kept(tables, work, segment, computation, saved, handed, until)
-    line = carrying.line[number] == 1
+            _note_kept(tables, work, segment, computation, saved, handed, over)
+    line = _is_line(tables, state, work, segment)
     for again in range(begin, end):
         work.part[again] = LINE if line else segment
     _note_variables(tables, work, begin, end, (first, last) if line else (0, -1))
     return True
+
+
+@inlined
+def _is_line(tables: Tables, state: State, work: Work, segment: int) -> bool:
+    """Return whether its calls are made one after another when a segment runs again.
+
+    In a line that is so of all that is more than one of its calls, which are an operation each.
+    """
+    several = state.first[segment] < state.last[segment]
+    while segment >= 0:
+        number = range_of(tables, state.first[segment], state.last[segment])
+        if number >= 0 and tables.carrying.line[number] == 1:
+            return True
+        if not several:
+            return False
+        segment = work.parent[segment]
+    return False
+
+
+@inlined
+def _over(tables: Tables, state: State, work: Work, segment: int) -> int:
+    """Return the last computation that needs something saved in the outermost segment, or -1."""
+    while work.parent[segment] >= 0:
+        segment = work.parent[segment]
+    number = range_of(tables, state.first[segment], state.last[segment])
+    return -1 if number < 0 else int(tables.carrying.end[number])
 
 
 @inlined
@@ -135,7 +162,10 @@ def _note_kept(
     run: int,
     until: int,
 ) -> None:
-    """Note how long results stay: they are handed out during a run, or later if it stops before."""
+    """Note how long results stay: they are handed out during a run, or later if it stops before.
+
+    Then it is until the outermost segment is over.
+    """
     carrying = tables.carrying
     own = work.innermost[computation] == segment and until >= 0
     for place in range(carrying.result_first[computation], carrying.result_first[computation + 1]):

@@ -31,7 +31,7 @@ def unroll(tables: Tables, state: State, work: Work) -> int:
     longest = tables.settings[LONGEST]
     stamp = state.number[0]
     runs, turn = 0, -1
-    before, end = -1, -1
+    before, end, told = -1, -1, -1
     for computation in range(tables.duration.size):
         if not tables.repeatable[computation]:
             while True:
@@ -43,11 +43,12 @@ def unroll(tables: Tables, state: State, work: Work) -> int:
                 stop, saved = _stop(tables, state, work, segment)
                 runs = _again(state, work, segment, stop, runs)
                 # If it runs right after what is around it, that one has been told first.
-                told = begin - int(end == begin and work.parent[segment] == before)
-                spans = (begin, runs, told)
+                if not (end == begin and work.parent[segment] == before):
+                    told = begin
+                spans = (begin, runs, begin - int(told < begin))
                 if known and not note_events(tables, state, work, segment, saved, spans):
                     return -1
-                if known and runs > begin:
+                if known:
                     note_ask(tables, state, work, computation, segment, begin)
                 before, end = segment, runs
                 if runs + tables.duration.size >= longest:

@@ -14,7 +14,7 @@ from offcert.core.errors import InputError
 from offcert.runtime.hooks import Hooks, UncopiedHook
 from offcert.runtime.segments.frame import Frame, Now, Walk, run_frame
 from offcert.runtime.segments.keeper import Keeper
-from offcert.runtime.segments.lines import LineCall, LineFrame, end_lines
+from offcert.runtime.segments.lines import LineCall, LineFrame, encloses, end_lines
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.segments.resolve import LinePart, Part, resolve
 
@@ -231,7 +231,8 @@ class _Call(_Wrapped):
         if walk is None:
             return self.original(*args, **kwargs)
         key = self.path, walk.count(f"call {self.path}")
-        if not walk.calling and (walk.lines or key in walk.program.lines):
+        begins = key in walk.program.lines
+        if not walk.calling and (begins or (walk.lines and not encloses(walk, self.path))):
             once = partial(self._once, walk, key)
             return LineCall(self.segments, walk, key).run(once, args, kwargs)
         return self._once(walk, key, *args, **kwargs)

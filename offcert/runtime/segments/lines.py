@@ -91,7 +91,7 @@ class _OpenLine:
 
     def stray(self, key: Called, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
         """Return in what a call is not the next one of the line, or None."""
-        expected = self.part.members[len(self.frame.made)]
+        expected = self.next
         if key != (expected.path, expected.call):
             return f"{key[0]} is called before {expected.path}"
         if self.handed is None or len(args) != 1 or kwargs or not self.handed.is_(args[0]):
@@ -103,7 +103,7 @@ class _OpenLine:
     @contextmanager
     def call(self, walk: Walk, device: torch.device) -> Iterator[None]:
         """Make the next call in the block."""
-        member = self.part.members[len(self.frame.made)]
+        member = self.next
         made = _Made(member, member.states.begin(), GeneratorStates.of([device]))
         # Even if it fails: something may have been saved in it.
         self.frame.made.append(made)
@@ -124,6 +124,11 @@ class _OpenLine:
         """Raise an `InputError` if something kept in it has been changed in place since."""
         if self.watch is not None:
             self.watch.keeper.check()
+
+    @property
+    def next(self) -> Member:
+        """The call that is to be made next."""
+        return self.part.members[len(self.frame.made)]
 
     @property
     def complete(self) -> bool:
@@ -203,6 +208,15 @@ class LineCall:
         # What runs again is left as soon as nothing more of it is needed.
         if closed and self.walk.again is None:
             self.segments.strayed(f"{closed[0].part.name} run again only in part: {reason}")
+
+
+def encloses(walk: Walk, path: str) -> bool:
+    """Whether the next call of an open line may be made in a call of a module.
+
+    That is none of the line itself: it calls others, and computes nothing beside.
+    """
+    above = f"{path}." if path else ""
+    return any(line.next.path.startswith(above) for line in walk.lines)
 
 
 def end_lines(segments: Segments, walk: Walk) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from offcert.core.carried.ranges import Range, Ranges
+from offcert.core.carried.ranges import Called, Range, Ranges
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.program import Program, Segment
@@ -32,8 +32,10 @@ def place(program: Program, ranges: Ranges, ticks: Sequence[Event]) -> PlacedPro
     return PlacedProgram(_place(segment, ranges, ticks) for segment in program.segments)
 
 
-def _place(segment: Segment, ranges: Ranges, ticks: Sequence[Event]) -> PlacedSegment:
-    found = ranges.find(segment.first, segment.last)
+def _place(
+    segment: Segment, ranges: Ranges, ticks: Sequence[Event], line: tuple[Called, ...] = ()
+) -> PlacedSegment:
+    found = ranges.find(segment.first, segment.last, line)
     if found is None:
         first, last = (_name(ticks, operation) for operation in (segment.first, segment.last))
         raise InputError(
@@ -45,7 +47,7 @@ def _place(segment: Segment, ranges: Ranges, ticks: Sequence[Event]) -> PlacedSe
         found.call,
         found.children,
         tuple(_kept(ticks, each) for each in segment.kept),
-        tuple(_place(inner, ranges, ticks) for inner in segment.inner),
+        tuple(_place(inner, ranges, ticks, found.line or line) for inner in segment.inner),
         found.line,
     )
 

@@ -1,0 +1,83 @@
+"""What the hooks around the outermost segments hear of in a carried program, and who holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+
+from offcert.core.carried.record import Sight, StepRecord
+from offcert.core.carried.unroll import Span
+from offcert.core.program import Segment
+
+# Operation and tensor.
+Row = tuple[int, Sight]
+
+
+def entries(
+    record: StepRecord, segments: Sequence[Segment], spans: Mapping[Segment, Span]
+) -> tuple[list[Row], dict[int, tuple[int, int]]]:
+    """Return what the hooks hear of, and where they hear of what autograd goes on holding.
+
+    What is heard of again is known as long as somebody holds what was heard first.
+
+    Parameters
+    ----------
+    record : StepRecord
+        Of the captured step.
+    segments : sequence of Segment
+        The outermost ones.
+    spans : mapping of Segment to Span
+        Their first runs.
+
+    Returns
+    -------
+    rows : list of (int, Sight)
+        In order.
+    lasting : dict of int to (int, int)
+        For storages that autograd goes on holding, the operation and the number of the row.
+    """
+    rows: list[Row] = []
+    lasting: dict[int, tuple[int, int]] = {}
+    until: dict[int, float] = {}
+    for moment, operation, sight, end in _heard(record, segments, spans):
+        storage = sight.storage
+        if moment > until.get(storage, -1):
+            rows.append((operation, sight))
+            until[storage] = end
+            lasting[storage] = operation, len(rows) - 1
+        until[storage] = max(until[storage], end)
+    return rows, {each: found for each, found in lasting.items() if until[each] == inf}
+
+
+def _heard(
+    record: StepRecord, segments: Sequence[Segment], spans: Mapping[Segment, Span]
+) -> Iterable[tuple[float, int, Sight, float]]:
+    """Yield moment, operation and tensor, and until when it is held: a moment, or infinity."""
+    heard: list[tuple[float, int, Sight, float]] = []
+    outermost = [spans[segment] for segment in segments]
+    for sight in record.saved:
+        if not any(span.enter <= sight.moment < span.leave for span in outermost):
+            heard.append((sight.moment, record.operation(sight.moment), sight, inf))
+    for segment, span in zip(segments, outermost, strict=True):
+        before = span.enter - 1
+        end = inf if outlasts(record, span) else span.leave
+        given = record.operation(before)
+        heard += [(before + 0.5, given, each, end) for each in span.inputs]
+        kept = kept_in(segment)
+        heard += [
+            (sight.moment, record.operation(sight.moment), sight, end)
+            for sight in record.results
+            if record.operation(sight.moment) in kept
+        ]
+    heard.sort(key=lambda each: each[0])
+    return (each for each in heard if each[2].storage >= 0)
+
+
+def outlasts(record: StepRecord, span: Span) -> bool:
+    """Whether autograd holds a segment once it has returned: something is saved in it."""
+    return any(span.enter <= sight.moment < span.leave for sight in record.saved)
+
+
+def kept_in(segment: Segment) -> set[int]:
+    """Return the computations whose results are kept in a segment, or in those inside of it."""
+    return set(segment.kept).union(*(inner.kept for inner in segment.nested()))
