@@ -65,6 +65,10 @@ class TimedMover(SynchronousMover):
         self._record = record
         self._gaps = GapsOfTensors(program.trace)
 
+    def acts(self, operation: int) -> bool:
+        """Every operation has times."""
+        return True
+
     def reach(self, step: Step, operation: int) -> None:
         """Move what the plan wants moved before an operation begins."""
         self._record.ended(HOST_CLOCK.now())

@@ -72,6 +72,7 @@ def test_a_plan_that_needs_more_of_the_host_is_refused_with_the_numbers(
         "load": host.load,
         "limit": 1024,
         "spilled": host.spilled,
+        "staging": host.staging,
     }
     assert host.held <= 1024 < host.pool
     assert "of it in a file" in said.err

@@ -230,8 +230,9 @@ class _Carrier:
             copy = self._copy(value, group.begin)
             if copy is not None:
                 self.uses[copy].update(range(group.begin, end + 1))
+        over = self._over(group)
         for computation in kept_in(group.segment):
-            self._hold_kept(group, computation)
+            self._hold_kept(group, computation, over)
         for copy, value in enumerate(self.execution.values):
             if group.begin <= min(self.uses[copy]) < group.end:
                 self._hold_variables(group, copy, value)
@@ -267,12 +268,11 @@ class _Carrier:
             return last
         return min(last, max(self.network.writer[value], record.operation(taking[-1].leave)))
 
-    def _hold_kept(self, group: Group, computation: int) -> None:
+    def _hold_kept(self, group: Group, computation: int, end: int) -> None:
         """Note how long results stay that are handed out when a segment runs again.
 
         What nobody asks for again is held as long as the outermost segment.
         """
-        end = self._over(group)
         keeper = self._keeps(computation)
         for sight in self.record.results:
             if sight.storage < 0 or self.record.operation(sight.moment) != computation:
@@ -350,9 +350,9 @@ class _Carrier:
 
     def _hold_to(self, value: int, last: int) -> None:
         """Note that somebody holds the first copy of a value up to an operation."""
-        copy = self.copies[value][0]
-        self.uses[copy].update(range(min(self.uses[copy]), max(*self.uses[copy], last) + 1))
-        self.in_vain.add(copy)
+        for copy in self.copies.get(value, [])[:1]:
+            self.uses[copy].update(range(min(self.uses[copy]), max(*self.uses[copy], last) + 1))
+            self.in_vain.add(copy)
 
     def _values(self, storages: Iterable[int]) -> set[int]:
         numbers = {self.record.storages[each][1] for each in storages if each >= 0}
