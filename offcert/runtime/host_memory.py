@@ -45,7 +45,7 @@ def within_host(
     found = []
     for each in programs:
         within = each.within_host(left, spill is not False)
-        left -= within.host.pool - within.in_file + within.staging
+        left -= host_memory_of([within]).held
         found.append(within)
     return found
 

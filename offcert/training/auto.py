@@ -28,6 +28,7 @@ from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Event as DeviceEvent
 from offcert.runtime.events import END, Event, Session
 from offcert.runtime.hooks import Hooks
+from offcert.runtime.host_memory import host_memory_of
 from offcert.runtime.measurement import measured, retimed
 from offcert.runtime.offload import Offload
 from offcert.runtime.program import Program, program
@@ -207,7 +208,7 @@ class AutoOffload(Offload):
         """Bytes of the host's memory that no plan takes yet; None if there may be any number."""
         if self._host_memory is None:
             return None
-        return self._host_memory - sum(each.host.pool - each.in_file for each in self.programs)
+        return self._host_memory - host_memory_of(self.programs).held
 
     def _pool(self, certificate: Certificate) -> int:
         """Return how many bytes of the host's memory a plan takes."""

@@ -4,6 +4,7 @@ import random
 import warnings
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from offcert.core.host_residences import host_residences_in_order
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.runtime.device.simulated import SimulatedDevice
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.reports import OffloadWarning
 from offcert.training import offload
@@ -98,6 +100,15 @@ def test_plans_share_what_the_host_has():
     training = trained((64, 64, 60, 60), **spilling)
     assert training.steps["planned"] == 2
     assert training.needs.pool - training.needs.spilled <= alone + 1000 < training.needs.pool
+
+
+def test_memory_by_way_of_which_copies_go_to_files_is_shared_too():
+    device = SimulatedDevice(rate_out=Fraction(1), rate_back=Fraction(1), policy="ideal")
+    spilling = {"host_memory": 24_000, "host_spill": True, "recompute": "none", "device": device}
+    training = trained((64, 64, 60, 60), **spilling)
+    assert training.steps["planned"] == 2
+    assert training.needs.staging > 0
+    assert training.needs.held <= 24_000 < training.needs.pool
 
 
 def _pool(certificate):
