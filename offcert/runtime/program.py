@@ -166,9 +166,10 @@ def program(
         If the plan does not make sense, or exceeds the problem's memory.
     """
     segments = NOTHING_AGAIN
-    settled: Sequence[int] = ()
     if execution is None:
         capture = read_capture(problem.source, problem.trace)
+        # What is changed after it was saved, autograd refuses.
+        settled: Sequence[int] = [-1] * len(problem.trace.tensors)
     else:
         found, capture, segments = carried_by(problem, execution)
         plan = _for_what_runs(plan, execution, found)
@@ -213,9 +214,7 @@ def program(
 def _ready(parts: Mapping[int, tuple[Place, ...]], settled: Sequence[int]) -> dict[int, int]:
     """Return the operation in which each tensor that moves is saved, and changed no more."""
     return {
-        tensor: max(
-            *(each.operation for each in places), settled[tensor] if tensor < len(settled) else -1
-        )
+        tensor: max(settled[tensor], *(each.operation for each in places))
         for tensor, places in parts.items()
     }
 

@@ -274,9 +274,7 @@ class _Carrier:
         What nobody asks for again is held as long as the outermost segment.
         """
         keeper = self._keeps(computation)
-        for sight in self.record.results:
-            if sight.storage < 0 or self.record.operation(sight.moment) != computation:
-                continue
+        for sight in self.record.made_in.get(computation, ()):
             if sight.moment > group.stop and keeper != group.segment and keeper in self.again:
                 # The segment inside that keeps it has it handed out later.
                 continue
@@ -337,16 +335,13 @@ class _Carrier:
                 last = len(self.order) - 1
             for value in self._values(sight.storage for sight in span.inputs):
                 self._hold_to(value, last)
-            kept = kept_in(segment)
-            for sight in self.record.results:
-                computation = self.record.operation(sight.moment)
-                if sight.storage < 0 or computation not in kept:
-                    continue
-                size, value = self.record.storages[sight.storage]
-                if value < 0:
-                    self.unknown[sight.storage] = (computation, last, size)
-                else:
-                    self._hold_to(value, last)
+            for computation in kept_in(segment):
+                for sight in self.record.made_in.get(computation, ()):
+                    size, value = self.record.storages[sight.storage]
+                    if value < 0:
+                        self.unknown[sight.storage] = (computation, last, size)
+                    else:
+                        self._hold_to(value, last)
 
     def _hold_to(self, value: int, last: int) -> None:
         """Note that somebody holds the first copy of a value up to an operation."""

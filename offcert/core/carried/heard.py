@@ -63,11 +63,10 @@ def _heard(
         end = inf if outlasts(record, span) else span.leave
         given = record.operation(before)
         heard += [(before + 0.5, given, each, end) for each in span.inputs]
-        kept = kept_in(segment)
         heard += [
-            (sight.moment, record.operation(sight.moment), sight, end)
-            for sight in record.results
-            if record.operation(sight.moment) in kept
+            (sight.moment, computation, sight, end)
+            for computation in sorted(kept_in(segment))
+            for sight in record.made_in.get(computation, ())
         ]
     heard.sort(key=lambda each: each[0])
     return (each for each in heard if each[2].storage >= 0)

@@ -111,6 +111,15 @@ class StepRecord:
         return found
 
     @cached_property
+    def made_in(self) -> Mapping[int, tuple[Sight, ...]]:
+        """What operators make in each operation that may be moved."""
+        found: dict[int, list[Sight]] = {}
+        for sight in self.results:
+            if sight.storage >= 0:
+                found.setdefault(self.operation(sight.moment), []).append(sight)
+        return {operation: tuple(sights) for operation, sights in found.items()}
+
+    @cached_property
     def of_value(self) -> Mapping[int, tuple[int, ...]]:
         """The storages of each value."""
         found: dict[int, tuple[int, ...]] = {}

@@ -6,7 +6,7 @@ The rules are those of `offcert.core.carried.inside`.
 from __future__ import annotations
 
 from offcert.core.compiled import inlined
-from offcert.heuristics.joint.state import ASKS, LINE, State, Work
+from offcert.heuristics.joint.state import ASKS, LINE, PENDING, State, Work
 from offcert.heuristics.joint.tables import Tables
 
 # Columns of `Work.held`.
@@ -95,15 +95,17 @@ def more_of(tables: Tables, work: Work, run: int) -> int:
 
 @inlined
 def wait(tables: Tables, work: Work, run: int) -> None:
-    """Count what a run has made before something runs again for it, and waits meanwhile."""
+    """Count what a run has made before something runs again for it, and waits meanwhile.
+
+    Runs are gone through from the last to the first.
+    """
     carrying = tables.carrying
-    first = work.facts[ASKS]
-    while first > 0 and work.ask_run[first - 1] >= run:
+    first = last = work.facts[PENDING]
+    while first > 0 and work.ask_run[first - 1] == run:
         first -= 1
+    work.facts[PENDING] = first
     waits = 0
-    for ask in range(first, work.facts[ASKS]):
-        if work.ask_run[ask] != run:
-            break
+    for ask in range(first, last):
         row, before = work.ask_row[ask], work.ask_begin[ask] - 1
         column = 0
         for place in range(carrying.gone_first[row], carrying.gone_first[row + 1]):

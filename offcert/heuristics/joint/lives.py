@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from offcert.core.compiled import inlined
 from offcert.heuristics.joint.inside import ends_of, wait, workspace_of
-from offcert.heuristics.joint.state import ASKS, GAPS, TURN, WHOLE, State, Work
+from offcert.heuristics.joint.state import ASKS, GAPS, PENDING, TURN, WHOLE, State, Work
 from offcert.heuristics.joint.tables import OFFLOAD, Tables
 
 _NONE = -2
@@ -37,6 +37,7 @@ def live(tables: Tables, state: State, work: Work, runs: int) -> bool:
     for run in range(runs + 1):
         work.need[run] = 0
     work.facts[GAPS] = 0
+    work.facts[PENDING] = work.facts[ASKS]
     turn = work.facts[TURN]
     known = tables.carrying.known[0] == 1
     begin = tables.carrying.turn[0] if known else 0

@@ -14,7 +14,7 @@ from offcert.heuristics.joint.tables import LONGEST, Integers, Tables
 Floats = NDArray[np.float64]
 
 # Entries of `Work.facts`.
-TURN, RUNS, GAPS, UNCOVERED, MOVED, LACKING, EVENTS, ASKS = range(8)
+TURN, RUNS, GAPS, UNCOVERED, MOVED, LACKING, EVENTS, ASKS, PENDING = range(9)
 
 # What `Work.part` says of a run that is no other run of a segment, and of one of a line.
 WHOLE, LINE = -1, -2
@@ -95,7 +95,7 @@ class Work(NamedTuple):
     facts : int64 array
         The first run of what cannot run again, the numbers of runs and of gaps, the bytes that do
         not fit, those that leave, those that do not fit at a run on average, and the numbers of
-        events and of asks.
+        events, of asks, and of those that are not counted yet.
     """
 
     parent: Integers
@@ -197,7 +197,7 @@ def new_work(tables: Tables) -> Work:
         integers(runs + 2),
         integers(runs + 2),
         integers(values + 1),
-        integers(8),
+        integers(9),
     )
 
 

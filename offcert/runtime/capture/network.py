@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from offcert.core.network import Computation, Network, Value
@@ -55,6 +55,15 @@ def build_network(
         ],
         flow.values,
     )
+
+
+def asked_of(line: Line, unpacked: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Yield who asks, who has saved what is asked for, and the moment at which that is asked."""
+    for asked, saved in unpacked:
+        if asked < len(line.moments):
+            backward, forward = line.operation(asked), line.operation(saved)
+            if forward < backward:
+                yield backward, forward, asked
 
 
 def _repeatable(line: Line) -> list[bool]:
@@ -115,9 +124,5 @@ class _Flow:
 
     def _pair(self, unpacked: Iterable[tuple[int, int]]) -> None:
         """Note whose gradients each operation of a backward pass computes."""
-        last = len(self.line.moments) - 1
-        for asked, saved in unpacked:
-            if asked <= last:
-                backward, forward = self.line.operation(asked), self.line.operation(saved)
-                if forward < backward:
-                    self.of[backward].add(forward)
+        for backward, forward, _ in asked_of(self.line, unpacked):
+            self.of[backward].add(forward)

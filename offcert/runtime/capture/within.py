@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from offcert.core.carried.within import Ask, Making, Within
 from offcert.core.trace import Operation
+from offcert.runtime.capture.network import asked_of
 
 if TYPE_CHECKING:
     from offcert.runtime.capture.build import Line
@@ -129,12 +130,8 @@ def _asks(
     insides: Sequence[_Inside], line: Line, unpacked: Iterable[tuple[int, int]]
 ) -> Iterable[Ask]:
     first_at: dict[int, dict[int, int]] = {}
-    for asked, saved in unpacked:
-        if asked >= len(line.moments):
-            continue
-        backward, forward = line.operation(asked), line.operation(saved)
-        if forward < backward:
-            first_at.setdefault(backward, {}).setdefault(forward, asked)
+    for backward, forward, asked in asked_of(line, unpacked):
+        first_at.setdefault(backward, {}).setdefault(forward, asked)
     for backward, moments in sorted(first_at.items()):
         found = [_ask(backward, each, insides[backward], at) for each, at in moments.items()]
         if any(each.most_otherwise for each in found):
