@@ -3,7 +3,7 @@
 import torch
 import torch.distributed
 from captured import evict_everything, evicted_bytes, mean_step, problem_of_step
-from ranks import run_ranks
+from ranks import leave, run_ranks
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -74,7 +74,7 @@ def main(rank, size, meeting, results):
         "hooks": sum(len(module._forward_hooks) for module in model.modules()),
     }
     torch.save(found, results)
-    torch.distributed.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

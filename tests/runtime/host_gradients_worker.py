@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import torch
 import torch.distributed
 from captured import evict_everything, problem_of_step
-from ranks import run_ranks
+from ranks import leave, run_ranks
 from torch import nn
 
 from offcert.runtime.host_gradients import HostGradients, add_gradients
@@ -115,7 +115,7 @@ def main(rank, size, meeting, results):
             ),
         }
         torch.save(found, results)
-    torch.distributed.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":
