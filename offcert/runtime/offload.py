@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
+from offcert.core.options import require_count
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.core.training_record import HostMemory
@@ -51,6 +52,7 @@ def offload(
     timed: bool = False,
     host_memory: int | str | None = None,
     host_spill: bool | str = False,
+    verify_every: int | None = None,
 ) -> Offload:
     """Prepare to train `model` under a plan.
 
@@ -96,6 +98,10 @@ def offload(
     host_spill : bool or str
         Put what is more into a memory-mapped file, in this folder or where the system puts such
         files, instead of refusing the plan.
+    verify_every : int, optional
+        After how many steps each segment that runs again is compared with its first run anew, bit
+        by bit; by default in its first step only, and samples later. Needs as much of the host's
+        memory as the segments save.
 
     Returns
     -------
@@ -122,6 +128,7 @@ def offload(
         device=of,
         timed=timed,
         spill=host_spill if isinstance(host_spill, str) else None,
+        verify_every=verify_every,
     )
 
 
@@ -150,7 +157,11 @@ class Offload(AbstractContextManager["Offload"]):
         device: Device | None = None,
         timed: bool = False,
         spill: str | None = None,
+        verify_every: int | None = None,
     ) -> None:
+        if verify_every is not None:
+            require_count(verify_every, "verify_every")
+        self._verify_every = verify_every
         self._model = model
         self._root = unwrap(model)
         if device is None:
@@ -223,7 +234,7 @@ class Offload(AbstractContextManager["Offload"]):
         if not any(each.segments for each in self.programs):
             return None
         placed = [each.segments for each in self.programs]
-        segments = Segments(self._root, placed, self._hooks)
+        segments = Segments(self._root, placed, self._hooks, verify_every=self._verify_every)
         self._hooks.steps = SegmentedSteps(self._relay, segments, self._relay.program_of)
         return segments
 
@@ -281,6 +292,12 @@ class Offload(AbstractContextManager["Offload"]):
     def steps(self) -> Counter[str]:
         """How many steps there were of each kind."""
         return self._accounts.steps
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Segments that do not run again any more, by name, with the reasons."""
+        found = {} if self._segments is None else self._segments.refused
+        return {name: str(proof.refused) for name, proof in found.items()}
 
     @property
     def host(self) -> HostMemory:
