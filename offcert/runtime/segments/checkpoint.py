@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ from torch.utils.checkpoint import (
 )
 
 from offcert.runtime.quiet import one_line
-from offcert.runtime.saved import View, is_plain
+from offcert.runtime.saved import InPlaceError, View, is_plain
 from offcert.runtime.segments.evidence import Sample, copied, is_same
 from offcert.runtime.segments.proof import Proof, RecomputeError
 from offcert.runtime.segments.uncounted import uncounted
@@ -262,9 +262,11 @@ class _Frame(_CheckpointFrame):  # type: ignore[misc]
             return evidence.held
         if evidence.given is not None:
             index, view = evidence.given
-            given = self.call.given_again(index)
-            if given.dtype == view.dtype:
-                return given.as_strided(view.shape, view.stride, view.offset)
+            # What was changed in the segment is no input any more.
+            with suppress(InPlaceError):
+                given = self.call.given_again(index)
+                if given.dtype == view.dtype:
+                    return given.as_strided(view.shape, view.stride, view.offset)
         assert evidence.original is not None
         assert evidence.sample is not None
         with uncounted():
