@@ -329,7 +329,7 @@ class Offload(AbstractContextManager["Offload"]):
         self._close_run("another step began")
         chosen = plan_for(self.programs, call, self._hooks.parts.device)
         if isinstance(chosen, str):
-            self._refuse("unplanned", f"there is no plan for this step: {chosen}")
+            self._refuse("unplanned", self._why_none(call, chosen))
             return None
         if chosen.is_idle and not self._asked:
             self.steps["planned"] += 1
@@ -343,6 +343,10 @@ class Offload(AbstractContextManager["Offload"]):
             self._tell("count", "live bytes are only counted where the context was entered")
             counter = None
         return self._start(chosen, counter)
+
+    def _why_none(self, call: Signature, otherwise: str) -> str:
+        """Return why there is no plan for a step."""
+        return f"there is no plan for this step: {otherwise}"
 
     def _start(self, chosen: Program, counter: LiveBytes | None) -> StepRun:
         # Memory of the host does not count.

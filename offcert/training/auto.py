@@ -72,7 +72,9 @@ class AutoOffload(Offload):
         self._host_memory = host_memory
         self._spills = spills
         self._study: _Study | None = None
+        # Kinds of steps that are left without a plan, and why.
         self._settled: list[Signature] = []
+        self._reasons: list[str] = []
         # Calls of the model that are still to be made in the step in which modules were wrapped.
         self._unfollowed = 0
 
@@ -140,6 +142,10 @@ class AutoOffload(Offload):
         """Take what a study has found out, and make a plan once it is complete."""
         try:
             problem = study.conclude(self._planner)
+        except NoPlanError as error:
+            self._study = None
+            self._settle(study.call, str(error))
+            return
         except OffcertError as error:
             self._give_up(study.call, str(error))
             return
@@ -159,7 +165,8 @@ class AutoOffload(Offload):
     def _give_up(self, call: Signature, reason: str) -> None:
         self._study = None
         self._settled.append(call)
-        self._tell("study", f"no plan can be made: {reason}")
+        self._reasons.append(f"no plan can be made: {reason}")
+        self._tell("study", self._reasons[-1])
 
     def _follow(self, problem: Problem) -> None:
         again = problem.recompute is not Recompute.NONE
@@ -175,7 +182,7 @@ class AutoOffload(Offload):
                 self._take(made if left is None else made.within_host(left, self._spills))
         except NoPlanError as error:
             if not again:
-                self._settle(problem, str(error))
+                self._settle(_first_call(problem), str(error))
                 return
             # It may do all the same: that search is another one.
             self._follow(plainly)
@@ -195,13 +202,19 @@ class AutoOffload(Offload):
             return
         self.certificates.append(certificate)
         if result.schedule is None:
-            self._settle(certificate.problem, str(result.infeasibility or "none was found"))
+            self._settle(_first_call(problem), self._planner.why_none(certificate))
 
-    def _settle(self, problem: Problem, reason: str) -> None:
+    def _settle(self, call: Signature, reason: str) -> None:
         """Leave a kind of step without a plan."""
-        assert problem.source is not None
-        self._settled.append(problem.source["capture"]["calls"][0])
-        self._tell("budget", f"no plan fits: {reason}")
+        self._settled.append(call)
+        self._reasons.append(f"no plan fits: {reason}")
+        self._tell("budget", self._reasons[-1])
+
+    def _why_none(self, call: Signature, otherwise: str) -> str:
+        """Return what was found out when no plan could be made for a kind of step."""
+        if call in self._settled:
+            return self._reasons[self._settled.index(call)]
+        return super()._why_none(call, otherwise)
 
     @property
     def _left(self) -> int | None:
@@ -235,6 +248,13 @@ class AutoOffload(Offload):
             finally:
                 self._hooks.attach()
             self._unfollowed = len(made.capture.calls)
+
+
+def _first_call(problem: Problem) -> Signature:
+    """Return how the model is called first in the step that a problem was captured from."""
+    assert problem.source is not None
+    call: Signature = problem.source["capture"]["calls"][0]
+    return call
 
 
 class _Study:
@@ -279,6 +299,9 @@ class _Study:
             if self.session.backward_passes:
                 step = TrainingStep(self._root, lambda model, batch: None)
                 self._capture = captured(step, self.session, Clock.MODULES, "real", self._batch)
+                if self._timed:
+                    # Not only after the steps that are timed.
+                    planner.require_possible(self._capture, type(self._root).__name__)
         elif self.session.complete:
             self._times.append(self.session.durations())
         if self._capture is None:

@@ -132,6 +132,7 @@ def offload(
         following["device"] = cuda_device(unwrap(model), timed=timed)
     again = "any" if recompute is None else recompute
     planner = Planner(**asked | {"time_limit": time_limit, "recompute": again})
+    planner.require_room(unwrap(model), example)
     found = AutoOffload(model, planner, require_count(max_plans, "max_plans"), **following)
     if example is not None:
         found.plan_for(example)
