@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import TracebackType
@@ -15,16 +14,15 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
-from offcert.core.training_record import HostMemory
 from offcert.runtime.accounts import Accounts
 from offcert.runtime.agreement import require_agreement
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
 from offcert.runtime.events import OPERATOR, Session
 from offcert.runtime.hooks import Hooks, Saving, require_cpu, require_no_graphs, unwrap
-from offcert.runtime.host_memory import host_memory_of, within_host
+from offcert.runtime.host_memory import within_host
 from offcert.runtime.movers import movers_for
+from offcert.runtime.outcome import Outcome
 from offcert.runtime.plans import AnyPlan, CertificateLike, plan_for, programs
 from offcert.runtime.program import Program
 from offcert.runtime.relay import Relay, count_in, give_up, unhook
@@ -125,7 +123,7 @@ def offload(
     )
 
 
-class Offload(AbstractContextManager["Offload"]):
+class Offload(Outcome, AbstractContextManager["Offload"]):
     """A model that trains under plans; see `offload`.
 
     Attributes
@@ -272,30 +270,6 @@ class Offload(AbstractContextManager["Offload"]):
 
     # Steps.
 
-    @property
-    def report(self) -> StepReport:
-        """What the latest step has done so far; complete after its backward pass."""
-        return self._accounts.report if self._run is None else self._run.report()
-
-    @property
-    def steps(self) -> Counter[str]:
-        """How many steps there were of each kind."""
-        return self._accounts.steps
-
-    @property
-    def host(self) -> HostMemory:
-        """What all plans together need of the host."""
-        return host_memory_of(self.programs)
-
-    @property
-    def times(self) -> Schedule | None:
-        """When operations and transfers of the latest step ran, in nanoseconds; waits for them.
-
-        None unless times are taken note of, and before a step has ended.
-        """
-        record = self._movers.record
-        return record.schedule() if record is not None and record.operations > 0 else None
-
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
         """Begin a step at a call of the model, or go on with the one under way."""
         if not torch.is_grad_enabled() or self._open is None:
@@ -327,9 +301,9 @@ class Offload(AbstractContextManager["Offload"]):
 
     def _begin_step(self, call: Signature) -> StepRun | None:
         self._close_run("another step began")
-        chosen = plan_for(self.programs, call, self._hooks.parts.device)
+        chosen = self._choose(call)
         if isinstance(chosen, str):
-            self._refuse("unplanned", self._why_none(call, chosen))
+            self._refuse("unplanned", chosen)
             return None
         if chosen.is_idle and not self._asked:
             self.steps["planned"] += 1
@@ -344,9 +318,9 @@ class Offload(AbstractContextManager["Offload"]):
             counter = None
         return self._start(chosen, counter)
 
-    def _why_none(self, call: Signature, otherwise: str) -> str:
-        """Return why there is no plan for a step."""
-        return f"there is no plan for this step: {otherwise}"
+    def _choose(self, call: Signature) -> Program | str:
+        """Return the plan that a step follows, or why there is none."""
+        return plan_for(self.programs, call, self._hooks.parts.device)
 
     def _start(self, chosen: Program, counter: LiveBytes | None) -> StepRun:
         # Memory of the host does not count.

@@ -165,6 +165,7 @@ class StepRun(Session):
             self.program.host.load,
             0 if mover is None else mover.outside_entries,
             0 if mover is None else mover.outside_bytes,
+            self.program.segments.segments,
         )
 
     # The clock.

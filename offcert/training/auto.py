@@ -33,7 +33,7 @@ from offcert.runtime.measurement import measured, retimed
 from offcert.runtime.offload import Offload
 from offcert.runtime.program import Program, program
 from offcert.runtime.quiet import one_line
-from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.reports import OffloadWarning, StepReport
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.signature import Signature, signature
@@ -104,6 +104,7 @@ class AutoOffload(Offload):
             self._study = _Study(self._root, call, self._planner.hardware is None)
         self._close_run("another step began")
         self.steps.update(["studied"])
+        self._accounts.report = StepReport("it is studied, for a plan to be made", True)
         return self._study.begin(self._hooks, args, kwargs, self._planner)
 
     def left(self, session: Session, output: Any) -> None:
@@ -210,11 +211,12 @@ class AutoOffload(Offload):
         self._reasons.append(f"no plan fits: {reason}")
         self._tell("budget", self._reasons[-1])
 
-    def _why_none(self, call: Signature, otherwise: str) -> str:
-        """Return what was found out when no plan could be made for a kind of step."""
-        if call in self._settled:
+    def _choose(self, call: Signature) -> Program | str:
+        """Return the plan that a step follows, or what was found out when none could be made."""
+        found = super()._choose(call)
+        if isinstance(found, str) and call in self._settled:
             return self._reasons[self._settled.index(call)]
-        return super()._why_none(call, otherwise)
+        return found
 
     @property
     def _left(self) -> int | None:

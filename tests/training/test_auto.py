@@ -94,6 +94,11 @@ def test_one_step_is_studied_and_the_others_follow_a_plan(pair: Pair) -> None:
         assert training.report.follows_prediction
         assert training.report.within_limit
         assert training.report.offloaded_bytes > 0
+        assert repr(training) == (
+            "<AutoOffload of Sequential: 1 plan; steps: 1 studied, 3 planned; entered>"
+        )
+        assert str(training.report).startswith("step        planned\nmemory ")
+    assert repr(training).endswith("not entered>")
     assert training.steps == {"studied": 1, "planned": 3}
     (certificate,) = training.certificates
     assert certificate.problem.source is not None
