@@ -21,7 +21,13 @@ from offcert.core.plan import Kind
 from offcert.runtime.device.clerk import ThreadClerk
 from offcert.runtime.device.interface import Event, MemoryReading, Part
 from offcert.runtime.device.numa import node_of_device
-from offcert.runtime.device.pinned import CHUNK, CudaRegistrar, FileArena, PinnedArena
+from offcert.runtime.device.pinned import (
+    CHUNK,
+    CudaRegistrar,
+    FileArena,
+    PageableArena,
+    PinnedArena,
+)
 
 _MILLISECOND = 10**6
 
@@ -118,6 +124,10 @@ class CudaDevice:
         streams = (self.out.stream, self.back.stream)
         node = node_of_device(bus_id(self.tensors))
         return PinnedArena(size, CudaRegistrar(self.tensors, streams), node, chunk=CHUNK)
+
+    def pageable(self, size: int) -> PageableArena:
+        """Return memory of the host that is not registered."""
+        return PageableArena(size)
 
     def file(self, size: int, directory: str | None = None) -> FileArena:
         """Return memory of the host in a file, which the device knows nothing of."""
