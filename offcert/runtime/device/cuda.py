@@ -106,9 +106,9 @@ class CudaDevice:
         self.tensors = _existing(torch.device(device))
         self.name = str(torch.cuda.get_device_name(self.tensors))
         self.timed = timed
-        # Two of their own: copies in one direction never wait for those in the other.
-        self.out = CudaStream(torch.cuda.Stream(self.tensors), timed)
-        self.back = CudaStream(torch.cuda.Stream(self.tensors), timed)
+        out, back = _streams(self.tensors)
+        self.out = CudaStream(out, timed)
+        self.back = CudaStream(back, timed)
 
     @property
     def compute(self) -> CudaStream:
@@ -208,6 +208,20 @@ class CudaDevice:
     def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""
         torch.cuda.reset_peak_memory_stats(self.tensors)
+
+
+# Of each device, once: PyTorch has 32 of each, and hands out the same ones again after that, to the
+# program as to us.
+_STREAMS: dict[torch.device, tuple[torch.cuda.Stream, torch.cuda.Stream]] = {}
+
+
+def _streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
+    """Return the streams that copy to the host and from it, so that neither waits for the other."""
+    known = _STREAMS.get(device)
+    if known is None:
+        made = torch.cuda.Stream(device), torch.cuda.Stream(device)
+        known = _STREAMS.setdefault(device, made)
+    return known
 
 
 def _pairs(part: Part) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

@@ -51,6 +51,8 @@ class FakeCuda:
             "cudart": lambda: cudart,
         }.items():
             monkeypatch.setattr(torch.cuda, name, value)
+        # Those of another fake, or of a real device.
+        monkeypatch.setattr("offcert.runtime.device.cuda._STREAMS", {})
 
     @property
     def current(self):
