@@ -20,13 +20,14 @@ from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
 from offcert.runtime.events import OPERATOR, Session
 from offcert.runtime.hooks import Hooks, Saving, require_cpu, require_no_graphs, unwrap
-from offcert.runtime.host_memory import within_host
+from offcert.runtime.host_memory import memory_limit, within_host
 from offcert.runtime.movers import movers_for
 from offcert.runtime.outcome import Outcome
 from offcert.runtime.plans import AnyPlan, CertificateLike, plan_for, programs
 from offcert.runtime.program import Program
 from offcert.runtime.relay import Relay, count_in, give_up, unhook
 from offcert.runtime.reports import OffloadWarning, StepReport
+from offcert.runtime.reserved import Reserved
 from offcert.runtime.run import StepRun, StepStorages
 from offcert.runtime.saved_storages import owned_storages
 from offcert.runtime.segments.attach import Segments
@@ -49,6 +50,7 @@ def offload(
     timed: bool = False,
     host_memory: int | str | None = None,
     host_spill: bool | str = False,
+    reserved_memory: int | str | None = None,
 ) -> Offload:
     """Prepare to train `model` under a plan.
 
@@ -94,6 +96,12 @@ def offload(
     host_spill : bool or str
         Put what is more into a memory-mapped file, in this folder or where the system puts such
         files, instead of refusing the plan.
+    reserved_memory : int or str, optional
+        Bytes that PyTorch's allocator may have reserved on the device at most (``"16GiB"``): what
+        tensors take, and the pieces between them. A step in which it reserves more has not followed
+        its plan. By default what a plan is made for limits what tensors take. With it, peaks of the
+        allocator's statistics are reset in every step, and what it keeps in vain beyond the limit
+        is given back before a step.
 
     Returns
     -------
@@ -120,6 +128,7 @@ def offload(
         device=of,
         timed=timed,
         spill=host_spill if isinstance(host_spill, str) else None,
+        reserved_memory=memory_limit(reserved_memory, "reserved_memory"),
     )
 
 
@@ -148,6 +157,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         device: Device | None = None,
         timed: bool = False,
         spill: str | None = None,
+        reserved_memory: int | None = None,
     ) -> None:
         self._model = model
         self._root = unwrap(model)
@@ -161,7 +171,8 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         self._count = count
         self._device = device
         # Steps under plans that change nothing run without us, unless something is asked of them.
-        self._asked = count or timed
+        self._asked = count or timed or reserved_memory is not None
+        self._reserved = Reserved(device, reserved_memory)
         self._movers = movers_for(device, directory, timed=timed, spill=spill)
         self._relay = Relay(self)
         self._hooks = Hooks(self._root, self._relay)
@@ -328,7 +339,9 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
             mover, room = self._movers.mover(chosen)
         if counter is not None:
             counter.start()
-        run = StepRun(self._hooks, chosen, mover, counter, self._strict, self._relay.ended)
+        self._reserved.begin()
+        ended, watch = self._relay.ended, self._reserved
+        run = StepRun(self._hooks, chosen, mover, counter, self._strict, ended, watch)
         self._movers.took(chosen, room, run)
         accepted = run.accepts(chosen.capture.calls[0])
         assert accepted

@@ -39,7 +39,7 @@ from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.signature import Signature, signature
 from offcert.runtime.step import TrainingStep
 from offcert.runtime.stopwatch import Stopwatch
-from offcert.training.planner import Planner
+from offcert.training.planner import Planner, first_call
 
 # Steps that are timed for a plan, and tries after which a kind of step is left without one.
 _TIMED = 3
@@ -102,6 +102,7 @@ class AutoOffload(Offload):
             return super().begin(args, kwargs)
         if self._study is None:
             self._study = _Study(self._root, call, self._planner.hardware is None)
+            self._reserved.begin(fresh=True)
         self._close_run("another step began")
         self.steps.update(["studied"])
         self._accounts.report = StepReport("it is studied, for a plan to be made", True)
@@ -141,6 +142,7 @@ class AutoOffload(Offload):
 
     def _conclude(self, study: _Study) -> None:
         """Take what a study has found out, and make a plan once it is complete."""
+        self._planner.fragments = max(self._planner.fragments, self._reserved.fragments)
         try:
             problem = study.conclude(self._planner)
         except NoPlanError as error:
@@ -183,7 +185,7 @@ class AutoOffload(Offload):
                 self._take(made if left is None else made.within_host(left, self._spills))
         except NoPlanError as error:
             if not again:
-                self._settle(_first_call(problem), str(error))
+                self._settle(first_call(problem), str(error))
                 return
             # It may do all the same: that search is another one.
             self._follow(plainly)
@@ -203,7 +205,7 @@ class AutoOffload(Offload):
             return
         self.certificates.append(certificate)
         if result.schedule is None:
-            self._settle(_first_call(problem), self._planner.why_none(certificate))
+            self._settle(first_call(problem), self._planner.why_none(certificate))
 
     def _settle(self, call: Signature, reason: str) -> None:
         """Leave a kind of step without a plan."""
@@ -250,13 +252,6 @@ class AutoOffload(Offload):
             finally:
                 self._hooks.attach()
             self._unfollowed = len(made.capture.calls)
-
-
-def _first_call(problem: Problem) -> Signature:
-    """Return how the model is called first in the step that a problem was captured from."""
-    assert problem.source is not None
-    call: Signature = problem.source["capture"]["calls"][0]
-    return call
 
 
 class _Study:

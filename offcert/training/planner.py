@@ -29,12 +29,20 @@ from offcert.runtime.measurement import Measurement, modelled, retimed_network
 from offcert.runtime.optimisers import state_bytes
 from offcert.runtime.profile import profile
 from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.signature import Signature
 from offcert.runtime.step import TrainingStep
 from offcert.training.host_room import certify_within_host
 
 _ANY = Problem(
     "any", Chain([1], [1], [1, 1], [0, 0]), Platform(2, Fraction(1)), units=Units("ns", "B")
 )
+
+
+def first_call(problem: Problem) -> Signature:
+    """Return how the model is called first in the step that a problem was captured from."""
+    assert problem.source is not None
+    call: Signature = problem.source["capture"]["calls"][0]
+    return call
 
 
 class Planner:
@@ -62,7 +70,9 @@ class Planner:
         recompute: str = Recompute.ANY,
     ) -> None:
         if (memory is None) is (device_memory is None):
-            raise InputError('plan="auto" needs exactly one of memory and device_memory')
+            raise InputError(
+                'plan="auto" needs exactly one of memory and device_memory, or reserved_memory'
+            )
         if device_memory is not None:
             require_integer(device_memory, "device_memory", 0)
         elif isinstance(memory, str):
@@ -79,6 +89,8 @@ class Planner:
         self._device_memory = device_memory
         self._optimiser = optimiser
         self._time_limit = time_limit
+        # Bytes of the device that its allocator reserves in vain.
+        self.fragments = 0
 
     def problem_of(self, capture: Capture, measurement: Measurement | None, name: str) -> Problem:
         """Return the problem of a capture, whose times are measured or from the hardware model."""
@@ -208,7 +220,8 @@ class Planner:
 
     def _taken(self, problem: Problem) -> dict[str, int]:
         """Return the bytes of the device that a trace does not count."""
-        return self._with_state(uncounted_bytes(problem))
+        taken = self._with_state(uncounted_bytes(problem))
+        return taken | {"fragments": self.fragments} if self.fragments else taken
 
     def _with_state(self, taken: dict[str, int]) -> dict[str, int]:
         """Return bytes with those of the optimiser's state, if they are known."""

@@ -205,6 +205,10 @@ class CudaDevice:
         given, held = known["allocated_bytes"]["all"], known["reserved_bytes"]["all"]
         return MemoryReading(given["current"], held["current"], given["peak"], held["peak"])
 
+    def release(self) -> None:
+        """Give back what PyTorch's allocator keeps for tensors to come, on all devices."""
+        torch.cuda.empty_cache()
+
     def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""
         torch.cuda.reset_peak_memory_stats(self.tensors)

@@ -254,5 +254,8 @@ class Device(Protocol):
     def memory(self) -> MemoryReading:
         """Return what of the device's memory is taken."""
 
+    def release(self) -> None:
+        """Give back what is reserved for tensors, and that none takes."""
+
     def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""

@@ -199,6 +199,10 @@ class SimulatedDevice:
         """Return what of the device's memory is taken."""
         return self._ledger.read()
 
+    def release(self) -> None:
+        """Give segments back of which nothing is used."""
+        self._ledger.release()
+
     def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""
         self._ledger.reset_peaks()
