@@ -91,8 +91,8 @@ class StepReport:
     again : tuple of PlacedSegment
         What the plan lets run again in the backward pass.
     state_bytes : int
-        Of buffers that were copied for what runs again, to be as they were: the most at a time.
-        They are on the device, and in no count of live bytes.
+        Of copies of buffers and the like for what runs again, which finds them as they were: the
+        most at a time. They are on the device, and in no count of live bytes.
     memory : MemoryReading or None
         What the device's allocator had given out and reserved when the step ended; its peaks are
         those since they were last reset. None on the CPU, and before the end.
@@ -160,7 +160,7 @@ class StepReport:
             arena += f"; {self.outside_entries} copies outside of it, {_mib(self.outside_bytes)}"
         again = _listed([str(each) for each in self.again])
         if self.state_bytes:
-            again += f"; {_mib(self.state_bytes)} of buffers copied for it"
+            again += f"; {_mib(self.state_bytes)} of state copied for it"
         out, back = _mib(self.offloaded_bytes), _mib(self.prefetched_bytes)
         return [
             ("moved", f"{out} left, {back} came back"),

@@ -29,6 +29,7 @@ from offcert.runtime.reports import StepReport, Unforeseen
 from offcert.runtime.reserved import Reserved
 from offcert.runtime.saved import Entry, Handle
 from offcert.runtime.saved_storages import Owned, Place, SavedStorages, dtype_name
+from offcert.runtime.segments.uncounted import HELD
 from offcert.runtime.signature import Signature, as_if_on
 from offcert.runtime.tracker import LiveBytes
 
@@ -89,6 +90,8 @@ class StepRun(Session):
         super().__init__(hooks)
         self._reserved = Reserved(None, None) if reserved is None else reserved
         self._memory: MemoryReading | None = None
+        self._state_bytes = 0
+        HELD.start()
         self.program = program
         self.now = -1
         self.deviation: str | None = None
@@ -173,6 +176,7 @@ class StepRun(Session):
             0 if mover is None else mover.outside_entries,
             0 if mover is None else mover.outside_bytes,
             self.program.segments.segments,
+            state_bytes=self._state_bytes,
             memory=self._memory,
             reserved_limit=self._reserved.limit,
         )
@@ -293,6 +297,7 @@ class StepRun(Session):
         if self._mover is not None:
             self._mover.end(self, complete=self.now + 1 == len(self.program.trace))
         self._memory = self._reserved.read()
+        self._state_bytes = HELD.peak if self.program.segments else 0
         try:
             if self.now + 1 != len(self.program.trace):
                 self.deviate(f"{self.name(self.now + 1)} never began")

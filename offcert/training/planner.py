@@ -199,7 +199,8 @@ class Planner:
         """Return in words the budget from which on there certainly is a plan."""
         least, name = problem.plain().least_memory, "memory"
         if self._device_memory is not None:
-            least, name = least + sum(self._taken(problem).values()), "device_memory"
+            taken = self._taken(problem.plain())
+            least, name = least + sum(taken.values()), "device_memory"
         size = format_size(least, problem.units)
         return f"the least with which a plan certainly exists is {name}={least} ({size})"
 
@@ -221,6 +222,9 @@ class Planner:
     def _taken(self, problem: Problem) -> dict[str, int]:
         """Return the bytes of the device that a trace does not count."""
         taken = self._with_state(uncounted_bytes(problem))
+        if problem.recompute is not Recompute.NONE and taken.get("buffers"):
+            # As they were before a segment, and for it to change while it runs again.
+            taken["copies of buffers"] = 2 * taken["buffers"]
         return taken | {"fragments": self.fragments} if self.fragments else taken
 
     def _with_state(self, taken: dict[str, int]) -> dict[str, int]:

@@ -38,7 +38,7 @@ def test_a_report_is_read_in_ten_lines() -> None:
         "unforeseen  1.25 MiB: F:0, F:1, F:2 and 2 more",
         "arena       2.00 MiB on the host, 1.00 MiB of it at a time; 3 copies outside of it, "
         "1.00 MiB",
-        "runs again  blocks.0, call 2 of blocks.1; 1.00 MiB of buffers copied for it",
+        "runs again  blocks.0, call 2 of blocks.1; 1.00 MiB of state copied for it",
     ]
     quiet = str(PLANNED).splitlines()
     assert quiet[1].endswith("not counted (count=True does)")

@@ -148,8 +148,9 @@ def test_the_device_budget_leaves_room_for_parameters_and_optimiser(pair: Pair) 
     problem = training.certificates[0].problem
     parameters = sum(p.numel() * 4 for p in pair.planned.parameters())
     buffers = sum(b.numel() * b.element_size() for b in pair.planned.buffers())
-    # Gradients and momentum take as much as the parameters each; the batch has 64 rows.
-    assert problem.platform.memory == budget - 3 * parameters - buffers - 64 * 32 * 4
+    # Gradients and momentum take as much as the parameters each; the batch has 64 rows. Of buffers
+    # there are copies where modules run again: as they were, and to be changed again.
+    assert problem.platform.memory == budget - 3 * parameters - 3 * buffers - 64 * 32 * 4
 
 
 def test_a_budget_that_nothing_fits_into_is_said_and_training_goes_on(pair: Pair) -> None:
