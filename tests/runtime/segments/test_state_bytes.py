@@ -1,4 +1,4 @@
-"""Copies of state that segments make are on the device: the report says how many bytes they take."""
+"""Copies of state for what runs again are on the device: the report says their bytes."""
 
 import gc
 
