@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
+from offcert.core.options import require_count
 from offcert.core.problem import Problem
 from offcert.runtime.accounts import Accounts
 from offcert.runtime.agreement import require_agreement
@@ -51,6 +52,7 @@ def offload(
     host_memory: int | str | None = None,
     host_spill: bool | str = False,
     reserved_memory: int | str | None = None,
+    verify_every: int | None = None,
 ) -> Offload:
     """Prepare to train `model` under a plan.
 
@@ -102,6 +104,10 @@ def offload(
         its plan. By default what a plan is made for limits what tensors take. With it, peaks of the
         allocator's statistics are reset in every step, and what it keeps in vain beyond the limit
         is given back before a step.
+    verify_every : int, optional
+        After how many steps each segment that runs again is compared with its first run anew, bit
+        by bit; by default in its first step only, and samples later. Needs as much of the host's
+        memory as the segments save.
 
     Returns
     -------
@@ -129,6 +135,7 @@ def offload(
         timed=timed,
         spill=host_spill if isinstance(host_spill, str) else None,
         reserved_memory=memory_limit(reserved_memory, "reserved_memory"),
+        verify_every=verify_every,
     )
 
 
@@ -158,7 +165,11 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         timed: bool = False,
         spill: str | None = None,
         reserved_memory: int | None = None,
+        verify_every: int | None = None,
     ) -> None:
+        if verify_every is not None:
+            require_count(verify_every, "verify_every")
+        self._verify_every = verify_every
         self._model = model
         self._root = unwrap(model)
         if device is None:
@@ -232,7 +243,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         if not any(each.segments for each in self.programs):
             return None
         placed = [each.segments for each in self.programs]
-        segments = Segments(self._root, placed, self._hooks)
+        segments = Segments(self._root, placed, self._hooks, verify_every=self._verify_every)
         self._hooks.steps = SegmentedSteps(self._relay, segments, self._relay.program_of)
         return segments
 

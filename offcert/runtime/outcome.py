@@ -14,6 +14,7 @@ from offcert.runtime.movers import Movers
 from offcert.runtime.program import Program
 from offcert.runtime.reports import StepReport
 from offcert.runtime.run import StepRun
+from offcert.runtime.segments.attach import Segments
 
 
 class Outcome:
@@ -25,6 +26,7 @@ class Outcome:
     _root: nn.Module
     _run: StepRun | None
     _open: object
+    _segments: Segments | None
 
     def __repr__(self) -> str:
         plans = "1 plan" if len(self.programs) == 1 else f"{len(self.programs)} plans"
@@ -44,6 +46,12 @@ class Outcome:
     def steps(self) -> Counter[str]:
         """How many steps there were of each kind."""
         return self._accounts.steps
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Segments that do not run again any more, by name, with the reasons."""
+        found = {} if self._segments is None else self._segments.refused
+        return {name: str(proof.refused) for name, proof in found.items()}
 
     @property
     def host(self) -> HostMemory:

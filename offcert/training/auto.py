@@ -39,11 +39,15 @@ from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.signature import Signature, signature
 from offcert.runtime.step import TrainingStep
 from offcert.runtime.stopwatch import Stopwatch
+from offcert.training.barred import opaque_modules, price, without
 from offcert.training.planner import Planner, first_call
 
 # Steps that are timed for a plan, and tries after which a kind of step is left without one.
 _TIMED = 3
 _TRIES = 8
+# Of the time for a plan, what goes into one that only says what it costs that less may run again.
+# Arbitrary.
+_SHARE_OF_PRICE = 0.25
 
 
 class AutoOffload(Offload):
@@ -75,12 +79,15 @@ class AutoOffload(Offload):
         # Kinds of steps that are left without a plan, and why.
         self._settled: list[Signature] = []
         self._reasons: list[str] = []
+        # What each program was made for, if parts of it may run again; and modules that may not.
+        self._problems: list[Problem] = []
+        self._barred: dict[str, str] = {}
         # Calls of the model that are still to be made in the step in which modules were wrapped.
         self._unfollowed = 0
 
     def plan_for(self, step: TrainingStep) -> None:
         """Make a plan for an example before the training begins."""
-        self._follow(self._planner.problem_of_step(step))
+        self._plan(self._planner.problem_of_step(step))
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
         """Study a step of a new kind; follow a plan in the others."""
@@ -99,6 +106,10 @@ class AutoOffload(Offload):
             return None
         call = signature(self._hooks.parts, args, kwargs)
         if not self._is_new(call):
+            self._plan_anew()
+            if self._unfollowed:
+                self._unfollowed -= 1
+                return None
             return super().begin(args, kwargs)
         if self._study is None:
             self._study = _Study(self._root, call, self._planner.hardware is None)
@@ -117,7 +128,7 @@ class AutoOffload(Offload):
 
     def _segmented(self) -> Segments:
         """Return segments without programs: those that are made on the way will be theirs."""
-        segments = Segments(self._root, [], self._hooks)
+        segments = Segments(self._root, [], self._hooks, verify_every=self._verify_every)
         self._hooks.steps = SegmentedSteps(self._relay, segments, self._relay.program_of)
         return segments
 
@@ -159,7 +170,7 @@ class AutoOffload(Offload):
         if problem is not None:
             self._study = None
             try:
-                self._follow(problem)
+                self._plan(problem)
             except (InputError, PlanError) as error:
                 self._give_up(study.call, str(error))
         elif study.tries >= _TRIES:
@@ -171,7 +182,43 @@ class AutoOffload(Offload):
         self._reasons.append(f"no plan can be made: {reason}")
         self._tell("study", self._reasons[-1])
 
-    def _follow(self, problem: Problem) -> None:
+    def _plan(self, problem: Problem) -> None:
+        """Follow a plan for a kind of step, in which only that runs again which may."""
+        if problem.recompute is not Recompute.NONE:
+            self._barred |= opaque_modules(self._root)
+        allowed = without(problem, self._barred)
+        unbarred = None
+        if allowed is not problem:
+            # Less time than the plan gets: it only says what is lost.
+            unbarred = self._planner.certificate(problem, share=_SHARE_OF_PRICE)
+        self._follow(allowed)
+        self._problems.extend([problem] * (len(self.programs) - len(self._problems)))
+        self._say_price(unbarred)
+
+    def _plan_anew(self) -> None:
+        """Make another plan in the place of one of which segments have been refused meanwhile."""
+        assert self._segments is not None
+        refused = self._segments.refused
+        if not refused or (self._run is not None and not self._run.finished):
+            return
+        for number, each in enumerate(self.programs):
+            proofs = [refused[n] for n in map(str, each.segments.nested()) if n in refused]
+            if not proofs:
+                continue
+            self._barred |= {path: str(proof.refused) for proof in proofs for path in proof.paths}
+            self._close_run("another step began")
+            before = next(c for c in self.certificates if c.problem.name == each.name)
+            self._follow(without(self._problems[number], self._barred), number)
+            self._say_price(before)
+
+    def _say_price(self, unbarred: Certificate | None) -> None:
+        """Say what it costs that modules must not run again."""
+        if unbarred is not None and self.certificates:
+            said = price(self._barred, unbarred, self.certificates[-1])
+            if said is not None:
+                self._tell("barred", said)
+
+    def _follow(self, problem: Problem, number: int | None = None) -> None:
         again = problem.recompute is not Recompute.NONE
         plainly = replace(problem, recompute=Recompute.NONE)
         left = self._left
@@ -182,13 +229,13 @@ class AutoOffload(Offload):
             result = certificate.result
             if result.schedule is not None:
                 made = self._program(certificate)
-                self._take(made if left is None else made.within_host(left, self._spills))
+                self._take(made if left is None else made.within_host(left, self._spills), number)
         except NoPlanError as error:
             if not again:
                 self._settle(first_call(problem), str(error))
                 return
             # It may do all the same: that search is another one.
-            self._follow(plainly)
+            self._follow(plainly, number)
             return
         except (InputError, PlanError) as error:
             if not again:
@@ -198,10 +245,10 @@ class AutoOffload(Offload):
                 OffloadWarning,
                 stacklevel=2,
             )
-            self._follow(plainly)
+            self._follow(plainly, number)
             return
         if result.schedule is None and again and result.infeasibility is None:
-            self._follow(plainly)
+            self._follow(plainly, number)
             return
         self.certificates.append(certificate)
         if result.schedule is None:
@@ -237,12 +284,19 @@ class AutoOffload(Offload):
         streams = self._device is not None
         return program(certificate.problem, result.schedule, result.execution, streams=streams)
 
-    def _take(self, made: Program) -> None:
-        """Follow one more program from the next step on, or from this one if no module changes."""
+    def _take(self, made: Program, number: int | None = None) -> None:
+        """Follow one more program from the next step on, or from this one if no module changes.
+
+        With a number it takes the place of another one.
+        """
         assert self._segments is not None
-        self._segments.add(made.segments)
-        self.programs.append(made)
-        if made.segments and self._open is not None:
+        if number is None:
+            self._segments.add(made.segments)
+            self.programs.append(made)
+        else:
+            self._segments.replace(number, made.segments)
+            self.programs[number] = made
+        if (made.segments or number is not None) and self._open is not None:
             # The call that has just begun is one of the model as it was: it runs as it is. As in
             # the beginning, what runs again is attached before the clock.
             self._hooks.detach()

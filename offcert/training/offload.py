@@ -44,6 +44,7 @@ def offload(
     host_memory: int | str | None = None,
     host_spill: bool | str = False,
     reserved_memory: int | str | None = None,
+    verify_every: int | None = None,
 ) -> Offload:
     """Prepare to train `model` under a plan; see `offcert.runtime.offload.offload`.
 
@@ -99,6 +100,8 @@ def offload(
     reserved_memory
         As there. With ``"auto"`` it may be the budget: `device_memory`, without what the allocator
         has reserved in vain in the step that was captured.
+    verify_every
+        As there.
 
     Raises
     ------
@@ -111,6 +114,7 @@ def offload(
         "directory": directory,
         "device": device,
         "timed": timed,
+        "verify_every": verify_every,
     }
     asked: dict[str, Any] = {
         "memory": memory,

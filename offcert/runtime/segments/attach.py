@@ -53,8 +53,8 @@ class Segments:
 
     Attributes
     ----------
-    refused : dict of str to str
-        Segments that do not run again any more, with the reasons.
+    refused : dict of str to Proof
+        Segments that do not run again any more, by name; their proofs say why.
 
     Raises
     ------
@@ -73,7 +73,7 @@ class Segments:
     ) -> None:
         self.root = root
         self.hooks = hooks
-        self.refused: dict[str, str] = {}
+        self.refused: dict[str, Proof] = {}
         self.lookups: list[Lookup] = []
         self._rehearsed = rehearsed
         self._verify_every = verify_every
@@ -94,14 +94,25 @@ class Segments:
         """
         self.lookups.append(resolve(self.root, program, self._refuse))
 
-    def _refuse(self, name: str, reason: str) -> None:
-        self.refused[name] = reason
+    def _refuse(self, proof: Proof) -> None:
+        self.refused[proof.name] = proof
+        message = f"{proof.name} does not run again any more: {proof.refused}"
         warnings.warn(
-            f"{name} does not run again, as it does not make the same again: {reason}",
+            f"{message}; training goes on with what it computes on the device",
             OffloadWarning,
             stacklevel=2,
         )
-        self.strayed(f"{name} does not run again any more: {reason}")
+        self.strayed(message)
+
+    def replace(self, number: int, program: PlacedProgram) -> None:
+        """Follow another program instead of one; modules are wrapped when they are attached next.
+
+        Raises
+        ------
+        InputError
+            If the program cannot be carried out on the model.
+        """
+        self.lookups[number] = resolve(self.root, program, self._refuse)
 
     def attach(self) -> None:
         """Wrap the modules; whoever attaches detaches."""
