@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import TracebackType
@@ -16,20 +15,20 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.core.options import require_count
 from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
-from offcert.core.training_record import HostMemory
 from offcert.runtime.accounts import Accounts
 from offcert.runtime.agreement import require_agreement
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
 from offcert.runtime.events import OPERATOR, Session
 from offcert.runtime.hooks import Hooks, Saving, require_cpu, require_no_graphs, unwrap
-from offcert.runtime.host_memory import host_memory_of, within_host
+from offcert.runtime.host_memory import memory_limit, within_host
 from offcert.runtime.movers import movers_for
+from offcert.runtime.outcome import Outcome
 from offcert.runtime.plans import AnyPlan, CertificateLike, plan_for, programs
 from offcert.runtime.program import Program
 from offcert.runtime.relay import Relay, count_in, give_up, unhook
 from offcert.runtime.reports import OffloadWarning, StepReport
+from offcert.runtime.reserved import Reserved
 from offcert.runtime.run import StepRun, StepStorages
 from offcert.runtime.saved_storages import owned_storages
 from offcert.runtime.segments.attach import Segments
@@ -52,6 +51,7 @@ def offload(
     timed: bool = False,
     host_memory: int | str | None = None,
     host_spill: bool | str = False,
+    reserved_memory: int | str | None = None,
     verify_every: int | None = None,
 ) -> Offload:
     """Prepare to train `model` under a plan.
@@ -98,6 +98,12 @@ def offload(
     host_spill : bool or str
         Put what is more into a memory-mapped file, in this folder or where the system puts such
         files, instead of refusing the plan.
+    reserved_memory : int or str, optional
+        Bytes that PyTorch's allocator may have reserved on the device at most (``"16GiB"``): what
+        tensors take, and the pieces between them. A step in which it reserves more has not followed
+        its plan. By default what a plan is made for limits what tensors take. With it, peaks of the
+        allocator's statistics are reset in every step, and what it keeps in vain beyond the limit
+        is given back before a step.
     verify_every : int, optional
         After how many steps each segment that runs again is compared with its first run anew, bit
         by bit; by default in its first step only, and samples later. Needs as much of the host's
@@ -128,11 +134,12 @@ def offload(
         device=of,
         timed=timed,
         spill=host_spill if isinstance(host_spill, str) else None,
+        reserved_memory=memory_limit(reserved_memory, "reserved_memory"),
         verify_every=verify_every,
     )
 
 
-class Offload(AbstractContextManager["Offload"]):
+class Offload(Outcome, AbstractContextManager["Offload"]):
     """A model that trains under plans; see `offload`.
 
     Attributes
@@ -157,6 +164,7 @@ class Offload(AbstractContextManager["Offload"]):
         device: Device | None = None,
         timed: bool = False,
         spill: str | None = None,
+        reserved_memory: int | None = None,
         verify_every: int | None = None,
     ) -> None:
         if verify_every is not None:
@@ -174,7 +182,8 @@ class Offload(AbstractContextManager["Offload"]):
         self._count = count
         self._device = device
         # Steps under plans that change nothing run without us, unless something is asked of them.
-        self._asked = count or timed
+        self._asked = count or timed or reserved_memory is not None
+        self._reserved = Reserved(device, reserved_memory)
         self._movers = movers_for(device, directory, timed=timed, spill=spill)
         self._relay = Relay(self)
         self._hooks = Hooks(self._root, self._relay)
@@ -283,36 +292,6 @@ class Offload(AbstractContextManager["Offload"]):
 
     # Steps.
 
-    @property
-    def report(self) -> StepReport:
-        """What the latest step has done so far; complete after its backward pass."""
-        return self._accounts.report if self._run is None else self._run.report()
-
-    @property
-    def steps(self) -> Counter[str]:
-        """How many steps there were of each kind."""
-        return self._accounts.steps
-
-    @property
-    def refused(self) -> dict[str, str]:
-        """Segments that do not run again any more, by name, with the reasons."""
-        found = {} if self._segments is None else self._segments.refused
-        return {name: str(proof.refused) for name, proof in found.items()}
-
-    @property
-    def host(self) -> HostMemory:
-        """What all plans together need of the host."""
-        return host_memory_of(self.programs)
-
-    @property
-    def times(self) -> Schedule | None:
-        """When operations and transfers of the latest step ran, in nanoseconds; waits for them.
-
-        None unless times are taken note of, and before a step has ended.
-        """
-        record = self._movers.record
-        return record.schedule() if record is not None and record.operations > 0 else None
-
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
         """Begin a step at a call of the model, or go on with the one under way."""
         if not torch.is_grad_enabled() or self._open is None:
@@ -344,9 +323,9 @@ class Offload(AbstractContextManager["Offload"]):
 
     def _begin_step(self, call: Signature) -> StepRun | None:
         self._close_run("another step began")
-        chosen = plan_for(self.programs, call, self._hooks.parts.device)
+        chosen = self._choose(call)
         if isinstance(chosen, str):
-            self._refuse("unplanned", f"there is no plan for this step: {chosen}")
+            self._refuse("unplanned", chosen)
             return None
         if chosen.is_idle and not self._asked:
             self.steps["planned"] += 1
@@ -361,13 +340,19 @@ class Offload(AbstractContextManager["Offload"]):
             counter = None
         return self._start(chosen, counter)
 
+    def _choose(self, call: Signature) -> Program | str:
+        """Return the plan that a step follows, or why there is none."""
+        return plan_for(self.programs, call, self._hooks.parts.device)
+
     def _start(self, chosen: Program, counter: LiveBytes | None) -> StepRun:
         # Memory of the host does not count.
         with nullcontext() if counter is None else counter.paused():
             mover, room = self._movers.mover(chosen)
         if counter is not None:
             counter.start()
-        run = StepRun(self._hooks, chosen, mover, counter, self._strict, self._relay.ended)
+        self._reserved.begin()
+        ended, watch = self._relay.ended, self._reserved
+        run = StepRun(self._hooks, chosen, mover, counter, self._strict, ended, watch)
         self._movers.took(chosen, room, run)
         accepted = run.accepts(chosen.capture.calls[0])
         assert accepted

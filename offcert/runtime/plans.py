@@ -101,4 +101,5 @@ def plan_for(found: Sequence[Program], call: Signature, here: str) -> Program | 
         if captured == asked:
             return each
     # Only now: to say in what calls differ takes longer than to see that they do.
-    return (difference(*pairs[0]) if pairs else None) or "there is no plan"
+    reason = (difference(*pairs[0]) if pairs else None) or "none has been made yet"
+    return f"there is no plan for this step: {reason}"

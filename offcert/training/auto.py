@@ -33,14 +33,14 @@ from offcert.runtime.measurement import measured, retimed
 from offcert.runtime.offload import Offload
 from offcert.runtime.program import Program, program
 from offcert.runtime.quiet import one_line
-from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.reports import OffloadWarning, StepReport
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.signature import Signature, signature
 from offcert.runtime.step import TrainingStep
 from offcert.runtime.stopwatch import Stopwatch
 from offcert.training.barred import opaque_modules, price, without
-from offcert.training.planner import Planner
+from offcert.training.planner import Planner, first_call
 
 # Steps that are timed for a plan, and tries after which a kind of step is left without one.
 _TIMED = 3
@@ -76,7 +76,9 @@ class AutoOffload(Offload):
         self._host_memory = host_memory
         self._spills = spills
         self._study: _Study | None = None
+        # Kinds of steps that are left without a plan, and why.
         self._settled: list[Signature] = []
+        self._reasons: list[str] = []
         # What each program was made for, if parts of it may run again; and modules that may not.
         self._problems: list[Problem] = []
         self._barred: dict[str, str] = {}
@@ -111,8 +113,10 @@ class AutoOffload(Offload):
             return super().begin(args, kwargs)
         if self._study is None:
             self._study = _Study(self._root, call, self._planner.hardware is None)
+            self._reserved.begin(fresh=True)
         self._close_run("another step began")
         self.steps.update(["studied"])
+        self._accounts.report = StepReport("it is studied, for a plan to be made", True)
         return self._study.begin(self._hooks, args, kwargs, self._planner)
 
     def left(self, session: Session, output: Any) -> None:
@@ -149,8 +153,13 @@ class AutoOffload(Offload):
 
     def _conclude(self, study: _Study) -> None:
         """Take what a study has found out, and make a plan once it is complete."""
+        self._planner.fragments = max(self._planner.fragments, self._reserved.fragments)
         try:
             problem = study.conclude(self._planner)
+        except NoPlanError as error:
+            self._study = None
+            self._settle(study.call, str(error))
+            return
         except OffcertError as error:
             self._give_up(study.call, str(error))
             return
@@ -170,7 +179,8 @@ class AutoOffload(Offload):
     def _give_up(self, call: Signature, reason: str) -> None:
         self._study = None
         self._settled.append(call)
-        self._tell("study", f"no plan can be made: {reason}")
+        self._reasons.append(f"no plan can be made: {reason}")
+        self._tell("study", self._reasons[-1])
 
     def _plan(self, problem: Problem) -> None:
         """Follow a plan for a kind of step, in which only that runs again which may."""
@@ -222,7 +232,7 @@ class AutoOffload(Offload):
                 self._take(made if left is None else made.within_host(left, self._spills), number)
         except NoPlanError as error:
             if not again:
-                self._settle(problem, str(error))
+                self._settle(first_call(problem), str(error))
                 return
             # It may do all the same: that search is another one.
             self._follow(plainly, number)
@@ -242,13 +252,20 @@ class AutoOffload(Offload):
             return
         self.certificates.append(certificate)
         if result.schedule is None:
-            self._settle(certificate.problem, str(result.infeasibility or "none was found"))
+            self._settle(first_call(problem), self._planner.why_none(certificate))
 
-    def _settle(self, problem: Problem, reason: str) -> None:
+    def _settle(self, call: Signature, reason: str) -> None:
         """Leave a kind of step without a plan."""
-        assert problem.source is not None
-        self._settled.append(problem.source["capture"]["calls"][0])
-        self._tell("budget", f"no plan fits: {reason}")
+        self._settled.append(call)
+        self._reasons.append(f"no plan fits: {reason}")
+        self._tell("budget", self._reasons[-1])
+
+    def _choose(self, call: Signature) -> Program | str:
+        """Return the plan that a step follows, or what was found out when none could be made."""
+        found = super()._choose(call)
+        if isinstance(found, str) and call in self._settled:
+            return self._reasons[self._settled.index(call)]
+        return found
 
     @property
     def _left(self) -> int | None:
@@ -333,6 +350,9 @@ class _Study:
             if self.session.backward_passes:
                 step = TrainingStep(self._root, lambda model, batch: None)
                 self._capture = captured(step, self.session, Clock.MODULES, "real", self._batch)
+                if self._timed:
+                    # Not only after the steps that are timed.
+                    planner.require_possible(self._capture, type(self._root).__name__)
         elif self.session.complete:
             self._times.append(self.session.durations())
         if self._capture is None:
