@@ -141,7 +141,7 @@ class _ByTask(dict[Any, _Made]):
         return found
 
 
-class _Frame(_CheckpointFrame):  # type: ignore[misc]
+class _Frame(_CheckpointFrame):
     """PyTorch's record of a checkpoint, with what its tensors were."""
 
     def begin(self, call: Checked) -> None:
@@ -150,7 +150,7 @@ class _Frame(_CheckpointFrame):  # type: ignore[misc]
         self.copies = _Copies()
         self.difference: str | None = None
         self.flags: list[torch.Tensor] = []
-        self.recomputed = _ByTask(self)
+        self.recomputed: Any = _ByTask(self)  # type: ignore[assignment]
         self.rerun = self.__dict__.pop("recompute_fn")
         # The methods take their places: bound to the object, they would keep it alive.
         del self.metadata_fn
