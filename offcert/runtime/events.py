@@ -144,6 +144,9 @@ class Session:
         self._calls[key] = call + 1
         self.tick(Event(kind, path, call))
 
+    def returned(self) -> None:
+        """Note that a call of the model has returned."""
+
     def strayed(self, what: str) -> None:
         """Note that the program does not call modules as a segment that runs again was made for."""
 

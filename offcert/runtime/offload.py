@@ -22,6 +22,7 @@ from offcert.runtime.agreement import require_agreement
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
 from offcert.runtime.events import OPERATOR, Session
+from offcert.runtime.excess import IdleRun
 from offcert.runtime.hooks import Hooks, Saving, require_cpu, require_no_graphs, unwrap
 from offcert.runtime.host_memory import host_memory_of, within_host
 from offcert.runtime.movers import movers_for
@@ -308,7 +309,7 @@ class Offload(AbstractContextManager["Offload"]):
             # A step that was given up must be gone before the next one looks for room.
             goes_on = self._run is not None and self._run.accepts(call)
             run = self._run if goes_on else self._begin_step(call)
-            if run is not None:
+            if isinstance(run, StepRun):
                 if run.hooks_saved:
                     self._enter_hooks(run)
                 self._thread = threading.get_ident()
@@ -316,8 +317,11 @@ class Offload(AbstractContextManager["Offload"]):
 
     def left(self, session: Session, output: Any) -> None:
         """Leave the saved-tensor hooks with the model."""
-        self._thread = None
+        if self._thread == threading.get_ident():
+            self._thread = None
         self._leave_hooks()
+        if not session.failed:
+            session.returned()
 
     def _busy(self) -> bool:
         """Whether another thread is in the middle of a forward pass."""
@@ -325,16 +329,15 @@ class Offload(AbstractContextManager["Offload"]):
             thread.ident == self._thread for thread in threading.enumerate()
         )
 
-    def _begin_step(self, call: Signature) -> StepRun | None:
+    def _begin_step(self, call: Signature) -> Session | None:
         self._close_run("another step began")
         chosen = plan_for(self.programs, call, self._hooks.parts.device)
         if isinstance(chosen, str):
             self._refuse("unplanned", f"there is no plan for this step: {chosen}")
             return None
         if chosen.is_idle and not self._asked:
-            self.steps["planned"] += 1
-            self._accounts.report = StepReport(None, True, chosen.prediction, chosen.limit)
-            return None
+            self._accounts.idle(chosen)
+            return IdleRun(self._hooks, chosen, self._accounts.exceeded)
         counter = self._counter
         if counter is not None and threading.get_ident() != self._entered_in:
             if chosen.by_operators:

@@ -130,6 +130,7 @@ def captured(
         built.network,
         built.ranges,
         built.record,
+        tuple(recorder.nodes),
     )
 
 
