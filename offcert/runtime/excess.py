@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from offcert.runtime.events import Event, Session
+import torch
+
+from offcert.runtime.events import OUTPUT, Event, Session
 from offcert.runtime.hooks import Hooks
-from offcert.runtime.nodes import UNKNOWN, NodeCount
+from offcert.runtime.nodes import UNKNOWN, NodeCount, keeps_casts
+from offcert.runtime.parts import Parts
 from offcert.runtime.program import Program
 from offcert.runtime.saved_storages import Place
 
@@ -39,13 +42,13 @@ class Excess:
     ----------
     program : Program
         That the step follows.
-    device : str
-        That the model is on (`Parts.device`).
+    parts : Parts
+        Of the model.
     """
 
-    def __init__(self, program: Program, device: str) -> None:
+    def __init__(self, program: Program, parts: Parts) -> None:
         self.program = program
-        self.device = device
+        self.parts = parts
         self.stayed: list[Stayed] = []
         self._nodes = NodeCount()
 
@@ -59,7 +62,7 @@ class Excess:
         Operators of another kind of device may consist of others: they are not compared.
         """
         capture = self.program.capture
-        if call >= len(capture.nodes) or capture.device != self.device:
+        if call >= len(capture.nodes) or capture.device != self.parts.device:
             return None
         made, captured = self._nodes.made, capture.nodes[call]
         if captured == UNKNOWN or made <= captured:
@@ -67,6 +70,29 @@ class Excess:
         return (
             f"the model's forward pass made {made} nodes of the autograd graph, {made - captured} "
             "more than when it was captured: it may take more memory"
+        )
+
+    @property
+    def keeps_casts(self) -> bool:
+        """Whether weights stay that were cast, unlike in the captured step."""
+        return self.program.capture.autocast is False and keeps_casts(self.parts.device)
+
+    def begin_backward(self) -> str | None:
+        """Return what there is to say if weights that were cast stay, and do not fit."""
+        if not self.keeps_casts:
+            return None
+        casts = sum(
+            parameter.numel() * torch.get_autocast_dtype(self.parts.device).itemsize
+            for parameter in self.parts.parameters
+            if parameter.requires_grad and parameter.dtype == torch.float32
+        )
+        most = self.program.prediction.peak + casts
+        if most <= self.program.limit:
+            return None
+        return (
+            "the backward pass runs inside of torch.autocast, unlike the captured one: up to "
+            f"{casts} bytes of weights that were cast stay until it ends, "
+            f"{most - self.program.limit} more than fit into the limit"
         )
 
     def of_bytes(self, saved: Iterable[Place]) -> str | None:
@@ -122,24 +148,34 @@ class IdleRun(Session):
 
     def __init__(self, hooks: Hooks, program: Program, exceeds: Callable[[str], None]) -> None:
         super().__init__(hooks)
-        self._excess = Excess(program, hooks.parts.device)
+        self._excess = Excess(program, hooks.parts)
         self._exceeds = exceeds
+        self._told = False
 
     def enter(self, path: str, values: Any) -> None:
         """Take no note of a module that is called."""
 
     def leave(self, path: str, output: Any) -> None:
-        """Take no note of it."""
+        """Watch for the backward pass where it may matter when it begins."""
+        if not path and self._excess.keeps_casts:
+            self.watch(OUTPUT, path, 0, output)
 
     def tick(self, event: Event) -> None:
         """Take no note of an event."""
 
     def wants(self, event: Event) -> bool:
-        """Nothing is wanted."""
-        return False
+        """Only what was watched is wanted."""
+        return True
 
     def returned(self) -> None:
         """Look whether the call of the model did more than the captured one."""
-        what = self._excess.end_call(0)
-        if what is not None:
+        self._tell(self._excess.end_call(0))
+
+    def begin_backward(self) -> None:
+        """Look whether it keeps more than the captured one."""
+        self._tell(self._excess.begin_backward())
+
+    def _tell(self, what: str | None) -> None:
+        if what is not None and not self._told:
+            self._told = True
             self._exceeds(what)

@@ -1,4 +1,4 @@
-"""How much a forward pass does, by the nodes that autograd makes of it."""
+"""How much a forward pass does, by autograd's nodes, and whether autocast keeps what it casts."""
 
 from __future__ import annotations
 
@@ -34,3 +34,9 @@ def _frames() -> int:
     """Return how many frames `torch.compile` has looked at."""
     compiler = sys.modules.get("torch._dynamo.convert_frame")
     return getattr(compiler, "FRAME_COUNTER", 0)
+
+
+def keeps_casts(device: str) -> bool:
+    """Whether autocast is active for a kind of device, and keeps the weights that it casts."""
+    available = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return available and torch.is_autocast_cache_enabled()

@@ -104,7 +104,7 @@ class StepRun(Session):
         # Not a dictionary that forgets the dead: that costs more than all of them take.
         self._entries: dict[Place, weakref.ref[Entry]] = {}
         self._unforeseen: list[Unforeseen] = []
-        self._excess = Excess(program, hooks.parts.device)
+        self._excess = Excess(program, hooks.parts)
         self._at_begin: list[int] = []
         self._at_end: list[int] = []
         self._peaks: list[int] = []
@@ -133,6 +133,7 @@ class StepRun(Session):
         """Two steps at once take more memory than one."""
         if self.superseded is not None:
             self.deviate(f"{self.superseded} before its backward pass")
+        self.exceed(self._excess.begin_backward())
 
     @property
     def hooks_saved(self) -> bool:

@@ -80,6 +80,8 @@ class Capture:
     nodes : tuple of int
         For each call of the model, the nodes of the autograd graph that it made, or -1 if that is
         not known; empty in problems that do not say.
+    autocast : bool or None
+        Whether autocast was active when the backward pass began; None in problems that do not say.
     """
 
     trace: Trace
@@ -95,6 +97,7 @@ class Capture:
     ranges: Ranges = NO_RANGES
     record: StepRecord | None = None
     nodes: tuple[int, ...] = ()
+    autocast: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the trace as a JSON value, for the ``source`` of a problem."""
@@ -109,6 +112,7 @@ class Capture:
             "tensors": self.tensors,
             "device": self.device,
             "nodes": list(self.nodes),
+            "autocast": self.autocast,
         }
         if self.record is not None:
             document |= {"ranges": self.ranges.to_json(), "record": self.record.to_json()}
@@ -153,6 +157,7 @@ def read_capture(source: Mapping[str, Any] | None, trace: Trace) -> Capture:
             if "record" in document
             else None,
             nodes=tuple(map(int, document.get("nodes", ()))),
+            autocast=document.get("autocast"),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"source.capture is not what profiling writes: {error!r}") from error

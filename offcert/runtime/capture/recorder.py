@@ -23,7 +23,7 @@ from offcert.runtime.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Sessi
 from offcert.runtime.hardware import Hardware, roofline_ns
 from offcert.runtime.hooks import Hooks
 from offcert.runtime.in_place import changed_in_place
-from offcert.runtime.nodes import NodeCount
+from offcert.runtime.nodes import NodeCount, keeps_casts
 from offcert.runtime.saved import Entry, Handle
 from offcert.runtime.saved_storages import SavedStorages, dtype_name, owned_storages
 from offcert.runtime.segments.caches import given_a_cache
@@ -53,6 +53,8 @@ class Recorder(Session):
         Of every call of the root.
     nodes : list of int
         For each of them, the nodes of the autograd graph that it made.
+    autocast : bool
+        Whether autocast was active when the backward pass began.
     packed, made : list of Seen
         What autograd saves in the forward pass of the root, as often as it does, and what operators
         make.
@@ -74,6 +76,7 @@ class Recorder(Session):
         self.saved: list[Saved] = []
         self.calls: list[Signature] = []
         self.nodes: list[int] = []
+        self.autocast = False
         self.unpacked: list[tuple[int, int]] = []
         self.packed: list[Seen] = []
         self.made: list[Seen] = []
@@ -154,6 +157,7 @@ class Recorder(Session):
     def begin_backward(self) -> None:
         """From now on operators belong to the backward pass."""
         self._in_backward = True
+        self.autocast |= keeps_casts(self.hooks.parts.device)
 
     def end_backward(self) -> None:
         """From now on they do not."""

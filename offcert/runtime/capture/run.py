@@ -131,6 +131,7 @@ def captured(
         built.ranges,
         built.record,
         tuple(recorder.nodes),
+        recorder.autocast,
     )
 
 

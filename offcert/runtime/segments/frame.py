@@ -174,6 +174,10 @@ class Frame:
                 walk.watch.leave()
                 # It knows the walk: nothing is to live on because of that.
                 walk.watch = None
+            if outer is None:
+                # Within an autocast of the user's, the weights that were cast would stay until that
+                # ends. To switch the cache off instead would cast again what is in it already.
+                torch.clear_autocast_cache()
 
 
 def _keeps_graph() -> bool:
