@@ -389,4 +389,7 @@ class StepStorages(SavedStorages):
         if entry is not None:
             self._run.count(UNPACK)
             self._run.asked_for(entry)
+            if entry.data is not None:
+                # What is made of it may be saved: a gradient that can be differentiated.
+                self.know(entry)
         return super().unpack(handle)
