@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from offcert.core.errors import PlanError
 from offcert.runtime.program import Program
@@ -55,6 +56,27 @@ class Accounts:
             raise PlanError(message)
         self.tell(kind, message)
 
+    def idle(self, program: Program) -> None:
+        """Take note of a step under a plan that changes nothing."""
+        self.steps["planned"] += 1
+        self.report = StepReport(None, True, program.prediction, program.limit)
+
+    def exceeded(self, what: str) -> None:
+        """Take note that such a step takes more than its plan says.
+
+        Raises
+        ------
+        PlanError
+            If steps that are not as planned are not wanted.
+        """
+        self.steps.subtract(["planned"])
+        self.steps.update(["deviating"])
+        self.steps += Counter()
+        self.report = replace(self.report, deviation=what)
+        if self._strict:
+            raise PlanError(f"the step takes more than its plan says: {what}")
+        self.tell("deviating", f"a step did not follow its plan: {what}")
+
     def tell(self, kind: str, message: str) -> None:
         """Warn once of each kind, and of the same thing once."""
         if kind not in self._warned and message not in self._warned:
@@ -92,7 +114,7 @@ class Accounts:
 
     def _account(self, run: StepRun) -> None:
         kind = "planned" if run.finished else "unfinished"
-        if run.deviation is not None:
+        if run.breach is not None:
             kind = "deviating"
         if run.counted_as is not None:
             self.steps.subtract([run.counted_as])
@@ -103,8 +125,8 @@ class Accounts:
 
     def _warn(self, run: StepRun) -> None:
         # A strict step has raised it.
-        if run.deviation is not None and not self._strict:
-            self.tell("deviating", f"a step did not follow its plan: {run.deviation}")
+        if run.breach is not None and not self._strict:
+            self.tell("deviating", f"a step did not follow its plan: {run.breach}")
 
     def warn_if_nothing_moved(self, programs: Sequence[Program]) -> None:
         """Warn if no step has moved anything although a program wanted it."""

@@ -107,6 +107,11 @@ class Session:
         """How many backward passes through the step have ended."""
         return self._ends
 
+    @property
+    def calls_are_over(self) -> bool:
+        """Whether the model is not called any more before the backward passes have ended."""
+        return False
+
     def tick(self, event: Event) -> None:
         """Take note of an event."""
         raise NotImplementedError
@@ -146,6 +151,9 @@ class Session:
         call = self._calls.get(key, 0)
         self._calls[key] = call + 1
         self.tick(Event(kind, path, call))
+
+    def returned(self) -> None:
+        """Note that a call of the model has returned."""
 
     def strayed(self, what: str) -> None:
         """Note that the program does not call modules as a segment that runs again was made for."""

@@ -32,6 +32,9 @@ class Step(Protocol):
     def deviate(self, what: str) -> None:
         """Take note that the step is not the one that was planned."""
 
+    def stays(self, tensor: int, operation: int, size: int) -> None:
+        """Take note of bytes that could not leave before an operation."""
+
     def name(self, operation: int) -> str:
         """Return the name of an operation."""
 
@@ -103,7 +106,8 @@ def lacking(step: Step, place: Place, operation: int) -> None:
 
 
 def unfreed(step: Step, tensor: int, operation: int, size: int) -> Unfreed:
-    """Return what is said about bytes that could not be freed."""
+    """Return what is said about bytes that could not be freed; the step takes note of them."""
+    step.stays(tensor, operation, size)
     return Unfreed(step.program.trace.tensors[tensor].name, step.name(operation), size)
 
 

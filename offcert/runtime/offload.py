@@ -20,6 +20,7 @@ from offcert.runtime.agreement import require_agreement
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
 from offcert.runtime.events import OPERATOR, Session
+from offcert.runtime.excess import IdleRun
 from offcert.runtime.hooks import Hooks, Saving, require_cpu, require_no_graphs, unwrap
 from offcert.runtime.host_memory import memory_limit, within_host
 from offcert.runtime.movers import movers_for
@@ -27,7 +28,7 @@ from offcert.runtime.outcome import Outcome
 from offcert.runtime.plans import AnyPlan, CertificateLike, plan_for, programs
 from offcert.runtime.program import Program
 from offcert.runtime.relay import Relay, count_in, give_up, unhook
-from offcert.runtime.reports import OffloadWarning, StepReport
+from offcert.runtime.reports import OffloadWarning
 from offcert.runtime.reserved import Reserved
 from offcert.runtime.run import StepRun, StepStorages
 from offcert.runtime.saved_storages import owned_storages
@@ -304,7 +305,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
             # A step that was given up must be gone before the next one looks for room.
             goes_on = self._run is not None and self._run.accepts(call)
             run = self._run if goes_on else self._begin_step(call)
-            if run is not None:
+            if isinstance(run, StepRun):
                 if run.hooks_saved:
                     self._enter_hooks(run)
                 self._thread = threading.get_ident()
@@ -312,8 +313,11 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
 
     def left(self, session: Session, output: Any) -> None:
         """Leave the saved-tensor hooks with the model."""
-        self._thread = None
+        if self._thread == threading.get_ident():
+            self._thread = None
         self._leave_hooks()
+        if not session.failed:
+            session.returned()
 
     def _busy(self) -> bool:
         """Whether another thread is in the middle of a forward pass."""
@@ -321,16 +325,15 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
             thread.ident == self._thread for thread in threading.enumerate()
         )
 
-    def _begin_step(self, call: Signature) -> StepRun | None:
+    def _begin_step(self, call: Signature) -> Session | None:
         self._close_run("another step began")
         chosen = self._choose(call)
         if isinstance(chosen, str):
             self._refuse("unplanned", chosen)
             return None
         if chosen.is_idle and not self._asked:
-            self.steps["planned"] += 1
-            self._accounts.report = StepReport(None, True, chosen.prediction, chosen.limit)
-            return None
+            self._accounts.idle(chosen)
+            return IdleRun(self._hooks, chosen, self._accounts.exceeded)
         counter = self._counter
         if counter is not None and threading.get_ident() != self._entered_in:
             if chosen.by_operators:

@@ -63,8 +63,9 @@ class StepReport:
     Attributes
     ----------
     deviation : str or None
-        The first thing in which the step was not the one that was planned; from there on nothing
-        more leaves the device. None if it followed its plan.
+        The first thing in which the step was not the one that was planned, from where on nothing
+        more leaves the device, or else in what it took more memory than planned, or may have: then
+        the plan was followed nevertheless. None if it followed its plan, within the limit.
     finished : bool
         Whether the backward pass has ended.
     prediction : Prediction or None

@@ -22,6 +22,7 @@ from offcert.runtime.events import (
     Event,
     Session,
 )
+from offcert.runtime.excess import Excess, Stayed
 from offcert.runtime.hooks import Hooks
 from offcert.runtime.mover import Mover
 from offcert.runtime.program import Program
@@ -75,6 +76,9 @@ class StepRun(Session):
         As what kind of step it has been counted.
     counter : LiveBytes or None
         Counts live bytes.
+    exceeded : str or None
+        In what it takes more memory than was planned, or may. The plan is still followed then:
+        tensors that stay would take yet more.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class StepRun(Session):
         self.program = program
         self.now = -1
         self.deviation: str | None = None
+        self.exceeded: str | None = None
         self.finished = False
         self.superseded: str | None = None
         self.counted_as: str | None = None
@@ -109,6 +114,7 @@ class StepRun(Session):
         # Not a dictionary that forgets the dead: that costs more than all of them take.
         self._entries: dict[Place, weakref.ref[Entry]] = {}
         self._unforeseen: list[Unforeseen] = []
+        self._excess = Excess(program, hooks.parts)
         self._at_begin: list[int] = []
         self._at_end: list[int] = []
         self._peaks: list[int] = []
@@ -123,7 +129,14 @@ class StepRun(Session):
         if self.failed or (self.deviation is not None and self.backward_passes > 0):
             return False
         self._calls_made += 1
+        self._excess.begin_call()
         return True
+
+    @property
+    def calls_are_over(self) -> bool:
+        """Whether all calls of the step were made, and no other step has begun."""
+        # A sum over calls before and after would add gradients of other casts: rounded otherwise.
+        return self.superseded is None and self._calls_made == len(self.program.capture.calls)
 
     def supersede(self, what: str) -> None:
         """Take note of what has happened before the backward pass has ended."""
@@ -136,11 +149,12 @@ class StepRun(Session):
         """Two steps at once take more memory than one."""
         if self.superseded is not None:
             self.deviate(f"{self.superseded} before its backward pass")
+        self.exceed(self._excess.begin_backward())
 
     @property
     def hooks_saved(self) -> bool:
-        """Whether the step must hear of what autograd saves: to move it, or for the clock."""
-        return self._by_operators or not self.program.moves_nothing
+        """Whether the step must hear of what autograd saves: to move it, for the clock, to sum."""
+        return self._by_operators or not self.program.is_idle
 
     @property
     def uses_store(self) -> bool:
@@ -159,7 +173,7 @@ class StepRun(Session):
         """Return what the step has done so far."""
         mover = self._mover
         return StepReport(
-            self.deviation,
+            self.breach,
             self.finished,
             self.program.prediction,
             self.program.limit,
@@ -245,6 +259,34 @@ class StepRun(Session):
             if self._strict:
                 raise PlanError(f"the step does not follow its plan: {what}")
 
+    def exceed(self, what: str | None) -> None:
+        """Take note that the step takes more than was planned; only the first time counts.
+
+        Raises
+        ------
+        PlanError
+            If the run is strict.
+        """
+        if what is not None and self.breach is None:
+            self.exceeded = what
+            if self._strict:
+                raise PlanError(f"the step takes more than its plan says: {what}")
+
+    @property
+    def breach(self) -> str | None:
+        """In what the step did not follow its plan, or took more."""
+        return self.deviation or self.exceeded
+
+    def stays(self, tensor: int, operation: int, size: int) -> None:
+        """Take note of bytes that could not leave before an operation."""
+        self._excess.stayed.append(Stayed(tensor, operation, size))
+
+    def returned(self) -> None:
+        """Look whether the call of the model has done more than the captured one."""
+        self.exceed(self._excess.end_call(self._calls_made - 1))
+        if self._unforeseen:
+            self.exceed(self._excess.of_bytes(self._entries))
+
     def strayed(self, what: str) -> None:
         """Take note that less runs again than was planned."""
         self.deviate(what)
@@ -301,9 +343,10 @@ class StepRun(Session):
         try:
             if self.now + 1 != len(self.program.trace):
                 self.deviate(f"{self.name(self.now + 1)} never began")
-            exceeded = self._reserved.exceeded(self._memory)
-            if exceeded is not None:
-                self.deviate(exceeded)
+            self.exceed(self._reserved.exceeded(self._memory))
+            if self._excess.stayed:
+                self.exceed(self._excess.of_bytes(self._entries))
+            self.exceed(self._excess.of_peaks(self._peaks))
         finally:
             if self._ended is not None:
                 self._ended(self)
@@ -369,4 +412,7 @@ class StepStorages(SavedStorages):
         if entry is not None:
             self._run.count(UNPACK)
             self._run.asked_for(entry)
+            if entry.data is not None:
+                # What is made of it may be saved: a gradient that can be differentiated.
+                self.know(entry)
         return super().unpack(handle)

@@ -133,6 +133,10 @@ class SavedStorages:
     def saved_again(self, entry: Entry) -> None:
         """Take note that a storage has been saved once more."""
 
+    def know(self, entry: Entry) -> None:
+        """Recognise an entry by the storage that it is in now."""
+        self._by_address[entry.device_storage()._cdata] = weakref.ref(entry)
+
     def unpack(self, handle: Handle) -> torch.Tensor:
         """Return what autograd had saved."""
         if self._tracker is None:

@@ -77,6 +77,11 @@ class Capture:
         Which operations can run again as one segment.
     record : StepRecord or None
         What says how they do; only with the clock of modules.
+    nodes : tuple of int
+        For each call of the model, the nodes of the autograd graph that it made, or -1 if that is
+        not known; empty in problems that do not say.
+    autocast : bool or None
+        Whether autocast was active when the backward pass began; None in problems that do not say.
     """
 
     trace: Trace
@@ -91,6 +96,8 @@ class Capture:
     network: Network | None = None
     ranges: Ranges = NO_RANGES
     record: StepRecord | None = None
+    nodes: tuple[int, ...] = ()
+    autocast: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the trace as a JSON value, for the ``source`` of a problem."""
@@ -104,6 +111,8 @@ class Capture:
             "backward_passes": self.backward_passes,
             "tensors": self.tensors,
             "device": self.device,
+            "nodes": list(self.nodes),
+            "autocast": self.autocast,
         }
         if self.record is not None:
             document |= {"ranges": self.ranges.to_json(), "record": self.record.to_json()}
@@ -147,6 +156,8 @@ def read_capture(source: Mapping[str, Any] | None, trace: Trace) -> Capture:
             record=record_from_json(document["record"], "source.capture.record")
             if "record" in document
             else None,
+            nodes=tuple(map(int, document.get("nodes", ()))),
+            autocast=document.get("autocast"),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"source.capture is not what profiling writes: {error!r}") from error

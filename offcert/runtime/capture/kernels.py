@@ -1,17 +1,27 @@
 """Where fake tensors are wrong about the kernels of the CPU.
 
 A fake tensor's operators follow rules that were written by hand. Some of them, under mixed
-precision, give other types than the kernels do, or refuse what the kernels accept. The trace then
-has other bytes than the step, and a plan for it cannot be followed.
+precision, give other types than the kernels do, or refuse what the kernels accept; others do not
+say how large a storage is, or that there is one. The trace then has other bytes than the step, and
+a plan for it cannot be followed. `tests/runtime/capture/test_discovered_kernels.py` compares the
+modules of `torch.nn` on fake and on real tensors, to find the operators that need a rule.
+
+What the recurrent kernels of CUDA devices reserve for their backward pass is known to the libraries
+alone (cuDNN, MIOpen): they are refused on fake tensors, so that such a step is captured on real
+ones. Other kernels of CUDA devices have no rules here: what they save beyond what was foreseen
+shows when a step saves it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from offcert.core.errors import InputError
 
 aten = torch.ops.aten
 
@@ -30,6 +40,11 @@ class CpuKernels(TorchDispatchMode):
     ) -> Any:
         """Run `func` by its rule here, if it has one."""
         kwargs = kwargs or {}
+        if func.overloadpacket in _UNKNOWN:
+            raise InputError(
+                f"what {func.overloadpacket} reserves for its backward pass is not known from "
+                'tensors without data: capture the step with tensors="real", on its device'
+            )
         rule = _RULES.get(func.overloadpacket)
         if rule is None or args[0].device.type != "cpu":
             return func(*args, **kwargs)
@@ -84,10 +99,107 @@ def _grouped_product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return torch.empty(shape, dtype=dtype or left.dtype, device=left.device)
 
 
+def _over(tensor: torch.Tensor, elements: int) -> torch.Tensor:
+    """Return a tensor like another one, over a storage of so many elements at least."""
+    if tensor.untyped_storage().nbytes() >= elements * tensor.itemsize:
+        return tensor
+    whole = torch.empty(elements, dtype=tensor.dtype, device=tensor.device)
+    return whole.as_strided(tensor.size(), tensor.stride())
+
+
+def _reduced_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The storage of the mean or sum is that of the losses of all elements."""
+    elements = torch.broadcast_shapes(args[0].shape, args[1].shape).numel()
+    loss = func(*args, **kwargs)
+    if func.overloadpacket is aten.soft_margin_loss:
+        loss = _as_type(loss, args[0].dtype)
+    return _over(loss, elements)
+
+
+def _as_input(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A loss's gradient is of the type of its input."""
+    return _as_type(func(*args, **kwargs), args[1].dtype)
+
+
+def _columns_to_image(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The image lies in a storage that had the size of the columns."""
+    return _over(func(*args, **kwargs), args[0].numel())
+
+
+def _embedding_bag(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """To whose bag each index belongs is found with one element more."""
+    out, bags, *others = func(*args, **kwargs)
+    indices = args[1].numel()
+    return (out, _over(bags, indices + 1) if bags.numel() == indices else bags, *others)
+
+
+def _recurrent_layer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a layer keeps for its backward pass is known to the library that computes it.
+
+    It depends on the processor, too; so the layer is run once, on zeros of these sizes.
+    """
+    *outputs, workspace = func(*args, **kwargs)
+    if not torch.is_grad_enabled():
+        return (*outputs, workspace)
+    described = tuple(_Like.of(each) for each in args)
+    size = _kept_by(func, described)
+    return (*outputs, torch.empty(size, dtype=workspace.dtype, device=workspace.device))
+
+
+def _recurrent_backward(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Both biases get a gradient of their own."""
+    gradients = list(func(*args, **kwargs))
+    gradients[4] = torch.empty_like(gradients[4])
+    return tuple(gradients)
+
+
+class _Like(NamedTuple):
+    """A tensor without its values, or another argument."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype | None
+    value: Any = None
+
+    @classmethod
+    def of(cls, value: Any) -> _Like:
+        """Return what describes an argument."""
+        if isinstance(value, torch.Tensor):
+            return cls(tuple(map(int, value.shape)), value.dtype)
+        return cls((), None, tuple(value) if isinstance(value, list) else value)
+
+    def made(self) -> Any:
+        """Return an argument like it."""
+        return self.value if self.dtype is None else torch.zeros(self.shape, dtype=self.dtype)
+
+
+@cache
+def _kept_by(func: Any, described: tuple[_Like, ...]) -> int:
+    """Return the bytes that an operator keeps, as it says of zeros; once for all such calls."""
+    # Without gradients it keeps nothing.
+    with torch._C._DisableTorchDispatch(), torch.enable_grad():
+        kept = func(*(each.made() for each in described))[-1]
+    return 0 if kept is None else int(kept.numel())
+
+
+# Their reserves are empty on fake tensors.
+_UNKNOWN = (aten._cudnn_rnn, aten.miopen_rnn)
+
 _RULES: dict[Any, Rule] = {
     aten.native_layer_norm: _normalisation(2, 4),
     aten.native_group_norm: _normalisation(1, 3),
     aten.native_batch_norm: _normalisation(1, 5),
     aten.native_group_norm_backward: _group_norm_backward,
     aten._grouped_mm: _grouped_product,
+    aten.mkldnn_rnn_layer: _recurrent_layer,
+    aten.mkldnn_rnn_layer_backward: _recurrent_backward,
+    aten._embedding_bag: _embedding_bag,
+    aten.col2im: _columns_to_image,
+    aten.mse_loss: _reduced_loss,
+    aten.smooth_l1_loss: _reduced_loss,
+    aten.soft_margin_loss: _reduced_loss,
+    aten.binary_cross_entropy: _reduced_loss,
+    aten.mse_loss_backward: _as_input,
+    aten.smooth_l1_loss_backward: _as_input,
+    aten.huber_loss_backward: _as_input,
+    aten.soft_margin_loss_backward: _as_input,
 }

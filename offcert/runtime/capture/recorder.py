@@ -23,6 +23,7 @@ from offcert.runtime.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Sessi
 from offcert.runtime.hardware import Hardware, roofline_ns
 from offcert.runtime.hooks import Hooks
 from offcert.runtime.in_place import changed_in_place
+from offcert.runtime.nodes import NodeCount, keeps_casts
 from offcert.runtime.saved import Entry, Handle
 from offcert.runtime.saved_storages import SavedStorages, dtype_name, owned_storages
 from offcert.runtime.segments.caches import given_a_cache
@@ -50,6 +51,10 @@ class Recorder(Session):
         In the order in which autograd saved them.
     calls : list of Signature
         Of every call of the root.
+    nodes : list of int
+        For each of them, the nodes of the autograd graph that it made.
+    autocast : bool
+        Whether autocast was active when the backward pass began.
     packed, made : list of Seen
         What autograd saves in the forward pass of the root, as often as it does, and what operators
         make.
@@ -70,6 +75,8 @@ class Recorder(Session):
         self.lives: list[Life] = []
         self.saved: list[Saved] = []
         self.calls: list[Signature] = []
+        self.nodes: list[int] = []
+        self.autocast = False
         self.unpacked: list[tuple[int, int]] = []
         self.packed: list[Seen] = []
         self.made: list[Seen] = []
@@ -87,6 +94,7 @@ class Recorder(Session):
         self._gradient_path = ""
         self._in_backward = False
         self._context: ExitStack | None = None
+        self._node_count = NodeCount()
 
     @property
     def calls_made(self) -> int:
@@ -123,10 +131,12 @@ class Recorder(Session):
             self.tracker.listener = self._listen
         self._context = ExitStack()
         self._context.enter_context(self._storages.hooks())
+        self._node_count = NodeCount()
         return self
 
     def left(self, session: Session, output: Any) -> None:
         """Leave the saved-tensor hooks with the root."""
+        self.nodes.append(self._node_count.made)
         self._leave_hooks()
 
     def _leave_hooks(self) -> None:
@@ -147,6 +157,7 @@ class Recorder(Session):
     def begin_backward(self) -> None:
         """From now on operators belong to the backward pass."""
         self._in_backward = True
+        self.autocast |= keeps_casts(self.hooks.parts.device)
 
     def end_backward(self) -> None:
         """From now on they do not."""

@@ -130,6 +130,8 @@ def captured(
         built.network,
         built.ranges,
         built.record,
+        tuple(recorder.nodes),
+        recorder.autocast,
     )
 
 

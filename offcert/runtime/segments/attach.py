@@ -269,6 +269,11 @@ class _Told:
         if session is not None:
             session.run_again(kind, self._path)
 
+    def may_drop_casts(self) -> bool:
+        """Whether the step says that nobody will use weights that autocast has cast."""
+        session = self._segments.session
+        return session is not None and session.calls_are_over
+
     def doubts(self, proof: Proof, flag: torch.Tensor) -> None:
         """Let the step look at a flag on a device when its backward pass has ended."""
         session = self._segments.session

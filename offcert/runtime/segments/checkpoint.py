@@ -150,7 +150,7 @@ class _Frame(_CheckpointFrame):
         self.copies = _Copies()
         self.difference: str | None = None
         self.flags: list[torch.Tensor] = []
-        self.recomputed: Any = _ByTask(self)  # type: ignore[assignment]
+        self.recomputed: Any = _ByTask(self)
         self.rerun = self.__dict__.pop("recompute_fn")
         # The methods take their places: bound to the object, they would keep it alive.
         del self.metadata_fn

@@ -94,6 +94,9 @@ class Told(Protocol):
     def ran(self, kind: str) -> None:
         """Take note that it begins to run again, or has done so."""
 
+    def may_drop_casts(self) -> bool:
+        """Whether nobody will use the weights that autocast has cast in the forward pass."""
+
     def doubts(self, proof: Proof, flag: torch.Tensor) -> None:
         """Take note of a flag on a device: whether it has made the same again."""
 
@@ -213,6 +216,10 @@ class Frame:
                 walk.watch.leave()
                 # It knows the walk: nothing is to live on because of that.
                 walk.watch = None
+            if outer is None and self.told.may_drop_casts():
+                # Within an autocast of the user's, the weights that were cast would stay until that
+                # ends. To switch the cache off instead would cast again what is in it already.
+                torch.clear_autocast_cache()
 
 
 def _keeps_graph() -> bool:

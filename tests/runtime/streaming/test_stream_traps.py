@@ -90,7 +90,8 @@ def test_nothing_freed_because_autograds_node_keeps_a_reference(on, monkeypatch)
         assert same(gradients(on, model), expected)
         (unfreed,) = made.report.unfreed
         assert unfreed.size == 4 * 8 * 4
-        assert made.report.planned
+        # The limit is what the plan needs to the byte, or nearly.
+        assert made.report.deviation.startswith("128 bytes more than planned are held")
     on.settled(device)
 
 
