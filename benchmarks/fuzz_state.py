@@ -36,9 +36,10 @@ import torch
 from state_compare import differences
 from state_doors import DOORS, counted
 from state_loops import LOOPS, Turn, train
-from state_models import KINDS, WIDTH, Drawn, draw
+from state_models import BATCH, KINDS, WIDTH, Drawn, draw
 
 from offcert.core.documents import write_json
+from offcert.core.errors import OffcertError
 from offcert.runtime.reports import OffloadWarning
 
 SAME, TOLD, RAISED, WARNED, SILENT = "same", "told", "raised", "warned", "silent"
@@ -92,9 +93,9 @@ def program_of(
     chance = random.Random(f"program {seed} {number}")
     drawn = draw(chance, kinds)
     loop = "plain" if chance.random() < 0.4 else chance.choice(list(LOOPS))
-    door = chance.choice(("by hand", "by hand", "on the way"))
+    door = chance.choice(("by hand", "by hand", "by certificate", "on the way"))
     loop, door = chance.choice(loops or [loop]), chance.choice(doors or [door])
-    steps = 12 if drawn.late else 8 if door == "on the way" else 4
+    steps = 12 if drawn.late else {"by hand": 4}.get(door, 6)
     to_none, adds = chance.random() < 0.6, chance.random() < 0.15
     return Program(drawn, door, loop, steps, to_none, adds, f"plan {seed} {number}")
 
@@ -104,25 +105,28 @@ def turn(program: Program) -> tuple[Turn, list[torch.Tensor]]:
     model, layers = program.drawn.build()
     optimiser = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.5)
     generator = torch.Generator().manual_seed(program.drawn.seed)
-    batches = [torch.randn(6, WIDTH, generator=generator) for _ in range(program.steps)]
+    batches = [torch.randn(BATCH, WIDTH, generator=generator) for _ in range(program.steps)]
     return Turn(model, layers, optimiser), batches
 
 
 def run(program: Program) -> Outcome:
     """Train plainly and with parts that run again, and compare."""
     plain, batches = turn(program)
-    loop, calls = LOOPS[program.loop]
+    loop = LOOPS[program.loop]
     refused: Exception | None = None
     with warnings.catch_warnings(action="ignore"):
         try:
             train(plain, loop, batches, program.to_none, program.adds)
         except Exception as error:
             refused = error
+    try:
+        enter = DOORS[program.door](random.Random(program.seed), program.drawn)
+    except OffcertError as error:
+        return Outcome(TOLD, what=[f"no plan: {error}"])
     ours, batches = turn(program)
     said: list[tuple[int, str]] = []
     steps = [0]
     raised: Exception | None = None
-    chance = random.Random(program.seed)
     with counted() as again, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
 
@@ -134,7 +138,7 @@ def run(program: Program) -> Outcome:
         ours.tell = tell
         training: Any = None
         try:
-            with DOORS[program.door](chance, program.drawn, ours.model, calls) as training:
+            with enter(ours.model) as training:
                 train(ours, loop, batches, program.to_none, program.adds)
         except Exception as error:
             raised = error

@@ -1,4 +1,4 @@
-"""Containers that layers count in, for `benchmarks/fuzz_state.py`: how each is made and counted up."""
+"""Containers that layers count in, for `benchmarks/fuzz_state.py`: made, and counted up."""
 
 from __future__ import annotations
 

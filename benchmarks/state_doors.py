@@ -5,30 +5,36 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 from unittest import mock
 
+import torch
 from fuzz_plans import random_plan, random_program
-from state_models import Drawn, program_for
+from state_models import BATCH, WIDTH, Drawn, program_for
 from torch import nn
 
 from offcert.core.carried.carry import carry
 from offcert.core.errors import InputError, NoPlanError, PlanError
 from offcert.core.plan import Plan
-from offcert.core.problem import Problem, Recompute
+from offcert.core.platform import Platform
+from offcert.core.problem import Problem, Recompute, Units
 from offcert.core.result import Result, SolveStatus
 from offcert.core.simulate import simulate
 from offcert.proofs.certificate import Certificate
 from offcert.runtime import recomputing
+from offcert.runtime.capture import capture
 from offcert.runtime.capture.capture import read_capture
 from offcert.runtime.predict import predict
 from offcert.runtime.segments.steps import segmented
+from offcert.runtime.step import TrainingStep
 from offcert.training import offload, planner
 
-# Whatever is asked of the open door; None where there is nothing to ask.
+# What is open; None where there is nothing to ask.
 Training = Any
+Door = Callable[[nn.Module], AbstractContextManager[Training]]
 
 
 class Again(threading.local):
@@ -60,31 +66,51 @@ def counted() -> Iterator[Again]:
         yield AGAIN
 
 
-@contextmanager
-def by_hand(
-    chance: random.Random, drawn: Drawn, model: nn.Module, calls: int
-) -> Iterator[Training]:
+def by_hand(chance: random.Random, drawn: Drawn) -> Door:
     """Run parts again that were named by hand; nothing leaves the device."""
-    with segmented(model, program_for(chance, drawn), calls=1):
-        yield None
+    program = program_for(chance, drawn)
+
+    @contextmanager
+    def enter(model: nn.Module) -> Iterator[Training]:
+        with segmented(model, program) as training:
+            yield training
+
+    return enter
 
 
-@contextmanager
-def on_the_way(
-    chance: random.Random, drawn: Drawn, model: nn.Module, calls: int
-) -> Iterator[Training]:
+def by_certificate(chance: random.Random, drawn: Drawn) -> Door:
+    """Follow a plan that was made before the training, for a step without anything beside it."""
+    model, _ = drawn.build()
+    step = TrainingStep(model, lambda each, x: each(x).square().mean(), torch.ones(BATCH, WIDTH))
+    captured = capture(step)
+    means = Recompute.NONE if captured.network is None else Recompute.ANY
+    problem = Problem(
+        "fuzz",
+        captured.network or captured.trace,
+        Platform(captured.trace.peak_memory, Fraction(1)),
+        units=Units("ns", "B"),
+        source={"clock": "modules", "capture": captured.to_json()},
+        recompute=means,
+    )
+    certificate = drawn_plan(chance, problem)
+    counts = chance.random() < 0.2
+    return lambda each: offload(each, certificate, count=counts)
+
+
+def on_the_way(chance: random.Random, drawn: Drawn) -> Door:
     """Train with plans made on the way, which are drawn instead of searched for."""
+    counts = chance.random() < 0.2
 
     def certify(problem: Problem, **options: Any) -> Certificate:
         return drawn_plan(chance, problem)
 
-    with (
-        mock.patch.object(planner, "certify", certify),
-        offload(
-            model, "auto", memory=2**30, hardware="v100-pcie", count=chance.random() < 0.2
-        ) as training,
-    ):
-        yield training
+    @contextmanager
+    def enter(model: nn.Module) -> Iterator[Training]:
+        training = offload(model, "auto", memory=2**30, hardware="v100-pcie", count=counts)
+        with mock.patch.object(planner, "certify", certify), training:
+            yield training
+
+    return enter
 
 
 def drawn_plan(chance: random.Random, problem: Problem) -> Certificate:
@@ -122,5 +148,8 @@ def drawn_plan(chance: random.Random, problem: Problem) -> Certificate:
     return Certificate(problem.with_memory(memory), result, "fuzz")
 
 
-Door = Callable[[random.Random, Drawn, nn.Module, int], Any]
-DOORS: dict[str, Door] = {"by hand": by_hand, "on the way": on_the_way}
+DOORS: dict[str, Callable[[random.Random, Drawn], Door]] = {
+    "by hand": by_hand,
+    "by certificate": by_certificate,
+    "on the way": on_the_way,
+}

@@ -18,7 +18,7 @@ from torch import nn
 
 # What the comparison reads, by layer: layers do not lead there, so that nobody finds a state only
 # because it is compared.
-ORACLE: dict[int, Any] = {}
+ORACLE: dict[Any, Any] = {}
 
 
 class Layer(nn.Module):
@@ -30,6 +30,10 @@ class Layer(nn.Module):
     def seen(self) -> Any:
         """Return the state that is neither parameter nor buffer."""
         return ORACLE.get(id(self))
+
+    def beside(self) -> torch.Tensor | None:
+        """Return a loss that is to be added to that of the loop."""
+        return None
 
     def at(self, when: str) -> None:
         """Be told by the loop: ``"forward"``, ``"backward"`` and ``"step"`` are about to begin."""
@@ -80,7 +84,6 @@ class Counted(Layer):
         chance: random.Random,
         width: int,
         holder: str | None = None,
-        late: bool = False,
     ) -> None:
         super().__init__(chance, width)
         make, bump = HOLDERS[
@@ -88,9 +91,6 @@ class Counted(Layer):
         ]
         self.bump = bump
         self.reads = chance.random() < 0.7
-        self.first = 9 if late else 0
-        self.every = chance.choice((1, 1, 1, 2, 3))
-        self.calls = 0
         box = make()
         self.put(box)
         ORACLE[id(self)] = box
@@ -105,9 +105,6 @@ class Counted(Layer):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Count, and scale by the count."""
-        self.calls += 1
-        if self.calls <= self.first or self.calls % self.every:
-            return x
         count = self.bump(self.get())
         return x * (1 + count % 16 / 16) if self.reads else x * 1.0
 
@@ -293,6 +290,4 @@ PLACES: dict[str, type[Counted]] = {
 KINDS: dict[str, Kind] = {
     **{f"counter: {name}": Kind(functools.partial(Counted, holder=name)) for name in HOLDERS},
     **{f"place: {name}": Kind(place) for name, place in PLACES.items()},
-    "counter that acts late": Kind(functools.partial(Counted, late=True), late=True),
-    "place: closure, late": Kind(functools.partial(InClosure, late=True), late=True),
 }

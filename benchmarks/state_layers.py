@@ -77,15 +77,15 @@ class Momentum(Layer):
 class LargeBuffer(Layer):
     """A large buffer that is changed at some calls only."""
 
-    def __init__(self, chance: random.Random, width: int, late: bool = False) -> None:
+    def __init__(self, chance: random.Random, width: int) -> None:
         super().__init__(chance, width)
         self.register_buffer("large", torch.ones(2**14 + 16))
-        self.every, self.first, self.calls = chance.choice((2, 3)), 9 if late else 0, 0
+        self.every, self.calls = chance.choice((2, 3)), 0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Scale by some of it."""
         self.calls += 1
-        if self.calls > self.first and self.calls % self.every == 0:
+        if self.calls % self.every == 0:
             self.large.mul_(1.1)  # type: ignore[operator]
         return x * self.large[: x.shape[1]].clone()  # type: ignore[index]
 
@@ -197,7 +197,7 @@ class Noise(Layer):
 
     def __init__(self, chance: random.Random, width: int) -> None:
         super().__init__(chance, width)
-        self.file = tempfile.TemporaryFile()
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115
         self.file.write(random.Random(7).randbytes(4096))
         self.file.flush()
         os.lseek(self.file.fileno(), 0, os.SEEK_SET)
@@ -386,7 +386,6 @@ KINDS: dict[str, Kind] = {
     "tensor in place": Kind(InPlace),
     "number out of a tensor": Kind(ScalarOfState),
     "large buffer, at times": Kind(LargeBuffer),
-    "large buffer, late": Kind(functools.partial(LargeBuffer, late=True), late=True),
     "bn_in_list": Kind(UnregisteredNorm),
     "bn_in_dict": Kind(functools.partial(UnregisteredNorm, holder="dict")),
     "log": Kind(Log),

@@ -62,7 +62,9 @@ class Turn:
     def loss(self, batch: torch.Tensor) -> torch.Tensor:
         """Run a forward pass."""
         self.at("forward")
-        return _mean(self.model(batch))
+        loss = _mean(self.model(batch))
+        beside = [layer.beside() for layer in self.layers]
+        return sum((each for each in beside if each is not None), loss)
 
 
 def _mean(output: torch.Tensor) -> torch.Tensor:
@@ -207,25 +209,24 @@ def reseeding(turn: Turn, batch: torch.Tensor) -> None:
     turn.backward(loss)
 
 
-# With how often a step calls the model; late kinds need no more than these.
-LOOPS: dict[str, tuple[Loop, int]] = {
-    "plain": (plain, 1),
-    "accumulating": (accumulating, 1),
-    "two forwards": (two_forwards, 2),
-    "evaluating": (evaluating, 1),
-    "retained": (retained, 1),
-    "second derivatives": (second_derivatives, 1),
-    "autograd.grad": (by_grad, 1),
-    "raising": (raising, 1),
-    "forgetting": (forgetting, 1),
-    "changing batch": (changing_batch, 1),
-    "inner step": (inner_step, 1),
-    "reseeding": (reseeding, 1),
-    "autocast, forward": (within(_autocast, False), 1),
-    "autocast, both": (within(_autocast, True), 1),
-    "attention kernel, forward": (within(lambda: sdpa_kernel(SDPBackend.MATH), False), 1),
-    "default dtype, forward": (within(_double, False), 1),
-    "no context": (within(nullcontext, True), 1),
+LOOPS: dict[str, Loop] = {
+    "plain": plain,
+    "accumulating": accumulating,
+    "two forwards": two_forwards,
+    "evaluating": evaluating,
+    "retained": retained,
+    "second derivatives": second_derivatives,
+    "autograd.grad": by_grad,
+    "raising": raising,
+    "forgetting": forgetting,
+    "changing batch": changing_batch,
+    "inner step": inner_step,
+    "reseeding": reseeding,
+    "autocast, forward": within(_autocast, False),
+    "autocast, both": within(_autocast, True),
+    "attention kernel, forward": within(lambda: sdpa_kernel(SDPBackend.MATH), False),
+    "default dtype, forward": within(_double, False),
+    "no context": within(nullcontext, True),
 }
 
 

@@ -10,15 +10,18 @@ import numpy
 import state_kinds
 import state_layers
 import state_outside
+import state_parts
 import torch
-from state_kinds import ORACLE, Kind, Layer
+from state_kinds import ORACLE, Layer
+from state_parts import with_late
 from torch import nn
 
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
 
-KINDS: dict[str, Kind] = {**state_layers.KINDS, **state_outside.KINDS, **state_kinds.KINDS}
+_FILES = (state_layers, state_outside, state_kinds, state_parts)
+KINDS = with_late({name: kind for each in _FILES for name, kind in each.KINDS.items()})
 PURE = [name for name, kind in KINDS.items() if kind.pure]
-WIDTH = 4
+WIDTH, BATCH = 4, 6
 
 
 class Block(nn.Module):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import random
 import types
@@ -20,7 +19,7 @@ _WHEN = ("backward", "step", "backward")
 class Told(Layer):
     """A layer something of which the loop changes, now and then."""
 
-    def __init__(self, chance: random.Random, width: int, late: bool = False) -> None:
+    def __init__(self, chance: random.Random, width: int) -> None:
         super().__init__(chance, width)
         self.inner = nn.Linear(width, width)
         # Not on the layer, whose attributes must not give away that it will change.
@@ -30,7 +29,7 @@ class Told(Layer):
         def at(now: str) -> None:
             nonlocal steps
             steps += now == "forward"
-            if now == when and steps % every == 0 and (not late or steps > 8):
+            if now == when and steps % every == 0:
                 self.change()
 
         ORACLE[id(self), "at"] = at
@@ -347,14 +346,11 @@ class MakesTensors(Layer):
 
 KINDS: dict[str, Kind] = {
     "shared object": Kind(SharedObject),
-    "shared object, late": Kind(functools.partial(SharedObject, late=True), late=True),
     "attribute set by the loop": Kind(OwnAttribute),
     "global set by the loop": Kind(GlobalVariable),
-    "global set late": Kind(functools.partial(GlobalVariable, late=True), late=True),
     "closure set by the loop": Kind(Closure),
     "environment": Kind(Environment),
     "weights by .data": Kind(Weights),
-    "weights by .data, late": Kind(functools.partial(Weights, late=True), late=True),
     "buffer set by the loop": Kind(LoopBuffer),
     "function replaced": Kind(ReplacedFunction),
     "module replaced": Kind(ReplacedModule),
