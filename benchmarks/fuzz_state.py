@@ -289,7 +289,9 @@ def _document(found: Found, seed: int, seconds: float) -> dict[str, Any]:
 def _picked(asked: list[str] | None, names: list[str]) -> list[str] | None:
     if asked is None:
         return None
-    found = [name for name in names if any(each in name for each in asked)]
+    found = [name for name in names if name in asked] or [
+        name for name in names if any(each in name for each in asked)
+    ]
     if not found:
         raise SystemExit(f"none of {', '.join(names)} is called {' or '.join(asked)}")
     return found
@@ -304,6 +306,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kinds", nargs="+", help="only these kinds of state, by parts of names")
     parser.add_argument("--loops", nargs="+", help="only these loops")
     parser.add_argument("--doors", nargs="+", help="only these ways")
+    parser.add_argument("--alone", action="store_true", help="each kind alone, in so many programs")
     parser.add_argument("-o", "--output", help="JSON file")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -323,7 +326,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.program is not None:
         numbers = range(options.program, options.program + 1)
         print(program_of(options.seed, options.program, kinds, loops, doors))
-    fuzz(found, numbers, options.seed, kinds, loops, doors, tell)
+    for each in [[kind] for kind in kinds] if options.alone else [kinds]:
+        fuzz(found, numbers, options.seed, each, loops, doors, tell)
     seconds = time.process_time() - began
     if options.output:
         write_json(options.output, _document(found, options.seed, seconds))

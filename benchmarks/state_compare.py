@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy
 import torch
+from state_kinds import ORACLE
 from torch import nn
 
 # By name: what is to be the same.
@@ -28,7 +29,7 @@ def moment(model: nn.Module, layers: Sequence[Any], losses: Sequence[torch.Tenso
     for name, module in model.named_modules():
         found[f"mode {name}"] = read(module.training)
     for index, layer in enumerate(layers):
-        found[f"state of layer {index} ({type(layer).__name__})"] = read(layer.seen())
+        found[f"state of layer {index}: {ORACLE[id(layer), 'kind']}"] = read(layer.seen())
     python, numbers = random.getstate(), numpy.random.get_state(legacy=False)
     found["random numbers of Python"] = str(hash(python)).encode()
     found["random numbers of NumPy"] = read(numbers)

@@ -266,7 +266,10 @@ class Grows(Layer):
         super().__init__(chance, width)
         self.extra = nn.ModuleList()
         self.calls = 0
-        self.seen = lambda: [len(self.extra), sorted(vars(self))]  # type: ignore[method-assign]
+
+    def seen(self) -> Any:
+        """Return what it got."""
+        return len(self.extra), sorted(name for name in vars(self) if name.startswith("note"))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Call all of them."""

@@ -237,6 +237,7 @@ def train(
     for number, batch in enumerate(batches):
         if not (adds and number % 2):
             turn.optimiser.zero_grad(set_to_none=to_none)
+        turn.note()
         loop(turn, batch)
         turn.note()
         turn.optimiser.step()

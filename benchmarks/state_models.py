@@ -112,6 +112,7 @@ class Drawn:
                 again = self.shared and name in made
                 row.append(made[name] if again else KINDS[name].make(chance, WIDTH))
                 made[name] = row[-1]
+                ORACLE[id(row[-1]), "kind"] = name
             layers.append(row)
         blocks: list[nn.Module] = [Block(WIDTH, row) for row in layers]
         model = Called(blocks, list(self.order)) if self.order else Row(blocks)
