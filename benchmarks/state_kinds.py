@@ -21,6 +21,14 @@ from torch import nn
 ORACLE: dict[Any, Any] = {}
 
 
+def forget() -> None:
+    """Forget the layers of a model, and end their threads."""
+    for key, value in ORACLE.items():
+        if isinstance(key, tuple) and key[1] == "end":
+            value.put(None)
+    ORACLE.clear()
+
+
 class Layer(nn.Module):
     """A layer whose state is to be as in plain training."""
 

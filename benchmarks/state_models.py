@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy
+import state_hidden
 import state_kinds
 import state_layers
 import state_outside
 import state_parts
 import torch
-from state_kinds import ORACLE, Layer
+from state_kinds import ORACLE, Layer, forget
 from state_parts import with_late
 from torch import nn
 
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
 
-_FILES = (state_layers, state_outside, state_kinds, state_parts)
+_FILES = (state_layers, state_outside, state_kinds, state_hidden, state_parts)
 KINDS = with_late({name: kind for each in _FILES for name, kind in each.KINDS.items()})
 PURE = [name for name, kind in KINDS.items() if kind.pure]
 WIDTH, BATCH = 4, 6
@@ -103,7 +104,7 @@ class Drawn:
         torch.manual_seed(self.seed)
         numpy.random.seed(self.seed % 2**32)
         random.seed(self.seed)
-        ORACLE.clear()
+        forget()
         made: dict[str, Layer] = {}
         layers: list[list[Layer]] = []
         for names in self.kinds:
