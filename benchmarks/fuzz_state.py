@@ -145,6 +145,8 @@ def run(program: Program) -> Outcome:
         tell()
     ran = steps[-2] - steps[-3] if len(steps) > 2 else 0
     outcome = judge(program, plain, ours, said, raised, refused)
+    for each in (*plain.layers, *ours.layers):
+        each.end()
     outcome.again = ran
     named = getattr(training, "refused", None)
     if named and outcome.verdict == SAME:
@@ -289,9 +291,9 @@ def _document(found: Found, seed: int, seconds: float) -> dict[str, Any]:
 def _picked(asked: list[str] | None, names: list[str]) -> list[str] | None:
     if asked is None:
         return None
-    found = [name for name in names if name in asked] or [
-        name for name in names if any(each in name for each in asked)
-    ]
+    exact = set(asked) & set(names)
+    parts = [each for each in asked if each not in exact]
+    found = [name for name in names if name in exact or any(each in name for each in parts)]
     if not found:
         raise SystemExit(f"none of {', '.join(names)} is called {' or '.join(asked)}")
     return found

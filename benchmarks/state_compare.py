@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy
 import torch
-from state_kinds import ORACLE
+from state_kinds import Watched
 from torch import nn
 
 # By name: what is to be the same.
 Moment = dict[str, bytes]
 
 
-def moment(model: nn.Module, layers: Sequence[Any], losses: Sequence[torch.Tensor]) -> Moment:
+def moment(model: nn.Module, layers: Sequence[Watched], losses: Sequence[torch.Tensor]) -> Moment:
     """Return all of it at this moment."""
     found = {f"loss {index}": read(each) for index, each in enumerate(losses)}
     for name, each in model.named_parameters():
@@ -29,7 +29,7 @@ def moment(model: nn.Module, layers: Sequence[Any], losses: Sequence[torch.Tenso
     for name, module in model.named_modules():
         found[f"mode {name}"] = read(module.training)
     for index, layer in enumerate(layers):
-        found[f"state of layer {index}: {ORACLE[id(layer), 'kind']}"] = read(layer.seen())
+        found[f"state of layer {index}: {layer.kind}"] = read(layer.seen())
     python, numbers = random.getstate(), numpy.random.get_state(legacy=False)
     found["random numbers of Python"] = str(hash(python)).encode()
     found["random numbers of NumPy"] = read(numbers)

@@ -80,9 +80,13 @@ def by_hand(chance: random.Random, drawn: Drawn) -> Door:
 
 def by_certificate(chance: random.Random, drawn: Drawn) -> Door:
     """Follow a plan that was made before the training, for a step without anything beside it."""
-    model, _ = drawn.build()
+    model, layers = drawn.build()
     step = TrainingStep(model, lambda each, x: each(x).square().mean(), torch.ones(BATCH, WIDTH))
-    captured = capture(step)
+    try:
+        captured = capture(step)
+    finally:
+        for each in layers:
+            each.end()
     means = Recompute.NONE if captured.network is None else Recompute.ANY
     problem = Problem(
         "fuzz",

@@ -16,35 +16,58 @@ import torch
 from state_containers import HOLDERS, Hidden
 from torch import nn
 
-# What the comparison reads, by layer: layers do not lead there, so that nobody finds a state only
-# because it is compared.
-ORACLE: dict[Any, Any] = {}
-
-
-def forget() -> None:
-    """Forget the layers of a model, and end their threads."""
-    for key, value in ORACLE.items():
-        if isinstance(key, tuple) and key[1] == "end":
-            value.put(None)
-    ORACLE.clear()
-
 
 class Layer(nn.Module):
-    """A layer whose state is to be as in plain training."""
+    """A layer whose state is to be as in plain training.
+
+    Attributes
+    ----------
+    secret : dict
+        What only the comparison and the loop are to know: it is taken away before the training, so
+        that nothing of the layer leads there. ``"seen"`` returns its state, ``"at"`` is told by the
+        loop what is about to begin (``"forward"``, ``"backward"``, ``"step"``), ``"end"`` is called
+        when nobody needs the layer any more.
+    """
 
     def __init__(self, chance: random.Random, width: int) -> None:
         super().__init__()
-
-    def seen(self) -> Any:
-        """Return the state that is neither parameter nor buffer."""
-        return ORACLE.get(id(self))
+        self.secret: dict[str, Callable[..., Any]] = {}
 
     def beside(self) -> torch.Tensor | None:
         """Return a loss that is to be added to that of the loop."""
         return None
 
-    def at(self, when: str) -> None:
-        """Be told by the loop: ``"forward"``, ``"backward"`` and ``"step"`` are about to begin."""
+
+@dataclass
+class Watched:
+    """A layer, and what is known of it.
+
+    Attributes
+    ----------
+    kind : str
+        Name of its kind of state.
+    layer : Layer
+    seen, at, end : callable
+        See `Layer`.
+    """
+
+    kind: str
+    layer: Layer
+    seen: Callable[[], Any]
+    at: Callable[[str], None]
+    end: Callable[[], None]
+
+
+def watched(kind: str, layer: Layer) -> Watched:
+    """Take what nobody else is to know."""
+    secret = layer.__dict__.pop("secret")
+    return Watched(
+        kind,
+        layer,
+        secret.get("seen", lambda: None),
+        secret.get("at", lambda when: None),
+        secret.get("end", lambda: None),
+    )
 
 
 @dataclass(frozen=True)
@@ -101,7 +124,7 @@ class Counted(Layer):
         self.reads = chance.random() < 0.7
         box = make()
         self.put(box)
-        ORACLE[id(self)] = box
+        self.secret["seen"] = lambda: box
 
     def put(self, box: Any) -> None:
         """Put the container somewhere."""

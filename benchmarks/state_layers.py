@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 import torch
-from state_kinds import ORACLE, Kind, Layer
+from state_kinds import Kind, Layer
 from torch import nn
 from torch.nn.utils import parametrizations
 
@@ -21,7 +21,7 @@ class Rebound(Layer):
     def __init__(self, chance: random.Random, width: int) -> None:
         super().__init__(chance, width)
         self.mean = torch.zeros(width)
-        self.seen = lambda: self.mean  # type: ignore[method-assign]
+        self.secret["seen"] = lambda: self.mean
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Subtract it."""
@@ -35,7 +35,7 @@ class Memory(Layer):
     def __init__(self, chance: random.Random, width: int) -> None:
         super().__init__(chance, width)
         self.h: torch.Tensor | None = None
-        self.seen = lambda: self.h  # type: ignore[method-assign]
+        self.secret["seen"] = lambda: self.h
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Go on from where the last call ended."""
@@ -50,7 +50,7 @@ class InPlace(Layer):
     def __init__(self, chance: random.Random, width: int) -> None:
         super().__init__(chance, width)
         self.total = torch.ones(width)
-        self.seen = lambda: self.total  # type: ignore[method-assign]
+        self.secret["seen"] = lambda: self.total
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Scale by it."""
@@ -98,7 +98,11 @@ class UnregisteredNorm(Layer):
         norm = nn.BatchNorm1d(width)
         self.norms = [norm] if holder == "list" else {0: {"norm": norm}}
         self.nested = holder != "list"
-        ORACLE[id(self)] = [norm.running_mean, norm.running_var, norm.num_batches_tracked]
+        self.secret["seen"] = lambda: [
+            norm.running_mean,
+            norm.running_var,
+            norm.num_batches_tracked,
+        ]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Normalise."""
@@ -113,7 +117,7 @@ class Log(Layer):
         super().__init__(chance, width)
         self.log: list[Any] = []
         self.tensors = chance.random() < 0.5
-        self.seen = lambda: self.log  # type: ignore[method-assign]
+        self.secret["seen"] = lambda: self.log
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Note the mean."""
@@ -128,10 +132,7 @@ class Scalars(Layer):
     def __init__(self, chance: random.Random, width: int) -> None:
         super().__init__(chance, width)
         self.calls, self.scale, self.late = 0, 1.0, chance.random() < 0.3
-
-    def seen(self) -> Any:
-        """Return the numbers."""
-        return self.calls, self.scale
+        self.secret["seen"] = lambda: (self.calls, self.scale)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Scale."""
@@ -147,7 +148,7 @@ class ScalarOfState(Layer):
     def __init__(self, chance: random.Random, width: int) -> None:
         super().__init__(chance, width)
         self.peak = torch.ones(())
-        self.seen = lambda: self.peak  # type: ignore[method-assign]
+        self.secret["seen"] = lambda: self.peak
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Scale."""
@@ -170,7 +171,7 @@ class Cached(Layer):
 
         self.function = scale
         self.calls = 0
-        ORACLE[id(self)] = made
+        self.secret["seen"] = lambda: made
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Scale by what the cache says."""
@@ -184,7 +185,7 @@ class CacheInfo(Layer):
     def __init__(self, chance: random.Random, width: int) -> None:
         super().__init__(chance, width)
         self.function = functools.lru_cache(lambda key: key)
-        self.seen = lambda: self.function.cache_info()[:2]  # type: ignore[method-assign]
+        self.secret["seen"] = lambda: self.function.cache_info()[:2]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Ask."""
@@ -201,10 +202,7 @@ class Noise(Layer):
         self.file.write(random.Random(7).randbytes(4096))
         self.file.flush()
         os.lseek(self.file.fileno(), 0, os.SEEK_SET)
-
-    def seen(self) -> Any:
-        """Return where it is."""
-        return os.lseek(self.file.fileno(), 0, os.SEEK_CUR)
+        self.secret["seen"] = lambda: os.lseek(self.file.fileno(), 0, os.SEEK_CUR)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Scale by it."""
@@ -231,7 +229,7 @@ class OwnGenerators(Layer):
             self.generator = numpy.random.default_rng(5)
         else:
             self.generator = random.Random(5)
-        self.seen = lambda: self.generator  # type: ignore[method-assign]
+        self.secret["seen"] = lambda: self.generator
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Add noise."""
@@ -266,10 +264,8 @@ class Grows(Layer):
         super().__init__(chance, width)
         self.extra = nn.ModuleList()
         self.calls = 0
-
-    def seen(self) -> Any:
-        """Return what it got."""
-        return len(self.extra), sorted(name for name in vars(self) if name.startswith("note"))
+        names = ("note2", "note5", "note8")
+        self.secret["seen"] = lambda: [len(self.extra), *(hasattr(self, name) for name in names)]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Call all of them."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from state_compare import Moment, moment
-from state_kinds import Layer
+from state_kinds import Watched
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -27,7 +27,7 @@ class Turn:
     ----------
     model : nn.Module
         What the loop trains.
-    layers : list of Layer
+    layers : list of Watched
         Its layers with states, which are told when something begins.
     moments : list of Moment
         What there was after each step and around each backward pass.
@@ -36,16 +36,16 @@ class Turn:
     """
 
     model: nn.Module
-    layers: list[Layer]
+    layers: list[Watched]
     optimiser: torch.optim.Optimizer
     tell: Callable[[], None] = lambda: None
     moments: list[Moment] = field(default_factory=list)
     losses: list[torch.Tensor] = field(default_factory=list)
 
     def at(self, when: str) -> None:
-        """Tell all layers, each only once."""
-        for layer in {id(each): each for each in self.layers}.values():
-            layer.at(when)
+        """Tell all layers."""
+        for each in self.layers:
+            each.at(when)
 
     def note(self) -> None:
         """Take note of everything."""
@@ -63,7 +63,7 @@ class Turn:
         """Run a forward pass."""
         self.at("forward")
         loss = _mean(self.model(batch))
-        beside = [layer.beside() for layer in self.layers]
+        beside = [each.layer.beside() for each in self.layers]
         return sum((each for each in beside if each is not None), loss)
 
 

@@ -13,7 +13,7 @@ import state_layers
 import state_outside
 import state_parts
 import torch
-from state_kinds import ORACLE, Layer, forget
+from state_kinds import Layer, Watched, watched
 from state_parts import with_late
 from torch import nn
 
@@ -98,26 +98,27 @@ class Drawn:
         """Whether something acts late only."""
         return any(KINDS[name].late for names in self.kinds for name in names)
 
-    def build(self) -> tuple[nn.Module, list[Layer]]:
+    def build(self) -> tuple[nn.Module, list[Watched]]:
         """Return the model and its layers with states, and set all random generators."""
         chance = random.Random(self.seed)
         torch.manual_seed(self.seed)
         numpy.random.seed(self.seed % 2**32)
         random.seed(self.seed)
-        forget()
         made: dict[str, Layer] = {}
         layers: list[list[Layer]] = []
+        found: list[Watched] = []
         for names in self.kinds:
             row: list[Layer] = []
             for name in names:
                 again = self.shared and name in made
                 row.append(made[name] if again else KINDS[name].make(chance, WIDTH))
                 made[name] = row[-1]
-                ORACLE[id(row[-1]), "kind"] = name
+                if not again:
+                    found.append(watched(name, row[-1]))
             layers.append(row)
         blocks: list[nn.Module] = [Block(WIDTH, row) for row in layers]
         model = Called(blocks, list(self.order)) if self.order else Row(blocks)
-        return model, list({id(each): each for row in layers for each in row}.values())
+        return model, found
 
 
 def draw(chance: random.Random, kinds: list[str]) -> Drawn:

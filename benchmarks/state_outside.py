@@ -8,7 +8,7 @@ import types
 from typing import Any
 
 import torch
-from state_kinds import ORACLE, Kind, Layer
+from state_kinds import Kind, Layer
 from torch import nn
 from torch.nn import functional
 
@@ -26,17 +26,15 @@ class Told(Layer):
         when, every, steps = chance.choice(_WHEN), chance.choice((1, 1, 2, 3)), 0
         self.prepare(chance, width)
 
+        change = self.secret.get("change", self.change)
+
         def at(now: str) -> None:
             nonlocal steps
             steps += now == "forward"
             if now == when and steps % every == 0:
-                self.change()
+                change()
 
-        ORACLE[id(self), "at"] = at
-
-    def at(self, when: str) -> None:
-        """Change something if it is time to."""
-        ORACLE[id(self), "at"](when)
+        self.secret["at"] = at
 
     def prepare(self, chance: random.Random, width: int) -> None:
         """Make what will change."""
@@ -119,11 +117,7 @@ class Closure(Told):
             factor = factor * 1.25
 
         self.read = lambda: factor
-        ORACLE[id(self), "change"] = change
-
-    def change(self) -> None:
-        """Change it."""
-        ORACLE[id(self), "change"]()
+        self.secret["change"] = change
 
     def scale(self) -> Any:
         """Read it."""
@@ -250,7 +244,7 @@ class Average(Told):
                 for index, each in enumerate(self.inner.parameters()):
                     each.data, averages[index] = averages[index], each.data
 
-        ORACLE[id(self), "at"] = at
+        self.secret["at"] = at
 
 
 class _Masked(nn.Module):
@@ -293,7 +287,7 @@ class Hooked(Layer):
         super().__init__(chance, width)
         self.inner = nn.Linear(width, width)
         calls = [0]
-        ORACLE[id(self)] = calls
+        self.secret["seen"] = lambda: calls
 
         def after(module: nn.Module, args: Any, output: torch.Tensor) -> torch.Tensor:
             calls[0] += 1

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from state_kinds import ORACLE, Kind, Layer
+from state_kinds import Kind, Layer, watched
 from torch import nn
 
 
@@ -69,7 +69,8 @@ class GivenObject(Layer):
         super().__init__(chance, width)
         self.child = _Writes(width)
         self.fresh = chance.random() < 0.5
-        ORACLE[id(self)] = self.given = types.SimpleNamespace(calls=0, found=[], scale=1.0)
+        self.secret["seen"] = lambda: self.given
+        self.given = types.SimpleNamespace(calls=0, found=[], scale=1.0)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Call it twice."""
@@ -135,7 +136,7 @@ class TellsParent(Layer):
         self.child.owner = owner  # type: ignore[assignment]
         self.child.register_forward_pre_hook(_count)
         self.reads = chance.random() < 0.5
-        ORACLE[id(self)] = owner
+        self.secret["seen"] = lambda: owner
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Call the child."""
@@ -167,10 +168,7 @@ class FunctionState(Layer):
     def __init__(self, chance: random.Random, width: int) -> None:
         super().__init__(chance, width)
         _Remembers.calls = 0
-
-    def seen(self) -> Any:
-        """Return the count."""
-        return _Remembers.calls
+        self.secret["seen"] = lambda: _Remembers.calls
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Call it."""
@@ -204,6 +202,7 @@ class Later(Layer):
         super().__init__(chance, width)
         name = chance.choice([name for name, kind in kinds.items() if not kind.pure])
         self.inner = kinds[name].make(chance, width)
+        inner = watched(name, self.inner)
         self.after = 8 if late else 0
         self.every = chance.choice((1, 2)) if late else chance.choice((2, 3, 5))
         self.calls = 0
@@ -213,17 +212,9 @@ class Later(Layer):
             nonlocal steps
             steps += when == "forward"
             if not late or steps > 8:
-                self.inner.at(when)
+                inner.at(when)
 
-        ORACLE[id(self), "at"] = at
-
-    def at(self, when: str) -> None:
-        """Tell the other one."""
-        ORACLE[id(self), "at"](when)
-
-    def seen(self) -> Any:
-        """Return the state of the other one."""
-        return self.inner.seen()
+        self.secret |= {"at": at, "seen": inner.seen, "end": inner.end}
 
     def beside(self) -> torch.Tensor | None:
         """Return the loss of the other one."""
