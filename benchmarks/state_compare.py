@@ -15,26 +15,33 @@ from state_kinds import Watched
 from torch import nn
 
 # By name: what is to be the same.
-Moment = dict[str, bytes]
+Moment = dict[str, Any]
 
 
 def moment(model: nn.Module, layers: Sequence[Watched], losses: Sequence[torch.Tensor]) -> Moment:
     """Return all of it at this moment."""
-    found = {f"loss {index}": read(each) for index, each in enumerate(losses)}
-    for name, each in model.named_parameters():
-        found[f"parameter {name}"] = read(each)
-        found[f"gradient {name}"] = read(each.grad)
-    for name, buffer in model.named_buffers():
-        found[f"buffer {name}"] = read(buffer)
+    found: Moment = {f"loss {index}": _tensor(each) for index, each in enumerate(losses)}
     for name, module in model.named_modules():
-        found[f"mode {name}"] = read(module.training)
+        found[f"mode {name}"] = module.training
+        for own, each in module._parameters.items():
+            if each is not None:
+                found[f"parameter {name}.{own}"] = _tensor(each)
+                found[f"gradient {name}.{own}"] = None if each.grad is None else _tensor(each.grad)
+        for own, buffer in module._buffers.items():
+            found[f"buffer {name}.{own}"] = None if buffer is None else _tensor(buffer)
     for index, layer in enumerate(layers):
         found[f"state of layer {index}: {layer.kind}"] = read(layer.seen())
     python, numbers = random.getstate(), numpy.random.get_state(legacy=False)
-    found["random numbers of Python"] = str(hash(python)).encode()
+    found["random numbers of Python"] = hash(python)
     found["random numbers of NumPy"] = read(numbers)
-    found["random numbers of PyTorch"] = read(torch.get_rng_state())
+    found["random numbers of PyTorch"] = _tensor(torch.get_rng_state())
     return found
+
+
+def _tensor(value: torch.Tensor) -> tuple[Any, ...]:
+    data = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    # Large ones are not kept for every moment.
+    return value.dtype, value.shape, data if len(data) < 4096 else hashlib.blake2b(data).digest()
 
 
 def read(value: Any) -> bytes:
@@ -46,9 +53,8 @@ def _parts(value: Any, depth: int) -> Iterator[bytes]:
     assert depth < 12, "a state that contains itself"
     kind = type(value).__name__.encode()
     if isinstance(value, torch.Tensor):
-        yield from (str(value.dtype).encode(), str(tuple(value.shape)).encode())
-        data = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-        yield data if len(data) < 4096 else hashlib.blake2b(data).digest()
+        dtype, shape, data = _tensor(value)
+        yield from (str(dtype).encode(), str(shape).encode(), data)
         return
     yield kind
     if isinstance(value, (int, float, str, bytes, bytearray, type(None), complex)):

@@ -239,7 +239,6 @@ def train(
             turn.optimiser.zero_grad(set_to_none=to_none)
         turn.note()
         loop(turn, batch)
-        turn.note()
         turn.optimiser.step()
         turn.at("step")
         turn.note()

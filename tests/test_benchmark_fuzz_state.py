@@ -39,8 +39,8 @@ def without_segments(fuzz, monkeypatch):
 
 def test_training_twice_without_segments_is_the_same(fuzz, monkeypatch, tmp_path):
     without_segments(fuzz, monkeypatch)
-    _, document = found(fuzz, tmp_path / "found.json", "--count", 150, "--seed", 7)
-    assert document["counts"]["same"] == document["counts"]["programs"] == 150
+    _, document = found(fuzz, tmp_path / "found.json", "--count", 60, "--seed", 7)
+    assert document["counts"]["same"] == document["counts"]["programs"] == 60
 
 
 def test_it_fails_where_nothing_runs_again(fuzz, monkeypatch, tmp_path):
@@ -51,17 +51,20 @@ def test_it_fails_where_nothing_runs_again(fuzz, monkeypatch, tmp_path):
 
 
 def test_what_is_pure_runs_again(fuzz, tmp_path):
-    arguments = ["--count", 40, "--kinds", "pure", "--loops", *ORDINARY]
+    arguments = ["--count", 20, "--kinds", "pure", "--loops", *ORDINARY]
     code, document = found(fuzz, tmp_path / "found.json", *arguments)
     assert code == 0
     assert document["failures"] == []
     counts = document["counts"]
-    assert counts["of pure kinds, in which something ran again at last"] > 30
+    assert counts["of pure kinds, in which something ran again at last"] > 15
 
 
+# The first way is the fastest by far.
 @unguarded
-def test_no_state_makes_training_silently_another_one(fuzz, tmp_path):
-    code, document = found(fuzz, tmp_path / "found.json", "--count", 100, "--seed", 1)
+@pytest.mark.parametrize(("door", "count"), [("hand", 160), ("certificate", 16), ("way", 16)])
+def test_no_state_makes_training_silently_another_one(fuzz, tmp_path, door, count):
+    arguments = ["--count", count, "--seed", 1, "--doors", door]
+    code, document = found(fuzz, tmp_path / "found.json", *arguments)
     assert [row for row in document["failures"] if row["verdict"] == "silent"] == []
     assert code == 0
 
