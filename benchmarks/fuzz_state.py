@@ -8,6 +8,7 @@ every backward pass and every step: losses, gradients, parameters, buffers, each
 generators. A program is
 
 - *same*: nothing differs, and nobody said a word;
+- *both raised*: nothing differs before plain training raises, as the other one does;
 - *told*: nothing differs, and something was refused or warned of;
 - *raised*: training raised where plain training did not; nothing differed before, and no gradient
   was wrong then;
@@ -43,7 +44,8 @@ from offcert.core.errors import OffcertError
 from offcert.runtime.reports import OffloadWarning
 
 SAME, TOLD, RAISED, WARNED, SILENT = "same", "told", "raised", "warned", "silent"
-VERDICTS = (SAME, TOLD, RAISED, WARNED, SILENT)
+BOTH = "both raised"
+VERDICTS = (SAME, BOTH, TOLD, RAISED, WARNED, SILENT)
 
 
 @dataclass(frozen=True)
@@ -130,20 +132,19 @@ def run(program: Program) -> Outcome:
     with counted() as again, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
 
-        def tell() -> None:
+        def hear() -> None:
             ours_ = [each for each in caught if issubclass(each.category, OffloadWarning)]
             said.extend((len(ours.moments), str(each.message)) for each in ours_[len(said) :])
-            steps.append(again.begun)
 
-        ours.tell = tell
+        ours.hear, ours.tell = hear, lambda: steps.append(again.begun)
         training: Any = None
         try:
             with enter(ours.model) as training:
                 train(ours, loop, batches, program.to_none, program.adds)
         except Exception as error:
             raised = error
-        tell()
-    ran = steps[-2] - steps[-3] if len(steps) > 2 else 0
+        hear()
+    ran = steps[-1] - steps[-2] if len(steps) > 1 else 0
     outcome = judge(program, plain, ours, said, raised, refused)
     for each in (*plain.layers, *ours.layers):
         each.end()
@@ -167,7 +168,7 @@ def judge(
     for number, (found, expected) in enumerate(zip(ours.moments, plain.moments, strict=False)):
         differing = differences(found, expected)
         if differing:
-            before = [text for place, text in said if place <= number + 1 and "again" in text]
+            before = [text for place, text in said if place <= number and "again" in text]
             verdict = WARNED if before else SILENT
             where = f"moment {number} of {len(plain.moments)}"
             return Outcome(verdict, what=[where, *differing, *before])
@@ -177,7 +178,7 @@ def judge(
         if wrong:
             return Outcome(SILENT, what=["raised too late", *wrong, *what])
         same = refused is not None and type(refused) is type(raised)
-        return Outcome(SAME if same else RAISED, what=what)
+        return Outcome(BOTH if same else RAISED, what=what)
     if refused is not None:
         # Plain training raised, and ours went on: nobody trained something else unasked.
         return Outcome(SILENT, what=[f"plain training raised {refused!r}"])
@@ -269,9 +270,9 @@ def fuzz(
 def table(found: Found) -> list[str]:
     """Return the verdicts by kind of state, loop and door."""
     names = (*VERDICTS, "ran again")
-    rows = [f"{'':32}" + "".join(f"{name:>10}" for name in names)]
+    rows = [f"{'':32}" + "".join(f"{name:>13}" for name in names)]
     rows += [
-        f"{name:32}" + "".join(f"{row[each]:10}" for each in names)
+        f"{name:32}" + "".join(f"{row[each]:13}" for each in names)
         for name, row in sorted(found.by_kind.items())
     ]
     return rows

@@ -129,9 +129,10 @@ class CountedElsewhere(Counted):
 
     def __init__(self, chance: random.Random, width: int, held: str) -> None:
         super().__init__(chance, width)
-        make, self.bump, reads = HELD[held]
-        self.box = make()
-        self.secret["seen"] = functools.partial(reads, self.box)
+        make, bump, reads = HELD[held]
+        box = make()
+        self.put((box, bump))
+        self.secret["seen"] = functools.partial(reads, box)
 
 
 # Ways that no look at the code shows.
@@ -286,16 +287,17 @@ class InOtherThread(Counted):
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def answer() -> None:
-            for bump in iter(asked.get, None):
-                answers.put(bump(box))
+            counter, bump = box
+            for _ in iter(asked.get, None):
+                answers.put(bump(counter))
 
         threading.Thread(target=answer, daemon=True).start()
-        self.ask = lambda bump: (asked.put(bump), answers.get())[1]
+        self.ask = lambda: (asked.put(1), answers.get())[1]
         self.secret["end"] = lambda: asked.put(None)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Ask for the count."""
-        count = self.ask(self.bump)
+        count = self.ask()
         return x * (1 + count % 16 / 16) if self.reads else x * 1.0
 
 

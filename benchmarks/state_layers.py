@@ -131,7 +131,7 @@ class Scalars(Layer):
 
     def __init__(self, chance: random.Random, width: int) -> None:
         super().__init__(chance, width)
-        self.calls, self.scale, self.late = 0, 1.0, chance.random() < 0.3
+        self.calls, self.scale = 0, 1.0
         self.secret["seen"] = lambda: (self.calls, self.scale)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

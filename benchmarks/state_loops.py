@@ -33,12 +33,15 @@ class Turn:
         What there was after each step and around each backward pass.
     tell : callable
         Called after each step.
+    hear : callable
+        Called before something is noted.
     """
 
     model: nn.Module
     layers: list[Watched]
     optimiser: torch.optim.Optimizer
     tell: Callable[[], None] = lambda: None
+    hear: Callable[[], None] = lambda: None
     moments: list[Moment] = field(default_factory=list)
     losses: list[torch.Tensor] = field(default_factory=list)
 
@@ -49,6 +52,7 @@ class Turn:
 
     def note(self) -> None:
         """Take note of everything."""
+        self.hear()
         self.moments.append(moment(self.model, self.layers, self.losses))
 
     def backward(self, loss: torch.Tensor, **options: Any) -> None:
