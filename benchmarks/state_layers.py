@@ -351,27 +351,6 @@ class Awkward(Layer):
         return torch.log(y + 0.3) if self.nan else y * x.expand_as(y)
 
 
-class _Scale(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, factor: float) -> torch.Tensor:
-        ctx.factor, ctx.shape = factor, x.shape
-        ctx.save_for_backward(x)
-        return x.sin() * factor
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
-        (x,) = ctx.saved_tensors
-        return grad * x.cos() * ctx.factor, None
-
-
-class Custom(Layer):
-    """A function with its own backward pass, which may remember a count on the context."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Call it."""
-        return _Scale.apply(x, 1.5)  # type: ignore[no-any-return]
-
-
 KINDS: dict[str, Kind] = {
     "pure": Kind(Pure, pure=True),
     "pure: scalar attributes": Kind(Scalars, pure=True),
@@ -379,7 +358,6 @@ KINDS: dict[str, Kind] = {
     "pure: spectral norm": Kind(SpectralNorm, pure=True),
     "pure: stochastic depth": Kind(StochasticDepth, pure=True),
     "pure: awkward values": Kind(Awkward, pure=True),
-    "pure: autograd function": Kind(Custom, pure=True),
     "tensor rebound": Kind(Rebound),
     "memory over steps": Kind(Memory),
     "tensor in place": Kind(InPlace),

@@ -148,6 +148,27 @@ def _count(module: Any, args: Any) -> None:
     module.owner.calls += 1
 
 
+class _Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, factor: float) -> torch.Tensor:
+        ctx.factor, ctx.shape = factor, x.shape
+        ctx.save_for_backward(x)
+        return x.sin() * factor
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
+        (x,) = ctx.saved_tensors
+        return grad * x.cos() * ctx.factor, None
+
+
+class Custom(Layer):
+    """A function with its own backward pass, which may remember a count on the context."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Call it."""
+        return _Scale.apply(x, 1.5)  # type: ignore[no-any-return]
+
+
 class _Remembers(torch.autograd.Function):
     calls = 0
 
@@ -229,6 +250,7 @@ class Later(Layer):
 
 
 KINDS: dict[str, Kind] = {
+    "pure: autograd function": Kind(Custom, pure=True),
     "side loss": Kind(Side),
     "side loss in a list": Kind(SideInList),
     "object that is given": Kind(GivenObject),

@@ -40,7 +40,10 @@ def without_segments(fuzz, monkeypatch):
 def test_training_twice_without_segments_is_the_same(fuzz, monkeypatch, tmp_path):
     without_segments(fuzz, monkeypatch)
     _, document = found(fuzz, tmp_path / "found.json", "--count", 60, "--seed", 7)
-    assert document["counts"]["same"] == document["counts"]["programs"] == 60
+    counts = document["counts"]
+    # Some random programs are wrong by themselves: autograd refuses what they change.
+    assert counts["same"] + counts.get("both raised", 0) == counts["programs"] == 60
+    assert counts["same"] > 55
 
 
 def test_it_fails_where_nothing_runs_again(fuzz, monkeypatch, tmp_path):
