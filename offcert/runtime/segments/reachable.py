@@ -42,6 +42,12 @@ from offcert.runtime.segments.kinds import Cache, Sealed, content_of
 # More objects than a part of a model reaches, unless it refers to its trainer. Arbitrary.
 _MOST_OBJECTS = 100_000
 
+# Names in code by which it reaches more than it names.
+_ANYTHING = frozenset(
+    ("eval", "exec", "globals", "__import__", "import_module", "builtins", "__builtins__",
+     "modules", "getLogger", "_getframe", "currentframe", "f_globals", "get_objects")
+)  # fmt: skip
+
 # Values that never change; they may be replaced.
 ATOMS = (
     type(None), bool, int, float, complex, str, bytes, enum.Enum, range, slice, Missing,
@@ -233,7 +239,16 @@ class Reach:
         self._queue.extend((f"a default of {function.__qualname__}", each) for each in defaults)
         if function.__dict__:
             self._add(Attributes(function, function.__qualname__))
-        self._globals(function.__globals__, names_in(code), deep=whose == "own")
+        names = names_in(code)
+        if whose == "own":
+            for each in sorted(names & _ANYTHING):
+                self.found.unseen.append(f"what {function.__qualname__} reaches by {each}")
+            # Imported where they are used.
+            for each in sorted(names - function.__globals__.keys()):
+                module = sys.modules.get(each)
+                if module is not None and home(each) == "own":
+                    self._globals(module.__dict__, names, deep=True)
+        self._globals(function.__globals__, names, deep=whose == "own")
 
     def _globals(self, space: dict[str, Any], names: frozenset[str], *, deep: bool) -> None:
         """Go into the global variables that code names; those of functions are constants."""
