@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from torch import nn
 
@@ -40,7 +41,8 @@ class Outcome:
     @property
     def report(self) -> StepReport:
         """What the latest step has done so far; complete after its backward pass."""
-        return self._accounts.report if self._run is None else self._run.report()
+        found = self._accounts.report if self._run is None else self._run.report()
+        return replace(found, refused=tuple(self.refused.items())) if self.refused else found
 
     @property
     def steps(self) -> Counter[str]:

@@ -91,6 +91,8 @@ class StepReport:
         Copies that were not where the layout wants them, since something there was still needed.
     again : tuple of PlacedSegment
         What the plan lets run again in the backward pass.
+    refused : tuple of (str, str)
+        Segments that do not run again any more, and why: they did not make the same again.
     state_bytes : int
         Of copies of buffers and the like for what runs again, which finds them as they were: the
         most at a time. They are on the device, and in no count of live bytes.
@@ -118,6 +120,7 @@ class StepReport:
     outside_entries: int = 0
     outside_bytes: int = 0
     again: tuple[PlacedSegment, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
     state_bytes: int = 0
     memory: MemoryReading | None = None
     reserved_limit: int | None = None
@@ -170,6 +173,7 @@ class StepReport:
             ("unforeseen", _sized([(each.operation, each.size) for each in self.unforeseen])),
             ("arena", arena),
             ("runs again", again),
+            *(("refused", f"{name}: {reason}") for name, reason in self.refused),
         ]
 
     @property

@@ -60,7 +60,9 @@ class Handle:
         self.entry = entry
         # The version is of the detached one: subclasses that wrap tensors do not share theirs.
         detached = tensor.detach()
-        self.tensor: torch.Tensor | None = detached
+        # Autograd saves a parameter itself: what is given to it as `.data` later is what it uses.
+        itself = entry is None and tensor.is_leaf and tensor.requires_grad
+        self.tensor: torch.Tensor | None = tensor if itself else detached
         self.version = detached._version
         self.stale = False
         self.view: View | None = None

@@ -167,7 +167,9 @@ class _Frame(_CheckpointFrame):
         fixed = call.held.get(tensor.untyped_storage()._cdata)
         if fixed is not None:
             # Autograd goes on with what the module holds, whatever becomes of that.
-            return _Evidence(Sample(tensor, call.turn) if fixed else None, held=tensor.detach())
+            itself = tensor.is_leaf and tensor.requires_grad
+            held = tensor if itself else tensor.detach()
+            return _Evidence(Sample(tensor, call.turn) if fixed else None, held=held)
         found = _Evidence(Sample(tensor, call.turn))
         if call.rehearses and not isinstance(tensor, FakeTensor):
             found.original = self.copies.of(tensor.detach())
@@ -259,7 +261,7 @@ class _Frame(_CheckpointFrame):
     def _saved(self, evidence: _Evidence) -> torch.Tensor:
         """Return what was saved, as autograd would have it now."""
         if evidence.held is not None:
-            return evidence.held
+            return evidence.held.detach()
         if evidence.given is not None:
             index, view = evidence.given
             # What was changed in the segment is no input any more.

@@ -130,11 +130,15 @@ class Reach:
         return self.found
 
     def _add(self, content: Content) -> None:
+        try:
+            value = content.take()
+        except Exception:
+            kind = type(content.thing).__name__
+            self.found.unseen.append(f"{content.name}, a {kind}")
+            return
         self.found.contents.append(content)
-        self._queue.extend(
-            (f"{content.name}.{key}" if content.name else key, held)
-            for key, held in content.items(content.take())
-        )
+        above = f"{content.name}." if content.name else ""
+        self._queue.extend((above + key, held) for key, held in content.items(value))
 
     def _go_into(self, name: str, thing: Any) -> None:
         if isinstance(thing, (torch.Tensor, *_IGNORED)):
