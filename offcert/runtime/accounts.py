@@ -65,6 +65,22 @@ class Accounts:
                 stacklevel=3,
             )
 
+    def failed(self, error: Exception, reason: str, run: StepRun | None) -> None:
+        """Take note that we have failed in the midst of a step, or outside of any.
+
+        Raises
+        ------
+        PlanError
+            If whoever trains is strict.
+        """
+        if run is not None:
+            run.fail(reason)
+        else:
+            self.report = StepReport(reason, True)
+        if self._strict:
+            raise error if isinstance(error, PlanError) else PlanError(reason) from error
+        self.tell("failed", reason)
+
     def close(self, run: StepRun) -> StepReport:
         """Take stock of a step after which another one begins, or nothing."""
         self._account(run)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from offcert.core.errors import InputError
+from offcert.core.errors import InputError, OffcertError
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.core.training_record import HostMemory
@@ -22,15 +22,19 @@ from offcert.runtime.agreement import require_agreement
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
 from offcert.runtime.events import OPERATOR, Session
-from offcert.runtime.hooks import Hooks, Saving, require_cpu, require_no_graphs, unwrap
+from offcert.runtime.guard import Guard
+from offcert.runtime.hooks import Hooks, require_cpu, require_no_graphs, unwrap
 from offcert.runtime.host_memory import host_memory_of, within_host
+from offcert.runtime.kinds import Kinds, share_calls
+from offcert.runtime.modes import within_transform
 from offcert.runtime.movers import movers_for
-from offcert.runtime.plans import AnyPlan, CertificateLike, plan_for, programs
+from offcert.runtime.plans import AnyPlan, CertificateLike, programs
 from offcert.runtime.program import Program
-from offcert.runtime.relay import Relay, count_in, give_up, unhook
+from offcert.runtime.relay import Relay, counting, give_up, unhook
 from offcert.runtime.reports import OffloadWarning, StepReport
 from offcert.runtime.run import StepRun, StepStorages
 from offcert.runtime.saved_storages import owned_storages
+from offcert.runtime.saving import enter_saving, leave_saving
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.signature import Signature, signature
@@ -166,8 +170,9 @@ class Offload(AbstractContextManager["Offload"]):
         self._asked = count or timed
         self._movers = movers_for(device, directory, timed=timed, spill=spill)
         self._relay = Relay(self)
-        self._hooks = Hooks(self._root, self._relay)
+        self._hooks = Hooks(self._root, self._relay, Guard(self._relay.failed))
         self._segments = self._segmented()
+        self._kinds = Kinds(self._hooks.parts.modules)
         # The latest step, as long as no other one has begun, and what it saves.
         self._run: StepRun | None = None
         self._storages: StepStorages | None = None
@@ -196,7 +201,7 @@ class Offload(AbstractContextManager["Offload"]):
             undo.callback(unhook, self._hooks, self._segments)
             self._attach()
             if self._count or any(each.by_operators for each in self.programs):
-                self._start_counting(undo)
+                self._counter = counting(self._hooks, self._relay, self._device, undo)
             self._open = undo.pop_all()
         self._finalizer = weakref.finalize(self, give_up, self._open)
         self._finalizer.atexit = False
@@ -213,10 +218,18 @@ class Offload(AbstractContextManager["Offload"]):
         if undo is not None:
             assert self._finalizer is not None
             self._finalizer.detach()
-            with undo:
+            with self._hooks.guard.end(failing=kind is not None), undo:
                 self._detach()
         if kind is None:
             self._accounts.warn_if_nothing_moved(self.programs)
+
+    def failed(self, error: Exception, reason: str, session: Session | None) -> None:
+        """Take note that an entry has failed: the step goes on, and nothing more leaves."""
+        run = session if isinstance(session, StepRun) else self._run
+        leave_saving(self._hooks.local)
+        if run is not None:
+            self._movers.distrust(run)
+        self._accounts.failed(error, reason, run)
 
     def _segmented(self) -> Segments | None:
         """Return the segments of all programs, if anything runs again."""
@@ -242,26 +255,18 @@ class Offload(AbstractContextManager["Offload"]):
 
     def _watched(self) -> list[Program]:
         """Return the programs whose clock has to tick."""
-        return [each for each in self.programs if self._asked or not each.is_idle]
+        several = share_calls(self.programs)
+        return [p for p in self.programs if self._asked or several or not p.is_idle]
 
     def _detach(self) -> None:
         if self._busy():
             self._tell("thread", "the context ends while another thread runs a forward pass")
         if self._storages is not None:
             self._storages.closed = True
-        self._leave_hooks()
+        leave_saving(self._hooks.local)
         self._close_run("the context ended")
         self._thread = None
         self._counter = None
-
-    def _start_counting(self, undo: ExitStack) -> None:
-        counter = self._counter = LiveBytes()
-        counter.announcer = self._relay.announce
-        # Only a simulated device does not see by itself which memory operators take.
-        watch = getattr(self._device, "watch", None)
-        if watch is not None:
-            watch(counter)
-        count_in(self._root, counter, undo)
 
     def announce(self, name: str) -> None:
         """Tick at an operator, if the clock is one of operators."""
@@ -301,6 +306,9 @@ class Offload(AbstractContextManager["Offload"]):
         if not torch.is_grad_enabled() or self._open is None:
             return None
         with self._lock:
+            if within_transform():
+                self._refuse("transform", "the model is called within a transform of torch.func")
+                return None
             if self._busy():
                 self._refuse("thread", "another thread is in the middle of a forward pass")
                 return None
@@ -310,14 +318,14 @@ class Offload(AbstractContextManager["Offload"]):
             run = self._run if goes_on else self._begin_step(call)
             if run is not None:
                 if run.hooks_saved:
-                    self._enter_hooks(run)
+                    enter_saving(self._hooks.local, run, self._storages)
                 self._thread = threading.get_ident()
         return run
 
     def left(self, session: Session, output: Any) -> None:
         """Leave the saved-tensor hooks with the model."""
         self._thread = None
-        self._leave_hooks()
+        leave_saving(self._hooks.local)
 
     def _busy(self) -> bool:
         """Whether another thread is in the middle of a forward pass."""
@@ -327,11 +335,13 @@ class Offload(AbstractContextManager["Offload"]):
 
     def _begin_step(self, call: Signature) -> StepRun | None:
         self._close_run("another step began")
-        chosen = plan_for(self.programs, call, self._hooks.parts.device)
-        if isinstance(chosen, str):
-            self._refuse("unplanned", f"there is no plan for this step: {chosen}")
+        found = self._kinds.plans_for(self.programs, call, self._hooks.parts.device)
+        if isinstance(found, str):
+            self._refuse("unplanned", f"there is no plan for this step: {found}")
             return None
-        if chosen.is_idle and not self._asked:
+        chosen, *others = found
+        # Of several it has to turn out that it is the right one.
+        if chosen.is_idle and not self._asked and not others:
             self.steps["planned"] += 1
             self._accounts.report = StepReport(None, True, chosen.prediction, chosen.limit)
             return None
@@ -342,12 +352,19 @@ class Offload(AbstractContextManager["Offload"]):
                 return None
             self._tell("count", "live bytes are only counted where the context was entered")
             counter = None
-        return self._start(chosen, counter)
+        run = self._start(chosen, counter)
+        if run is not None and others:
+            run.choose_among(found)
+        return run
 
-    def _start(self, chosen: Program, counter: LiveBytes | None) -> StepRun:
+    def _start(self, chosen: Program, counter: LiveBytes | None) -> StepRun | None:
         # Memory of the host does not count.
         with nullcontext() if counter is None else counter.paused():
-            mover, room = self._movers.mover(chosen)
+            try:
+                mover, room = self._movers.mover(chosen)
+            except OffcertError as error:
+                self._refuse("room", str(error))
+                return None
         if counter is not None:
             counter.start()
         run = StepRun(self._hooks, chosen, mover, counter, self._strict, self._relay.ended)
@@ -370,6 +387,7 @@ class Offload(AbstractContextManager["Offload"]):
         run, self._run, self._storages = self._run, None, None
         if run is not None:
             run.supersede(what)
+            self._kinds.ended(run)
             if self._accounts.close(run).unforeseen:
                 self._hooks.look_again()
 
@@ -377,21 +395,3 @@ class Offload(AbstractContextManager["Offload"]):
         """Take stock of a step whose backward pass has ended."""
         latest = self._latest is not None and self._latest() is run
         self._accounts.ended(run, under_way=self._run is run, latest=latest)
-
-    # Saved tensors.
-
-    def _enter_hooks(self, run: StepRun) -> None:
-        self._leave_hooks()
-        if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
-            run.deviate("other saved-tensor hooks are active around the model")
-            return
-        assert self._storages is not None
-        try:
-            self._hooks.local.saving = Saving(self._storages)
-        except RuntimeError as error:
-            run.deviate(f"saved-tensor hooks are not allowed here: {error}")
-
-    def _leave_hooks(self) -> None:
-        saving = self._hooks.local.saving
-        if saving is not None and saving.leave():
-            self._hooks.local.saving = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -70,6 +70,12 @@ class StepRun(Session):
         As what kind of step it has been counted.
     counter : LiveBytes or None
         Counts live bytes.
+    broken : bool
+        Whether an error of ours is why it does not follow its plan.
+    alternatives : tuple of Program
+        Those that the program was chosen from, if there were several.
+    entered : list of str or None
+        Then the modules that its forward pass has called, in order.
     """
 
     def __init__(
@@ -89,6 +95,9 @@ class StepRun(Session):
         self.superseded: str | None = None
         self.counted_as: str | None = None
         self.counter = counter
+        self.broken = False
+        self.alternatives: tuple[Program, ...] = ()
+        self.entered: list[str] | None = None
         self._mover = mover
         self._strict = strict
         self._ended = ended
@@ -102,6 +111,10 @@ class StepRun(Session):
         self._at_begin: list[int] = []
         self._at_end: list[int] = []
         self._peaks: list[int] = []
+
+    def choose_among(self, programs: Sequence[Program]) -> None:
+        """Take note of what tells the programs apart that it was chosen from."""
+        self.alternatives, self.entered = tuple(programs), []
 
     def accepts(self, call: Signature) -> bool:
         """Take a call of the model as the next one of this step, if it is."""
@@ -171,6 +184,8 @@ class StepRun(Session):
 
     def enter(self, path: str, values: Any) -> None:
         """Note that a module is called; nothing is made of it where nothing can tick."""
+        if self.entered is not None and not self._backward_runs and not self.backward_passes:
+            self.entered.append(path)
         kinds = self.program.kinds.get(path)
         if kinds is None:
             return
@@ -230,6 +245,12 @@ class StepRun(Session):
             self.deviation = what
             if self._strict:
                 raise PlanError(f"the step does not follow its plan: {what}")
+
+    def fail(self, what: str) -> None:
+        """Take note that we have failed, not the step."""
+        self.broken = True
+        if self.deviation is None:
+            self.deviation = what
 
     def strayed(self, what: str) -> None:
         """Take note that less runs again than was planned."""
@@ -332,8 +353,13 @@ class StepStorages(SavedStorages):
     """Saved storages that tell their step; the step must not hold them, for their hooks hold it."""
 
     def __init__(self, run: StepRun, owned: Owned, counter: LiveBytes | None) -> None:
-        super().__init__(owned, run.hooks.parts.device, counter)
+        super().__init__(owned, run.hooks.parts.device, counter, run.hooks.guard)
         self._run = run
+
+    @property
+    def session(self) -> StepRun:
+        """The step, which its guard is told of."""
+        return self._run
 
     def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:
         """Return the entry that the step makes for it."""
@@ -344,10 +370,12 @@ class StepStorages(SavedStorages):
         """Tell the step in which stream it is used, too."""
         self._run.saves()
 
-    def unpack(self, handle: Handle) -> torch.Tensor:
-        """Tell the step, which brings it back if it has not yet."""
-        entry = handle.entry
-        if entry is not None:
+    def asked_for(self, handle: Handle) -> None:
+        """Tell the step."""
+        if handle.entry is not None:
             self._run.count(UNPACK)
-            self._run.asked_for(entry)
-        return super().unpack(handle)
+
+    def bring_back(self, handle: Handle) -> None:
+        """Let the step bring it back if it has not yet."""
+        if handle.entry is not None:
+            self._run.asked_for(handle.entry)

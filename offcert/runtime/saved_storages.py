@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 
+from offcert.runtime.guard import RAISING, Guard, entry
 from offcert.runtime.parts import Parts
 from offcert.runtime.saved import Entry, Handle, is_plain
 from offcert.runtime.tracker import LiveBytes
@@ -105,13 +107,22 @@ class SavedStorages:
 
     Attributes
     ----------
+    guard : Guard
+        Of the hooks.
     closed : bool
         Whether what is saved from now on is left alone.
     """
 
-    def __init__(self, owned: Owned, device: str, tracker: LiveBytes | None = None) -> None:
+    def __init__(
+        self,
+        owned: Owned,
+        device: str,
+        tracker: LiveBytes | None = None,
+        guard: Guard = RAISING,
+    ) -> None:
         self.owned = owned
         self.device = device
+        self.guard = guard
         self.closed = False
         self._tracker = tracker
         # Not a dictionary that forgets the dead: that costs more than all of them take.
@@ -119,7 +130,7 @@ class SavedStorages:
 
     def hooks(self) -> torch.autograd.graph.saved_tensors_hooks:
         """Return the context in which autograd saves handles."""
-        pack: Callable[[Any], Any] = self._pack
+        pack: Callable[[Any], Any] = self.pack
         unpack: Callable[[Any], Any] = self.unpack
         if "torch._dynamo" in sys.modules:
             # Compiled code calls them, and would compile them, again and again.
@@ -133,12 +144,34 @@ class SavedStorages:
     def saved_again(self, entry: Entry) -> None:
         """Take note that a storage has been saved once more."""
 
+    def asked_for(self, handle: Handle) -> None:
+        """Take note that autograd asks for what it had saved."""
+
+    def bring_back(self, handle: Handle) -> None:
+        """See to it that the bytes are there."""
+
     def unpack(self, handle: Handle) -> torch.Tensor:
-        """Return what autograd had saved."""
+        """Return what autograd had saved; without it there are no right gradients."""
+        self._told(handle)
+        self.bring_back(handle)
         if self._tracker is None:
             return handle.restore()
         with self._tracker.paused():
             return handle.restore()
+
+    @entry()
+    def _told(self, handle: Handle) -> None:
+        self.asked_for(handle)
+
+    def _alone(self, tensor: torch.Tensor) -> Handle:
+        """Return a handle on a tensor that stays where it is."""
+        with nullcontext() if self._tracker is None else self._tracker.paused():
+            return Handle(tensor, None)
+
+    @entry(_alone)
+    def pack(self, tensor: torch.Tensor) -> Handle:
+        """Return what autograd holds instead of a tensor."""
+        return self._pack(tensor)
 
     def _pack(self, tensor: torch.Tensor) -> Handle:
         entry = self._entry(tensor)
