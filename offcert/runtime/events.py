@@ -17,6 +17,7 @@ import torch
 
 from offcert.runtime.guard import Guard, entry
 from offcert.runtime.recomputing import is_recomputing
+from offcert.runtime.segments.proof import require_same
 
 if TYPE_CHECKING:
     from offcert.runtime.hooks import Hooks, Local
@@ -95,6 +96,8 @@ class Session:
         self._calls: dict[str, int] = {}
         self._open: dict[str, list[int]] = {}
         self.failed = False
+        # What devices are to tell of segments that have run again: their proofs, and flags.
+        self.flags: list[tuple[Any, torch.Tensor]] = []
         self._backward_runs = False
         # The threads that run the backward pass, and the sessions theirs is nested in.
         self._within: list[tuple[Local, Session | None]] = []
@@ -192,6 +195,9 @@ class Session:
     def ended(self) -> None:
         """Note that the backward pass has come to its end."""
         self.leave_backward()
+        flags, self.flags = self.flags, []
+        for proof, flag in flags:
+            require_same(proof, flag)
         event = Event(END, "", self._ends)
         self._ends += 1
         self.tick(event)

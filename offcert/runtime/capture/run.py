@@ -219,7 +219,8 @@ def _record(
 ) -> Recorder:
     hooks = Hooks(unwrap(step.model), Nobody())
     recorder = Recorder(hooks, hardware)
-    segments = Segments(hooks.root, [program] if program else [], hooks)
+    programs = [program] if program else []
+    segments = Segments(hooks.root, programs, hooks, rehearsed=False)
     hooks.steps = SegmentedSteps(recorder, segments) if program else recorder
     # Before the clock: what is kept is then saved in the operation that makes it.
     segments.attach()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from types import MethodType
@@ -11,12 +12,15 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
+from offcert.runtime.events import Session
 from offcert.runtime.hooks import Hooks, UncopiedHook
+from offcert.runtime.reports import OffloadWarning
 from offcert.runtime.segments.frame import Frame, Now, Walk, run_frame
 from offcert.runtime.segments.keeper import Keeper
 from offcert.runtime.segments.lines import LineCall, LineFrame, encloses, end_lines
 from offcert.runtime.segments.placed import PlacedProgram
-from offcert.runtime.segments.resolve import LinePart, Part, resolve
+from offcert.runtime.segments.proof import Proof, require_same
+from offcert.runtime.segments.resolve import LinePart, Lookup, Part, resolve
 
 AnyFrame = TypeVar("AnyFrame", bound=Frame)
 
@@ -41,6 +45,16 @@ class Segments:
         One of them is followed in each step.
     hooks : Hooks, optional
         Whose sessions are told when a segment has run again.
+    rehearsed : bool
+        Whether segments are seen to make the same again before they are relied on (`Proof`); not
+        while a step is captured.
+    verify_every : int, optional
+        After how many steps each is rehearsed anew; by default never.
+
+    Attributes
+    ----------
+    refused : dict of str to str
+        Segments that do not run again any more, with the reasons.
 
     Raises
     ------
@@ -49,11 +63,23 @@ class Segments:
     """
 
     def __init__(
-        self, root: nn.Module, programs: list[PlacedProgram], hooks: Hooks | None = None
+        self,
+        root: nn.Module,
+        programs: list[PlacedProgram],
+        hooks: Hooks | None = None,
+        *,
+        rehearsed: bool = True,
+        verify_every: int | None = None,
     ) -> None:
         self.root = root
         self.hooks = hooks
-        self.lookups = [resolve(root, program) for program in programs]
+        self.refused: dict[str, str] = {}
+        self.lookups: list[Lookup] = []
+        self._rehearsed = rehearsed
+        self._verify_every = verify_every
+        self._steps = 0
+        for program in programs:
+            self.add(program)
         self.now = Now()
         self._parameters: set[int] = set()
         self._undo: list[Callable[[], None]] = []
@@ -66,7 +92,16 @@ class Segments:
         InputError
             If the program cannot be carried out on the model.
         """
-        self.lookups.append(resolve(self.root, program))
+        self.lookups.append(resolve(self.root, program, self._refuse))
+
+    def _refuse(self, name: str, reason: str) -> None:
+        self.refused[name] = reason
+        warnings.warn(
+            f"{name} does not run again, as it does not make the same again: {reason}",
+            OffloadWarning,
+            stacklevel=2,
+        )
+        self.strayed(f"{name} does not run again any more: {reason}")
 
     def attach(self) -> None:
         """Wrap the modules; whoever attaches detaches."""
@@ -131,6 +166,8 @@ class Segments:
         calls : dict
             How often each module has been called in the step; empty at its first call.
         """
+        if not calls:
+            self._steps += 1
         self.now.walk = Walk(self.lookups[program], calls)
 
     def end_call(self) -> None:
@@ -148,8 +185,14 @@ class Segments:
         keeper = None if walk.frame is None else walk.frame.keeper
         if walk.frame is None and part.kept:
             keeper = Keeper(part.name, part.kept, self._parameters)
-        tell = partial(self._tell, path)
-        return kind(part.name, self.now, part.states, keeper, tell, part.depth)
+        # What runs again is compared with its own first run.
+        rehearses = self._rehearsed and walk.again is None
+        if rehearses:
+            every = self._verify_every
+            again = every is not None and self._steps % every == 0
+            rehearses = part.proof.rehearses(again=again)
+        told = _Told(self, path)
+        return kind(part, self.now, keeper, told, rehearses=rehearses, turn=self._steps)
 
     def line_frame(self, part: LinePart, path: str, call: int) -> LineFrame:
         """Return a frame for a line whose first module is being called."""
@@ -160,15 +203,14 @@ class Segments:
 
     def strayed(self, what: str) -> None:
         """Note that the program does not do what a segment was made for."""
-        session = self.hooks and (self.hooks.local.forward or self.hooks.local.backward)
+        session = self.session
         if session:
             session.strayed(what)
 
-    def _tell(self, path: str, kind: str) -> None:
-        if self.hooks is not None:
-            session = self.hooks.local.forward or self.hooks.local.backward
-            if session is not None:
-                session.run_again(kind, path)
+    @property
+    def session(self) -> Session | None:
+        """The step that the calling thread is in."""
+        return self.hooks and (self.hooks.local.forward or self.hooks.local.backward)
 
     def runs(self, part: Part) -> bool:
         """Whether a segment is to be checkpointed now.
@@ -180,6 +222,9 @@ class Segments:
         """
         if not torch.is_grad_enabled() or not _may_hook():
             return False
+        if part.proof.refused is not None:
+            self.strayed(f"{part.name} does not run again: {part.proof.refused}")
+            return False
         walk = self.now.walk
         assert walk is not None
         if walk.frame is None and _is_checkpointed():
@@ -187,6 +232,38 @@ class Segments:
                 f"{part.name} cannot run again by a plan: the program itself checkpoints it"
             )
         return True
+
+
+class _Told:
+    """Tells the step under way what becomes of a call of a segment.
+
+    Parameters
+    ----------
+    segments : Segments
+        Whose segment it is.
+    path : str
+        Of the module that names it.
+    """
+
+    __slots__ = ("_path", "_segments")
+
+    def __init__(self, segments: Segments, path: str) -> None:
+        self._segments = segments
+        self._path = path
+
+    def ran(self, kind: str) -> None:
+        """Tell that it begins to run again, or has done so."""
+        session = self._segments.session
+        if session is not None:
+            session.run_again(kind, self._path)
+
+    def doubts(self, proof: Proof, flag: torch.Tensor) -> None:
+        """Let the step look at a flag on a device when its backward pass has ended."""
+        session = self._segments.session
+        if session is None:
+            require_same(proof, flag)
+        else:
+            session.flags.append((proof, flag))
 
 
 def _may_hook() -> bool:

@@ -7,22 +7,27 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
-from torch.utils.checkpoint import _StopRecomputationError, checkpoint
+from torch.utils.checkpoint import _StopRecomputationError
 
 from offcert.core.errors import InputError
 from offcert.runtime.events import AGAIN, RESUME
 from offcert.runtime.recomputing import recomputing
 from offcert.runtime.saved import InPlaceError
 from offcert.runtime.segments.caches import is_cache
+from offcert.runtime.segments.checkpoint import checkpointed
 from offcert.runtime.segments.generators import GeneratorStates
 from offcert.runtime.segments.keeper import Keeper, Tick, outer_hooks
 from offcert.runtime.segments.keeping import Give, Keep
-from offcert.runtime.segments.state import Before, Beginning, ModuleStates
+from offcert.runtime.segments.proof import Proof
+from offcert.runtime.segments.state import Before, ModuleStates
 from offcert.runtime.segments.watch import Watch
+
+if TYPE_CHECKING:
+    from offcert.runtime.segments.resolve import Part
 
 
 class Walk:
@@ -82,6 +87,16 @@ class Now(threading.local):
         self.walk: Walk | None = None
 
 
+class Told(Protocol):
+    """Who hears of what becomes of a call of a segment."""
+
+    def ran(self, kind: str) -> None:
+        """Take note that it begins to run again, or has done so."""
+
+    def doubts(self, proof: Proof, flag: torch.Tensor) -> None:
+        """Take note of a flag on a device: whether it has made the same again."""
+
+
 class Frame:
     """A call of a segment.
 
@@ -90,45 +105,64 @@ class Frame:
 
     Parameters
     ----------
-    name : str
-        For people.
+    part : Part
+        The segment.
     now : Now
         Of the segments.
-    states : ModuleStates
-        Of its modules.
     keeper : Keeper or None
         Of the outermost segment around it.
-    tell : callable
-        Called with ``"again"`` when it begins to run again, and with ``"resume"`` when it has, and
-        the backward pass goes on.
-    depth : int
-        How many segments it lies in.
+    told : Told
+        Who hears of what becomes of it.
+    rehearses : bool
+        Whether what it makes again is only compared.
+    turn : int
+        Of the step: in each one other elements are compared.
     """
 
     def __init__(
         self,
-        name: str,
+        part: Part,
         now: Now,
-        states: ModuleStates,
         keeper: Keeper | None,
-        tell: Callable[[str], None],
-        depth: int = 0,
+        told: Told,
+        *,
+        rehearses: bool = False,
+        turn: int = 0,
     ) -> None:
         assert now.walk is not None
-        self.name = name
+        self.name = part.name
+        self.states = part.states
+        self.depth = part.depth
+        self.proof = part.proof
         self.now = now
-        self.states = states
         self.keeper = keeper
-        self.tell = tell
-        self.depth = depth
+        self.told = told
+        self.rehearses = rehearses
+        self.turn = turn
         self.program = now.walk.program
         self.calls = dict(now.walk.calls)
+        self.arguments: list[Any] = []
+        self.ignored: set[int] = set()
         self.before: Before | None = None
-        self._beginning: Beginning | None = None
 
     def contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
         """Return the contexts of the first run and of all others."""
         return _First(self), _Again(self)
+
+    def doubts(self, flag: torch.Tensor) -> None:
+        """Pass on a flag on a device: whether the segment has made the same again."""
+        self.told.doubts(self.proof, flag)
+
+    def begins(self, states: ModuleStates) -> Before:
+        """Take down the state in which the segment, or a call of it, begins."""
+        before = states.begin(self.arguments, rehearses=self.rehearses)
+        self.ignored |= {row.tensor.untyped_storage()._cdata for row in before.rows if row.ignored}
+        return before
+
+    def ended(self, states: ModuleStates, before: Before) -> None:
+        """Take note of what the first run has changed, and of what that forbids."""
+        for doubt in states.end(before).doubts[:1]:
+            self.proof.refuse(doubt)
 
     @contextmanager
     def first(self) -> Iterator[None]:
@@ -136,7 +170,7 @@ class Frame:
         walk = self.now.walk
         assert walk is not None
         outer, walk.frame = walk.frame, self
-        self._beginning = self.states.begin()
+        self.before = self.begins(self.states)
         own = walk.watch is None and self.keeper is not None
         if own:
             assert self.keeper is not None
@@ -149,24 +183,20 @@ class Frame:
                 assert walk.watch is not None
                 walk.watch.leave()
                 walk.watch = None
-        self.before, self._beginning = self.states.end(self._beginning), None
+        self.ended(self.states, self.before)
         if own and self.keeper is not None:
             self.keeper.check()
 
     @contextmanager
     def again(self) -> Iterator[None]:
         """Run it again, from the state in which it began."""
-        before = self.before
-        if before is None:
-            # A gradient is computed within the segment.
-            assert self._beginning is not None
-            before = self.states.end(self._beginning)
+        assert self.before is not None
         walk = Walk(self.program, dict(self.calls), self)
         if self.keeper is not None:
             walk.watch = Give(self.keeper, lambda: walk.frame is self and not _keeps_graph())
         outer, self.now.walk = self.now.walk, walk
         try:
-            with recomputing(), self.states.again(before):
+            with recomputing(), self.states.again(self.before):
                 yield
         finally:
             self.now.walk = outer
@@ -226,9 +256,8 @@ def run_frame(
     tensor given twice is one.
     """
     body = Body(frame, function, args, kwargs)
-    return checkpoint(
-        body, use_reentrant=False, context_fn=frame.contexts, determinism_check="default"
-    )
+    with checkpointed(frame, body):
+        return body()
 
 
 @dataclass(slots=True)
@@ -271,6 +300,7 @@ class Body:
         self.hooks = outer_hooks()
         # PyTorch only looks for generators of devices at arguments, of which it is given none.
         tensors = (leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor))
+        frame.arguments = [leaf for leaf in self.leaves if not isinstance(leaf, torch.Tensor)]
         self.generators = GeneratorStates.of(leaf.device for leaf in tensors)
         for leaf in self.leaves:
             _require_steady(frame.name, leaf)
@@ -295,13 +325,13 @@ class Body:
             assert self.pending is not None
             (args, kwargs), self.pending = self.pending, None
             return self.function(*args, **kwargs)
-        self.frame.tell(AGAIN)
+        self.frame.told.ran(AGAIN)
         with suppress(_StopRecomputationError), self.generators.again():
             args, kwargs = self._unpack()
             self.function(*args, **kwargs)
         del args, kwargs
         # What the calls that were left held is free now. PyTorch looks at no result.
-        self.frame.tell(RESUME)
+        self.frame.told.ran(RESUME)
         return None
 
     def _unpack(self) -> tuple[tuple[Any, ...], dict[str, Any]]:

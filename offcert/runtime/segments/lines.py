@@ -10,19 +10,19 @@ far runs again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.checkpoint import _checkpoint_without_reentrant_generator
 
+from offcert.runtime.segments.checkpoint import checkpointed
 from offcert.runtime.segments.frame import Body, Frame, Walk
 from offcert.runtime.segments.generators import GeneratorStates
 from offcert.runtime.segments.handed import Handed
 from offcert.runtime.segments.keeping import Keep
 from offcert.runtime.segments.resolve import LinePart, Member
-from offcert.runtime.segments.state import Before, Beginning
+from offcert.runtime.segments.state import Before
 
 if TYPE_CHECKING:
     from offcert.runtime.segments.attach import Segments
@@ -35,21 +35,12 @@ class _Made:
     """A call of a line, and the state in which it began: the user's code may change it between."""
 
     member: Member
-    beginning: Beginning | None
+    before: Before
     generators: GeneratorStates
-    before: Before | None = None
-
-    def end(self) -> Before:
-        """Take note of what the call has changed."""
-        if self.before is None:
-            assert self.beginning is not None
-            self.before = self.member.states.end(self.beginning)
-            self.beginning = None
-        return self.before
 
     def again(self, value: Any) -> Any:
         """Make the call again."""
-        with self.member.states.again(self.end()):
+        with self.member.states.again(self.before):
             self.generators.put()
             return self.member.module(value)
 
@@ -60,7 +51,8 @@ class LineFrame(Frame):
     def begin(self) -> None:
         """Begin its first run: the calls themselves take note of what they change."""
         self.made: list[_Made] = []
-        self.before = self.states.end(self.states.begin())
+        self.before = self.begins(self.states)
+        self.ended(self.states, self.before)
 
     def contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
         """Return the contexts of the first run and of all others."""
@@ -82,7 +74,9 @@ class _OpenLine:
         self.outer = _active()
         body = Body(frame, frame.replay, (value,), {})
         body.pending = None
-        self.hooks = _checkpoint_hooks(body, frame)
+        # The checkpoint is begun and ended at once: its hooks know it, and are entered in calls.
+        with checkpointed(frame, body):
+            self.hooks = _active()
         walk = frame.now.walk
         assert walk is not None
         keeps = frame.keeper is not None and walk.watch is None
@@ -104,7 +98,7 @@ class _OpenLine:
     def call(self, walk: Walk, device: torch.device) -> Iterator[None]:
         """Make the next call in the block."""
         member = self.next
-        made = _Made(member, member.states.begin(), GeneratorStates.of([device]))
+        made = _Made(member, self.frame.begins(member.states), GeneratorStates.of([device]))
         # Even if it fails: something may have been saved in it.
         self.frame.made.append(made)
         outer, walk.frame = walk.frame, self.frame
@@ -118,7 +112,7 @@ class _OpenLine:
             if self.watch is not None:
                 self.watch.suspend()
                 walk.watch = None
-        made.end()
+        self.frame.ended(member.states, made.before)
 
     def check(self) -> None:
         """Raise an `InputError` if something kept in it has been changed in place since."""
@@ -229,18 +223,3 @@ def end_lines(segments: Segments, walk: Walk) -> None:
 def _active() -> Any:
     """Return the saved-tensor hooks that are active."""
     return torch._C._autograd._top_saved_tensors_default_hooks(True)
-
-
-def _checkpoint_hooks(body: Body, frame: LineFrame) -> Any:
-    """Return the hooks of a checkpoint that runs a body again.
-
-    PyTorch's checkpoint is begun and ended at once: its hooks know it, and are entered in calls.
-    """
-    generator = _checkpoint_without_reentrant_generator(
-        body, preserve_rng_state=False, context_fn=frame.contexts, determinism_check="default"
-    )
-    next(generator)
-    hooks = _active()
-    with suppress(StopIteration):
-        next(generator)
-    return hooks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -12,7 +12,10 @@ from offcert.core.errors import InputError
 from offcert.runtime.hooks import is_compiled
 from offcert.runtime.segments.keeper import Tick
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
+from offcert.runtime.segments.proof import Proof
 from offcert.runtime.segments.state import ModuleStates
+
+Told = Callable[[str, str], None]
 
 
 @dataclass(slots=True)
@@ -25,6 +28,8 @@ class Part:
         For people.
     states : ModuleStates
         Of all modules in it.
+    proof : Proof
+        Whether it was seen to make the same again.
     depth : int
         How many segments it lies in.
     first, last : int
@@ -37,6 +42,7 @@ class Part:
 
     name: str
     states: ModuleStates
+    proof: Proof
     depth: int = 0
     first: int = 0
     last: int = 0
@@ -105,8 +111,17 @@ class Lookup:
     watched: dict[str, nn.Module] = field(default_factory=dict)
 
 
-def resolve(root: nn.Module, program: PlacedProgram) -> Lookup:
+def resolve(root: nn.Module, program: PlacedProgram, told: Told | None = None) -> Lookup:
     """Return the modules of a model that a placed program speaks of.
+
+    Parameters
+    ----------
+    root : nn.Module
+        The model.
+    program : PlacedProgram
+        What runs again.
+    told : callable, optional
+        Called with the name of a segment that turns out to be impure, and the reason.
 
     Raises
     ------
@@ -115,14 +130,15 @@ def resolve(root: nn.Module, program: PlacedProgram) -> Lookup:
         the model itself, children of what is not simply an `nn.Sequential`, segments that overlap.
     """
     lookup = Lookup()
-    resolver = _Resolver(root, lookup)
+    resolver = _Resolver(root, lookup, told)
     for segment in program.segments:
         resolver.add(segment, None)
     return lookup
 
 
 class _Resolver:
-    def __init__(self, root: nn.Module, lookup: Lookup) -> None:
+    def __init__(self, root: nn.Module, lookup: Lookup, told: Told | None) -> None:
+        self.told = told
         self.modules = dict(root.named_modules(remove_duplicate=False))
         self.lookup = lookup
         # A module that is called by several names has the first of them.
@@ -178,10 +194,11 @@ class _Resolver:
         for path, call in segment.line:
             module = self._module(path)
             self._refuse(segment, list(_named(path, module)))
-            states = ModuleStates(str(segment), list(module.modules()))
+            states = ModuleStates(str(segment), list(_named(path, module)))
             members.append(Member(path, call, module, states))
             self.lookup.modules[path] = module
-        part = LinePart(str(segment), ModuleStates(str(segment), []), members=members)
+        name = str(segment)
+        part = LinePart(name, ModuleStates(name, []), self._proof(name), members=members)
         above = set() if outer is None else set(outer[0].line)
         for each in segment.line:
             if above and each not in above:
@@ -248,8 +265,11 @@ class _Resolver:
 
     def _part(self, segment: PlacedSegment, inside: list[tuple[str, nn.Module]]) -> Part:
         self._refuse(segment, inside)
-        modules = list({id(module): module for _, module in inside}.values())
-        return Part(str(segment), ModuleStates(str(segment), modules))
+        name = str(segment)
+        return Part(name, ModuleStates(name, inside), self._proof(name))
+
+    def _proof(self, name: str) -> Proof:
+        return Proof(name, self.told)
 
     def _refuse(self, segment: PlacedSegment, inside: list[tuple[str, nn.Module]]) -> None:
         for path, module in inside:

@@ -3,198 +3,373 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.nn.modules.batchnorm import _NormBase
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from offcert.core.errors import InputError
-from offcert.runtime.tracker import LiveBytes
+from offcert.runtime.segments.contents import Content
+from offcert.runtime.segments.evidence import copied, digest, is_same
+from offcert.runtime.segments.proof import RecomputeError
+from offcert.runtime.segments.reachable import Reach, is_atom
+from offcert.runtime.segments.settings import settings, under
+from offcert.runtime.segments.uncounted import uncounted
 
-# Larger buffers are only copied if they were seen to change.
+# Bytes of the largest tensor that is copied before it was seen to change. Arbitrary.
 _SMALL = 2**16
-_SCALARS = (bool, int, float, str, type(None))
-
-
-@contextmanager
-def uncounted() -> Iterator[None]:
-    """Do not count what the block allocates as live bytes of the step."""
-    with ExitStack() as stack:
-        for mode in _get_current_dispatch_mode_stack():
-            if isinstance(mode, LiveBytes):
-                stack.enter_context(mode.paused())
-        yield
 
 
 @dataclass(slots=True)
 class Row:
-    """A buffer when its segment began."""
+    """A tensor that a segment's code can reach, when the segment began.
 
-    module: nn.Module
+    Attributes
+    ----------
+    name : str
+        For people.
+    key : hashable
+        Where it is held.
+    tensor : torch.Tensor
+        The tensor.
+    version, address : int
+        By which it shows that it has been changed, or has another storage.
+    copy : torch.Tensor or None
+        Of it, as it was.
+    fixed : bool
+        Whether it must not change: a parameter.
+    ignored : bool
+        Whether nothing depends on it: running statistics of what normalises by the batch.
+    digest : object
+        Of its elements, in a rehearsal.
+    """
+
     name: str
-    buffer: torch.Tensor
+    key: Any
+    tensor: torch.Tensor
     version: int
-    copy: torch.Tensor | None
+    address: int
+    copy: torch.Tensor | None = None
+    fixed: bool = False
+    ignored: bool = False
+    digest: Any = None
+
+    @property
+    def moved(self) -> bool:
+        """Whether the tensor shows that it is not what it was."""
+        return _version(self.tensor) != self.version or _address(self.tensor) != self.address
+
+    def shows_change(self, *, closely: bool) -> bool:
+        """Whether it is not what it was, and matters; `closely`: by its elements, too."""
+        if self.ignored:
+            return False
+        return self.moved or (closely and self.fixed and digest(self.tensor) != self.digest)
 
 
 @dataclass(slots=True)
 class Before:
-    """What modules remembered when a segment began.
+    """What was there when a segment began.
 
     Attributes
     ----------
-    buffers : list of (module, str, tensor)
-        Those that the segment has changed, as they were.
-    scalars : list of (module, dict)
-        Numbers and texts that are attributes: whether a module trains is one of them.
+    contents : list of Content
+        Of the objects that its code can reach.
+    values : list
+        What each held.
+    rows : list of Row
+        The tensors among that.
+    settings : tuple
+        Of PyTorch.
     python, numpy : object
         States of generators that PyTorch does not keep.
+    rehearses : bool
+        Whether everything is compared.
+    doubts : list of str
+        Why the segment must not run again, as far as a rehearsal has shown.
     """
 
-    buffers: list[tuple[nn.Module, str, torch.Tensor]]
-    scalars: list[tuple[nn.Module, dict[str, Any]]]
-    python: Any
-    numpy: Any
-
-
-@dataclass(slots=True)
-class Beginning:
-    """The state with which a segment begins, before it is known what it changes."""
-
+    contents: list[Content]
+    values: list[Any]
     rows: list[Row]
-    scalars: list[tuple[nn.Module, dict[str, Any]]]
+    settings: tuple[Any, ...]
     python: Any
     numpy: Any
+    rehearses: bool
+    doubts: list[str] = field(default_factory=list)
 
 
 class ModuleStates:
-    """What the modules of a segment remember.
+    """What the modules of a segment remember, and all else that their code can reach.
 
-    The segment runs again from where it began: buffers that it changes, and attributes that are
-    numbers or texts, are what they were then, and so are the random generators of Python and NumPy
-    (PyTorch keeps its own). Whatever it changes when it runs again is dropped: attributes and
-    buffers are afterwards what they were before. So statistics of a batch norm are updated once.
+    The segment runs again from where it began: attributes, containers, closures, global variables,
+    buffers, generators of random numbers (but for PyTorch's own, which `GeneratorStates` keeps) and
+    settings are what they were then. Whatever it changes when it runs again is dropped: afterwards
+    all is what it was before. So statistics of a batch norm are updated once, and lists grow once.
     The copies are not counted as live bytes.
 
     Parameters
     ----------
     name : str
         Of the segment, for people.
-    modules : sequence of nn.Module
-        All modules in it.
+    modules : sequence of (str, nn.Module)
+        Path and module of all modules in it.
     """
 
-    def __init__(self, name: str, modules: Sequence[nn.Module]) -> None:
+    def __init__(self, name: str, modules: Sequence[tuple[str, nn.Module]]) -> None:
         self._name = name
         self._modules = list(modules)
+        self._reach: Reach | None = None
+        self._contents: list[Content] = []
+        # For each content: what it held when it was last looked through, and the tensors in it.
+        self._last: list[Any] = []
+        self._tensors: list[list[tuple[str, torch.Tensor]]] = []
+        self._unseen: list[str] = []
+        # Keys of tensors that were seen to change.
+        self._changing: set[Any] = set()
         self._looked = False
-        # Buffers that were seen to change.
-        self._changing: set[tuple[int, str]] = set()
 
-    def begin(self) -> Beginning:
-        """Take note of the state with which the segment begins."""
-        rows = [
-            Row(module, name, buffer, _version(buffer), self._copy(module, name, buffer))
-            for module in self._modules
-            if module._buffers and not isinstance(module, _NormBase)
-            for name, buffer in module._buffers.items()
-            if buffer is not None
-        ]
-        scalars = [(module, _scalars(module)) for module in self._modules]
-        return Beginning(rows, scalars, random.getstate(), numpy.random.get_state())
+    # Taking down.
 
-    def _copy(self, module: nn.Module, name: str, buffer: torch.Tensor) -> torch.Tensor | None:
-        large = buffer.numel() * buffer.element_size() > _SMALL
-        if large and self._looked and (id(module), name) not in self._changing:
-            return None
-        with uncounted():
-            return buffer.detach().clone()
+    def begin(self, arguments: Iterable[Any] = (), *, rehearses: bool = False) -> Before:
+        """Take down the state with which the segment begins.
 
-    def end(self, beginning: Beginning) -> Before:
-        """Return what has changed, once the segment has run first.
-
-        Raises
-        ------
-        InputError
-            If a large buffer has changed which had never changed before.
+        Parameters
+        ----------
+        arguments : iterable of object
+            What the segment is given besides tensors.
+        rehearses : bool
+            Whether parameters are to be compared by their elements, too.
         """
-        changed = []
-        for row in beginning.rows:
-            if not self._has_changed(row):
-                continue
-            self._changing.add((id(row.module), row.name))
-            if row.copy is None:
-                raise InputError(
-                    f"{self._name} changes the buffer {row.name} of a {type(row.module).__name__} "
-                    "in some steps only: it cannot run again"
-                )
-            changed.append((row.module, row.name, row.copy))
-        self._looked = True
-        return Before(changed, beginning.scalars, beginning.python, beginning.numpy)
+        if self._reach is None:
+            self._reach = Reach()
+            self._look(self._modules)
+        values = [content.take() for content in self._contents]
+        for index, (content, value) in enumerate(zip(self._contents, values, strict=True)):
+            if not content.same(self._last[index], value):
+                self._look_again(index, content, value)
+        values += [content.take() for content in self._contents[len(values) :]]
+        contents, tensors = list(self._contents), list(enumerate(self._tensors))
+        given = [each for each in arguments if not is_atom(each)]
+        if given:
+            for content in Reach(self._reach).visit(("an argument", x) for x in given).contents:
+                contents.append(content)
+                values.append(content.take())
+                tensors.append((-1, _tensors_in(content, values[-1])))
+        rows = self._rows(contents, tensors, rehearses)
+        doubts = [f"{each} may change unseen" for each in self._unseen] if rehearses else []
+        python, numbers = random.getstate(), numpy.random.get_state()
+        return Before(contents, values, rows, settings(), python, numbers, rehearses, doubts)
 
-    def _has_changed(self, row: Row) -> bool:
-        now = row.module._buffers.get(row.name)
-        if now is not row.buffer or _version(row.buffer) != row.version:
+    def _look(self, things: Iterable[tuple[str, Any]]) -> None:
+        """Add what can be reached from these objects and was not known yet."""
+        assert self._reach is not None
+        found = self._reach.visit(iter(things))
+        self._unseen += found.unseen
+        self._contents += found.contents
+        for content in found.contents:
+            value = content.take()
+            self._last.append(value)
+            self._tensors.append(_tensors_in(content, value))
+
+    def _look_again(self, index: int, content: Content, value: Any) -> None:
+        """Look through what an object holds now."""
+        self._tensors[index] = tensors = _tensors_in(content, value)
+        # Nothing that comes and goes is to be held here.
+        passing = {id(t): None for _, t in tensors if not isinstance(t, nn.Parameter)}
+        self._last[index] = content.swapped(value, passing) if passing else value
+        above = f"{content.name}." if content.name else ""
+        self._look((above + key, held) for key, held in content.items(value))
+
+    def _rows(
+        self,
+        contents: Sequence[Content],
+        tensors: Iterable[tuple[int, list[tuple[str, torch.Tensor]]]],
+        rehearses: bool,
+    ) -> list[Row]:
+        rows = {}
+        for index, those in tensors:
+            statistics = _ignores_statistics(contents[index].thing)
+            for name, tensor in those:
+                if id(tensor) in rows:
+                    continue
+                row = Row(name, (index, name), tensor, _version(tensor), _address(tensor))
+                rows[id(tensor)] = row
+                if isinstance(tensor, nn.Parameter) or tensor.requires_grad:
+                    row.fixed = True
+                    row.digest = digest(tensor) if rehearses else None
+                elif statistics:
+                    row.ignored = True
+                elif self._wants_copy(row.key, tensor, rehearses):
+                    with uncounted():
+                        row.copy = tensor.detach().clone()
+        return list(rows.values())
+
+    def _wants_copy(self, key: Any, tensor: torch.Tensor, rehearses: bool) -> bool:
+        if not self._looked or rehearses or key in self._changing:
             return True
-        if (id(row.module), row.name) in self._changing:
+        return tensor.numel() * tensor.element_size() <= _SMALL
+
+    def end(self, before: Before) -> Before:
+        """Take down what the first run has changed: the rest needs no copies."""
+        for row in before.rows:
+            if row.copy is not None and self._has_changed(row, before.rehearses):
+                self._changing.add(row.key)
+            elif not before.rehearses:
+                row.copy = None
+            if before.rehearses and row.fixed and digest(row.tensor) != row.digest:
+                before.doubts.append(f"it changes {row.name}, a parameter")
+            if not row.fixed:
+                # What shows from now on is somebody else's doing.
+                row.version, row.address = _version(row.tensor), _address(row.tensor)
+        if before.rehearses:
+            before.doubts += self._kept_or_lost(before)
+        self._looked = True
+        return before
+
+    def _has_changed(self, row: Row, closely: bool) -> bool:
+        if row.moved or row.key in self._changing:
             return True
-        if self._looked or row.copy is None or isinstance(row.buffer, FakeTensor):
+        closely |= not self._looked
+        if not closely or isinstance(row.tensor, FakeTensor):
             return False
         # Some kernels write without a trace: running statistics, for example.
+        assert row.copy is not None
         with uncounted():
-            return not torch.equal(row.buffer, row.copy)
+            return not _is_same(row.copy, row.tensor)
+
+    def _kept_or_lost(self, before: Before) -> Iterator[str]:
+        """Yield what the first run has done that cannot be done again, or is dear to undo."""
+        for content, value in zip(before.contents, before.values, strict=True):
+            now = content.take()
+            if content.same(now, value):
+                continue
+            if not content.restorable:
+                yield f"{content.name} changes, and cannot be put back"
+            kept = set(map(id, (each for _, each in content.items(now))))
+            for name, held in content.items(value):
+                if isinstance(held, torch.Tensor) and id(held) not in kept:
+                    size = held.numel() * held.element_size()
+                    if size > _SMALL:
+                        yield f"it would hold the {size} bytes that were in {name} before"
+
+    # Running again.
 
     @contextmanager
     def again(self, before: Before) -> Iterator[None]:
-        """Give modules the state with which the segment began; drop what becomes of it."""
-        kept = [(m, dict(m.__dict__), dict(m._buffers)) for m in self._modules]
+        """Put everything back for the block; afterwards it is what it was right before.
+
+        Raises
+        ------
+        RecomputeError
+            If that is impossible.
+        """
+        now = [content.take() for content in before.contents]
         python, numbers = random.getstate(), numpy.random.get_state()
+        swap = self._swap(before)
         try:
-            self._put(before)
-            random.setstate(before.python)
-            numpy.random.set_state(before.numpy)
-            yield
+            with under(before.settings):
+                self._put(before, now, swap)
+                random.setstate(before.python)
+                numpy.random.set_state(before.numpy)
+                yield
         finally:
             random.setstate(python)
             numpy.random.set_state(numbers)
-            for module, attributes, buffers in kept:
-                _restore(module.__dict__, attributes)
-                _restore(module._buffers, buffers)
+            self._put_back(before.contents, now)
 
-    def _put(self, before: Before) -> None:
-        for module, scalars in before.scalars:
-            module.__dict__.update(scalars)
+    def _swap(self, before: Before) -> dict[int, torch.Tensor]:
+        """Return what stands for tensors that change while the segment runs again."""
+        swap: dict[int, torch.Tensor] = {}
         with uncounted():
-            for module, name, value in before.buffers:
-                module._buffers[name] = value.clone()
-            for module in self._modules:
-                if module.training and isinstance(module, _NormBase):
-                    for name, buffer in module._buffers.items():
-                        if buffer is not None:
-                            module._buffers[name] = buffer.detach().clone()
+            for row in before.rows:
+                changing = row.key in self._changing
+                if row.copy is not None and (changing or self._moved_since(row, before)):
+                    swap[id(row.tensor)] = row.copy.clone()
+                elif row.shows_change(closely=before.rehearses):
+                    self._lost(f"{row.name} was changed after its forward pass")
+                if row.ignored:
+                    swap[id(row.tensor)] = row.tensor.detach().clone()
+        return swap
+
+    def _moved_since(self, row: Row, before: Before) -> bool:
+        """Whether somebody else has changed a tensor since the first run; only rehearsals see."""
+        if not before.rehearses or isinstance(row.tensor, FakeTensor):
+            return row.moved
+        assert row.copy is not None
+        if row.moved or not _is_same(row.copy, row.tensor):
+            # From the next step on it is copied each time.
+            self._changing.add(row.key)
+            return True
+        return False
+
+    def _put(self, before: Before, now: list[Any], swap: dict[int, torch.Tensor]) -> None:
+        for content, found, value in zip(before.contents, now, before.values, strict=True):
+            if not content.same(found, value):
+                self._require(content)
+                content.put(content.swapped(value, swap) if swap else value)
+            elif swap:
+                swapped = content.swapped(value, swap)
+                if swapped is not value and not content.same(swapped, value):
+                    content.put(swapped)
+
+    def _put_back(self, contents: list[Content], values: list[Any]) -> None:
+        changed = [
+            pair
+            for pair in zip(contents, values, strict=True)
+            if not pair[0].same(pair[0].take(), pair[1])
+        ]
+        for content, value in changed:
+            if content.restorable:
+                content.put(value)
+        for content, _ in changed:
+            self._require(content)
+
+    def _require(self, content: Content) -> None:
+        if not content.restorable:
+            self._lost(f"{content.name} has changed and cannot be put back")
+
+    def _lost(self, reason: str) -> None:
+        raise RecomputeError(f"{self._name} cannot run again for the backward pass: {reason}")
 
 
-_MISSING = object()
+def _ignores_statistics(thing: Any) -> bool:
+    """Whether it is a module that updates running statistics, and normalises by the batch."""
+    return (
+        isinstance(thing, _BatchNorm)
+        and thing.training
+        and type(thing).forward in (_BatchNorm.forward, nn.SyncBatchNorm.forward)
+    )
 
 
-def _scalars(module: nn.Module) -> dict[str, Any]:
-    return {k: v for k, v in module.__dict__.items() if type(v) in _SCALARS}
+def _tensors_in(content: Content, value: Any) -> list[tuple[str, torch.Tensor]]:
+    above = f"{content.name}." if content.name else ""
+    found = []
+    todo = list(content.items(value))
+    while todo:
+        name, held = todo.pop()
+        if isinstance(held, torch.Tensor):
+            found.append((above + name, held))
+        elif isinstance(held, tuple):
+            todo += [(f"{name}[{index}]", each) for index, each in enumerate(held)]
+    return found
+
+
+def _is_same(copy: torch.Tensor, tensor: torch.Tensor) -> bool:
+    return copy.shape == tensor.shape and is_same(copied(tensor), copied(copy))
 
 
 def _version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def _restore(found: dict[str, Any], kept: dict[str, Any]) -> None:
-    if len(found) == len(kept) and all(found.get(k, _MISSING) is v for k, v in kept.items()):
-        return
-    for name in [name for name in found if name not in kept]:
-        del found[name]
-    found.update(kept)
+def _address(tensor: torch.Tensor) -> int:
+    """Return where the bytes of a tensor are; 0 for those without an address."""
+    try:
+        return 0 if isinstance(tensor, FakeTensor) else tensor.data_ptr()
+    except RuntimeError:
+        return 0

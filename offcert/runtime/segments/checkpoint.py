@@ -1,0 +1,240 @@
+"""PyTorch's non-reentrant checkpointing, with evidence that what is made again is the same.
+
+PyTorch compares shapes and types only. Here each tensor that a segment saves leaves a sample; in a
+rehearsal it leaves a copy on the host as well, which is used instead if the segment turns out to
+make something else.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils.checkpoint import (
+    _checkpoint_without_reentrant_generator,
+    _CheckpointFrame,
+    _Handle,
+    _StopRecomputationError,
+)
+
+from offcert.runtime.quiet import one_line
+from offcert.runtime.saved import View, is_plain
+from offcert.runtime.segments.evidence import Sample, copied, is_same
+from offcert.runtime.segments.proof import Proof, RecomputeError
+from offcert.runtime.segments.uncounted import uncounted
+
+
+class Checked(Protocol):
+    """A call of a segment, as far as its checkpoint asks.
+
+    It is an `offcert.runtime.segments.frame.Frame`.
+    """
+
+    name: str
+    proof: Proof
+    rehearses: bool
+    turn: int
+    # Storages that nothing depends on.
+    ignored: set[int]
+
+    def contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+        """Return the contexts of the first run and of all others."""
+
+    def doubts(self, flag: torch.Tensor) -> None:
+        """Take note of a flag on a device: whether the segment has made the same again."""
+
+
+@contextmanager
+def checkpointed(call: Checked, body: Callable[[], Any]) -> Iterator[None]:
+    """Run the block as the first run of a segment, whose body runs again in the backward pass.
+
+    Raises
+    ------
+    RecomputeError
+        In the backward pass, if what is made again is not the same and is no rehearsal.
+    """
+    generator = _checkpoint_without_reentrant_generator(
+        body, preserve_rng_state=False, context_fn=call.contexts, determinism_check="none"
+    )
+    next(generator)
+    frame = generator.gi_frame.f_locals["new_frame"]
+    frame.__class__ = _Frame
+    frame.begin(call)
+    try:
+        yield
+    except BaseException as error:
+        generator.throw(error)
+        raise
+    next(generator, None)
+
+
+@dataclass(slots=True)
+class _Evidence:
+    """What a tensor was when it was saved."""
+
+    sample: Sample | None
+    # Only in a rehearsal, and until the segment has made the same again.
+    original: torch.Tensor | None = None
+
+
+@dataclass(slots=True)
+class _Copies:
+    """Copies of what a rehearsal saves, each storage's contents once."""
+
+    known: dict[Any, tuple[Any, torch.Tensor]] = field(default_factory=dict)
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a copy on the host."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata, tensor._version, View.like(tensor)
+        found = self.known.get(key)
+        # An address may be used again.
+        if found is None or found[0]() is not storage:
+            with uncounted():
+                found = self.known[key] = weakref.ref(storage), copied(tensor)
+        return found[1]
+
+
+class _Made(weakref.WeakKeyDictionary[Any, torch.Tensor]):
+    """What is made again in a backward pass, compared as it arrives."""
+
+    def __init__(self, frame: weakref.ref[_Frame], gid: Any) -> None:
+        super().__init__()
+        self._frame = frame
+        self._gid = gid
+
+    def __setitem__(self, handle: Any, tensor: torch.Tensor) -> None:
+        frame = self._frame()
+        assert frame is not None
+        frame.compare(self._gid, tensor)
+        super().__setitem__(handle, tensor)
+
+
+class _ByTask(dict[Any, _Made]):
+    """What is made again, by the backward pass that it is made for."""
+
+    def __init__(self, frame: _Frame) -> None:
+        super().__init__()
+        self._frame = weakref.ref(frame)
+
+    def __missing__(self, gid: Any) -> _Made:
+        found = self[gid] = _Made(self._frame, gid)
+        return found
+
+
+class _Frame(_CheckpointFrame):  # type: ignore[misc]
+    """PyTorch's record of a checkpoint, with what its tensors were."""
+
+    def begin(self, call: Checked) -> None:
+        """Take samples from now on, and copies in a rehearsal."""
+        self.call = call
+        self.copies = _Copies()
+        self.difference: str | None = None
+        self.flags: list[torch.Tensor] = []
+        self.recomputed = _ByTask(self)
+        self.rerun = self.__dict__.pop("recompute_fn")
+        # The methods take their places: bound to the object, they would keep it alive.
+        del self.metadata_fn
+
+    def metadata_fn(self, tensor: torch.Tensor) -> _Evidence:
+        """Return the evidence of a tensor that is being saved."""
+        call = self.call
+        plain = is_plain(tensor)
+        if plain and tensor.untyped_storage()._cdata in call.ignored:
+            return _Evidence(None, tensor.detach() if call.rehearses else None)
+        found = _Evidence(Sample(tensor, call.turn))
+        if call.rehearses and not isinstance(tensor, FakeTensor):
+            if plain:
+                found.original = self.copies.of(tensor.detach())
+            else:
+                found.original = tensor.detach()
+                kind = type(tensor).__name__ if tensor.layout is torch.strided else "sparse tensor"
+                call.proof.refuse(f"it saves a {kind}, which cannot be compared")
+        return found
+
+    def recompute_fn(self, *args: Any) -> None:
+        """Run the segment again; a rehearsal may fail."""
+        if not self.call.rehearses:
+            self.rerun(*args)
+            return
+        if self.call.proof.refused is not None:
+            return
+        try:
+            self.rerun(*args)
+        except _StopRecomputationError:
+            raise
+        except Exception as error:
+            self.call.proof.refuse(one_line(error))
+
+    def compare(self, gid: Any, tensor: torch.Tensor) -> None:
+        """Compare a tensor that is made again with the one that was saved.
+
+        At once: kernels may change what has been saved without a trace, such as statistics.
+        """
+        evidence = self.x_metadatas[self.recomp_counter[gid] - 1]
+        if evidence.sample is None:
+            return
+        with uncounted():
+            if self.call.rehearses and evidence.original is not None:
+                fits: bool | torch.Tensor = is_same(evidence.original, tensor)
+            else:
+                fits = evidence.sample.fits(tensor)
+        if isinstance(fits, torch.Tensor):
+            self.flags.append(fits)
+        elif not fits and self.difference is None:
+            shape = "x".join(map(str, tensor.shape)) or "scalar"
+            self.difference = f"a tensor of shape {shape} comes out different"
+
+    def check_recomputed_tensors_match(self, gid: Any) -> None:
+        """Judge what was made again; called before anything of it is used."""
+        found, asked = self.recomp_counter[gid], len(self.weak_holders)
+        difference, self.difference = self.difference, None
+        flags, self.flags = self.flags, []
+        if self.ignore_saved_mismatch:
+            # A gradient was computed within the segment, which was not over.
+            difference = None
+        elif difference is None and found != asked:
+            difference = f"it saves {found} tensors instead of {asked}"
+        if self.call.rehearses:
+            if self.forward_completed or difference is not None:
+                self._conclude(gid, difference)
+        elif difference is not None:
+            self._differs(difference)
+        elif flags:
+            self.call.doubts(torch.stack(flags).all())
+
+    def _differs(self, what: str) -> None:
+        self.call.proof.refuse(what)
+        raise RecomputeError(
+            f"{self.call.name} was run again for the backward pass, and {what}; its gradients "
+            "would be wrong. From the next step on it does not run again"
+        )
+
+    def _conclude(self, gid: Any, difference: str | None) -> None:
+        """End a rehearsal: drop the copies, or put them in the place of what was made again."""
+        proof = self.call.proof
+        if difference is not None:
+            proof.refuse(difference)
+        if proof.refused is None:
+            proof.accept()
+            self.call.rehearses = False
+            self.copies.known.clear()
+            for each in self.x_metadatas:
+                each.original = None
+            return
+        for weak, evidence in zip(self.weak_holders, self.x_metadatas, strict=True):
+            holder = weak()
+            if holder is not None and evidence.original is not None:
+                handle = holder.handles.get(gid) or _Handle()
+                holder.handles[gid] = handle
+                sample = evidence.sample
+                device = evidence.original.device if sample is None else sample.kind[2]
+                with uncounted():
+                    weakref.WeakKeyDictionary.__setitem__(
+                        self.recomputed[gid], handle, evidence.original.to(device)
+                    )

@@ -1,0 +1,444 @@
+"""What Python objects hold: taken down, compared, and put back.
+
+One class a kind of object that can change. Each takes down only what the object itself holds, not
+what is held by that in turn: whoever wants more takes down all objects that can be reached
+(`offcert.runtime.segments.reachable`).
+"""
+
+from __future__ import annotations
+
+import array
+import pickle
+import random
+import warnings
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+from operator import is_
+from typing import Any
+
+import numpy
+import torch
+from torch import nn
+
+
+class Missing:
+    """What stands for an attribute or a variable that does not exist."""
+
+
+MISSING = Missing()
+
+# Attributes that every module has, for PyTorch's own use.
+OF_MODULES = frozenset(nn.Module().__dict__) - {"training"}
+
+# Bytes of the largest array that is copied; of larger ones a checksum is taken. Arbitrary.
+_COPIED = 2**16
+
+
+class Content:
+    """What one object holds.
+
+    Parameters
+    ----------
+    thing : object
+        Whose content it is.
+    name : str
+        For people: how the object was reached.
+
+    Attributes
+    ----------
+    restorable : bool
+        Whether `put` works.
+    """
+
+    __slots__ = ("name", "thing")
+    restorable = True
+
+    def __init__(self, thing: Any, name: str) -> None:
+        self.thing = thing
+        self.name = name
+
+    def take(self) -> Any:
+        """Return what the object holds now."""
+        raise NotImplementedError
+
+    def put(self, value: Any) -> None:
+        """Let it hold what `take` has returned before."""
+        raise NotImplementedError
+
+    def same(self, one: Any, other: Any) -> bool:
+        """Whether two results of `take` are the same."""
+        return bool(one == other)
+
+    def items(self, value: Any) -> Iterable[tuple[str, Any]]:
+        """Return the objects in what was taken, each with a name for people."""
+        return ()
+
+    def swapped(self, value: Any, swap: Mapping[int, Any]) -> Any:
+        """Return what was taken with other objects in the place of some, given by their `id`."""
+        return value
+
+
+class _Keyed(Content):
+    """Objects that hold others by keys."""
+
+    __slots__ = ()
+
+    def same(self, one: Any, other: Any) -> bool:
+        """Compare two results of `take`."""
+        return _same_entries(one, other)
+
+    def items(self, value: Any) -> Iterable[tuple[str, Any]]:
+        """Return the objects in what was taken, each with a name for people."""
+        return ((_short(key), held) for key, held in value.items())
+
+    def swapped(self, value: Any, swap: Mapping[int, Any]) -> Any:
+        """Return what was taken with other objects in the place of some."""
+        return {key: swapped_in(held, swap) for key, held in value.items()}
+
+
+class Entries(_Keyed):
+    """A dictionary."""
+
+    __slots__ = ()
+
+    def take(self) -> Any:
+        """Return what the object holds now."""
+        return dict(self.thing)
+
+    def put(self, value: Any) -> None:
+        """Let it hold what `take` has returned before."""
+        refill(self.thing, value)
+
+
+class Attributes(_Keyed):
+    """An object with a `__dict__`."""
+
+    __slots__ = ()
+
+    def take(self) -> Any:
+        """Return what the object holds now."""
+        return self.thing.__dict__.copy()
+
+    def put(self, value: Any) -> None:
+        """Let it hold what `take` has returned before."""
+        refill(self.thing.__dict__, value)
+
+
+class OfModule(Content):
+    """A module: its attributes, parameters and buffers."""
+
+    __slots__ = ()
+
+    def take(self) -> Any:
+        """Return what the object holds now."""
+        held = self.thing.__dict__
+        return held.copy(), dict(held["_parameters"]), dict(held["_buffers"])
+
+    def put(self, value: Any) -> None:
+        """Let it hold what `take` has returned before."""
+        refill(self.thing.__dict__, value[0])
+        refill(self.thing._parameters, value[1])
+        refill(self.thing._buffers, value[2])
+
+    def same(self, one: Any, other: Any) -> bool:
+        """Compare two results of `take`."""
+        return all(map(_same_entries, one, other))
+
+    def items(self, value: Any) -> Iterable[tuple[str, Any]]:
+        """Return the objects in what was taken, each with a name for people."""
+        return (each for part in value for each in part.items() if each[0] not in OF_MODULES)
+
+    def swapped(self, value: Any, swap: Mapping[int, Any]) -> Any:
+        """Return what was taken with other objects in the place of some."""
+        return tuple({k: swapped_in(held, swap) for k, held in part.items()} for part in value)
+
+
+class Named(_Keyed):
+    """Some attributes of an object: its slots, or what a class says itself.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the attributes.
+    """
+
+    __slots__ = ("names",)
+
+    def __init__(self, thing: Any, name: str, names: Iterable[str]) -> None:
+        super().__init__(thing, name)
+        self.names = tuple(names)
+
+    def take(self) -> Any:
+        """Return what the object holds now."""
+        thing = self.thing
+        held = vars(thing) if isinstance(thing, type) else None
+        if held is not None:
+            return {name: held.get(name, MISSING) for name in self.names}
+        return {name: getattr(thing, name, MISSING) for name in self.names}
+
+    def put(self, value: Any) -> None:
+        """Let it hold what `take` has returned before."""
+        now = self.take()
+        for name, held in value.items():
+            if held is now[name]:
+                continue
+            if held is MISSING:
+                delattr(self.thing, name)
+            else:
+                setattr(self.thing, name, held)
+
+
+class Globals(_Keyed):
+    """Those global names that functions of a file refer to.
+
+    Parameters
+    ----------
+    names : sequence of str
+        They need not exist.
+    """
+
+    __slots__ = ("names",)
+
+    def __init__(self, thing: dict[str, Any], name: str, names: Iterable[str]) -> None:
+        super().__init__(thing, name)
+        self.names = tuple(names)
+
+    def take(self) -> Any:
+        """Return what the object holds now."""
+        held = self.thing
+        return {name: held.get(name, MISSING) for name in self.names}
+
+    def put(self, value: Any) -> None:
+        """Let it hold what `take` has returned before."""
+        for name, held in value.items():
+            if held is MISSING:
+                self.thing.pop(name, None)
+            elif self.thing.get(name, MISSING) is not held:
+                self.thing[name] = held
+
+
+class Elements(Content):
+    """A list or a deque."""
+
+    __slots__ = ()
+
+    def take(self) -> Any:
+        """Return what the object holds now."""
+        return list(self.thing)
+
+    def put(self, value: Any) -> None:
+        """Let it hold what `take` has returned before."""
+        if not self.same(self.take(), value):
+            self.thing.clear()
+            self.thing.extend(value)
+
+    def same(self, one: Any, other: Any) -> bool:
+        """Compare two results of `take`."""
+        return len(one) == len(other) and all(map(is_, one, other))
+
+    def items(self, value: Any) -> Iterable[tuple[str, Any]]:
+        """Return the objects in what was taken, each with a name for people."""
+        return ((str(index), held) for index, held in enumerate(value))
+
+    def swapped(self, value: Any, swap: Mapping[int, Any]) -> Any:
+        """Return what was taken with other objects in the place of some."""
+        return [swapped_in(held, swap) for held in value]
+
+
+class Members(Content):
+    """A set."""
+
+    __slots__ = ()
+
+    def take(self) -> Any:
+        """Return what the object holds now."""
+        return set(self.thing)
+
+    def put(self, value: Any) -> None:
+        """Let it hold what `take` has returned before."""
+        if self.thing != value:
+            self.thing.clear()
+            self.thing |= value
+
+    def items(self, value: Any) -> Iterable[tuple[str, Any]]:
+        """Return the objects in what was taken, each with a name for people."""
+        return (("member", held) for held in value)
+
+
+class Closed(Elements):
+    """A variable that functions share: the cell of a closure."""
+
+    __slots__ = ()
+
+    def take(self) -> Any:
+        """Return what the object holds now."""
+        try:
+            return [self.thing.cell_contents]
+        except ValueError:
+            return []
+
+    def put(self, value: Any) -> None:
+        """Let it hold what `take` has returned before."""
+        if value:
+            self.thing.cell_contents = value[0]
+        elif self.take():
+            del self.thing.cell_contents
+
+
+class Variable(Elements):
+    """A context variable."""
+
+    __slots__ = ()
+
+    def take(self) -> Any:
+        """Return what the object holds now."""
+        return [self.thing.get(MISSING)]
+
+    def put(self, value: Any) -> None:
+        """Let it hold what `take` has returned before."""
+        if value[0] is not MISSING:
+            self.thing.set(value[0])
+        elif self.take()[0] is not MISSING:
+            raise ValueError("a context variable cannot be made empty again")
+
+
+class Random(Content):
+    """A generator of random numbers."""
+
+    __slots__ = ()
+
+    def take(self) -> Any:
+        """Return what the object holds now."""
+        return _state_of(self.thing)[0]()
+
+    def put(self, value: Any) -> None:
+        """Let it hold what `take` has returned before."""
+        _state_of(self.thing)[1](value)
+
+    def same(self, one: Any, other: Any) -> bool:
+        """Compare two results of `take`."""
+        if isinstance(one, torch.Tensor):
+            return torch.equal(one, other)
+        return _as_text(one) == _as_text(other)
+
+
+class Numbers(Content):
+    """An array of numbers that is no tensor."""
+
+    __slots__ = ()
+
+    @property
+    def restorable(self) -> bool:  # type: ignore[override]
+        """Whether the array is copied."""
+        return memoryview(self.thing).nbytes <= _COPIED
+
+    def take(self) -> Any:
+        """Return what the object holds now."""
+        view = memoryview(self.thing)
+        if view.nbytes <= _COPIED:
+            return view.tobytes()
+        contiguous = view if view.c_contiguous else numpy.ascontiguousarray(self.thing).data
+        return view.nbytes, zlib.crc32(contiguous), zlib.adler32(contiguous)
+
+    def put(self, value: Any) -> None:
+        """Let it hold what `take` has returned before."""
+        if isinstance(self.thing, numpy.ndarray):
+            self.thing[...] = numpy.frombuffer(value, self.thing.dtype).reshape(self.thing.shape)
+        elif isinstance(self.thing, array.array):
+            del self.thing[:]
+            self.thing.frombytes(value)
+        else:
+            self.thing[:] = value
+
+
+class Sealed(Content):
+    """An object that shows what it holds only by how it would be pickled."""
+
+    __slots__ = ()
+    restorable = False
+
+    def take(self) -> Any:
+        """Return what the object holds now."""
+        with warnings.catch_warnings():
+            # Iterators of `itertools` will not be pickled for ever.
+            warnings.simplefilter("ignore")
+            return pickle.dumps(self.thing)
+
+
+def content_of(thing: Any, name: str) -> Content | None:
+    """Return the content of a container, a generator of random numbers, or an array.
+
+    None for all other objects.
+    """
+    for kinds, content in _KINDS:
+        if isinstance(thing, kinds):
+            if isinstance(thing, numpy.ndarray) and thing.dtype.hasobject:
+                return None
+            return content(thing, name)
+    return None
+
+
+def swapped_in(held: Any, swap: Mapping[int, Any]) -> Any:
+    """Return what stands for an object, or for those in a tuple, by their `id`."""
+    if not isinstance(held, tuple) or not held:
+        return swap.get(id(held), held)
+    new = [swapped_in(each, swap) for each in held]
+    if all(map(is_, new, held)):
+        return held
+    return type(held)(*new) if hasattr(held, "_fields") else tuple(new)
+
+
+def refill(thing: dict[Any, Any], items: Mapping[Any, Any]) -> None:
+    """Let a dictionary hold these items, in this order, and no others."""
+    if not _same_entries(thing, items):
+        if not all(map(is_, thing, items)) or len(thing) != len(items):
+            thing.clear()
+        thing.update(items)
+
+
+def _same_entries(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
+    return (
+        len(one) == len(other)
+        and all(map(is_, one.values(), other.values()))
+        and all(map(is_, one, other))
+    )
+
+
+_KINDS: tuple[tuple[Any, Callable[[Any, str], Content]], ...] = (
+    (dict, Entries),
+    ((list, deque), Elements),
+    (set, Members),
+    (type((lambda x: lambda: x)(0).__closure__[0]), Closed),  # type: ignore[index]
+    (ContextVar, Variable),
+    (
+        (torch.Generator, random.Random, numpy.random.Generator, numpy.random.RandomState),
+        Random,
+    ),
+    ((numpy.ndarray, array.array, bytearray), Numbers),
+)
+
+
+def _state_of(thing: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """Return what gives the state of a generator of random numbers, and what sets it."""
+    if isinstance(thing, random.Random):
+        return thing.getstate, thing.setstate
+    if isinstance(thing, numpy.random.Generator):
+        bits = thing.bit_generator
+        return lambda: bits.state, lambda value: setattr(bits, "state", value)
+    return thing.get_state, thing.set_state
+
+
+def _as_text(state: Any) -> Any:
+    """Return a state of NumPy's generators in a form that can be compared."""
+    if isinstance(state, dict):
+        return {key: _as_text(value) for key, value in state.items()}
+    if isinstance(state, tuple):
+        return tuple(map(_as_text, state))
+    return state.tobytes() if isinstance(state, numpy.ndarray) else state
+
+
+def _short(key: Any) -> str:
+    text = key if isinstance(key, str) else repr(key)
+    return text if len(text) <= 40 else text[:37] + "..."

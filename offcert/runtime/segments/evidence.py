@@ -1,0 +1,123 @@
+"""Whether tensors are made again bit by bit: full copies of some, samples of all.
+
+Samples are a few elements, others in each step. On the CPU they are compared where they are made
+again. On other devices they are compared there, and one flag is read when a backward pass has
+ended: reading it earlier would let the device wait for the host at each segment.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from offcert.runtime.saved import is_plain
+
+# Elements in a sample. A difference in a share p of a tensor's elements is missed with probability
+# (1 - p)^32 in one step. Arbitrary.
+_SAMPLED = 32
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class Sample:
+    """Shape, type, device and some elements of a tensor.
+
+    Parameters
+    ----------
+    tensor : torch.Tensor
+        Of any kind; of fake tensors and of kinds without plain storages no elements are taken.
+    turn : int
+        Which elements are taken: steps should differ in it.
+    """
+
+    __slots__ = ("bits", "kind", "turn")
+
+    def __init__(self, tensor: torch.Tensor, turn: int) -> None:
+        self.kind = tensor.shape, tensor.dtype, tensor.device
+        self.turn = turn
+        self.bits = _bits(tensor, turn)
+
+    def fits(self, tensor: torch.Tensor) -> bool | torch.Tensor:
+        """Return whether a tensor is like the one that was sampled; for devices as a tensor."""
+        if self.kind != (tensor.shape, tensor.dtype, tensor.device):
+            return False
+        found = _bits(tensor, self.turn)
+        if isinstance(found, torch.Tensor) and isinstance(self.bits, torch.Tensor):
+            return (found == self.bits).all()
+        return type(found) is type(self.bits) and bool(found == self.bits)
+
+
+def _bits(tensor: torch.Tensor, turn: int) -> bytes | torch.Tensor | None:
+    """Return some elements of a tensor: on the CPU as bytes, elsewhere as numbers of theirs."""
+    if isinstance(tensor, FakeTensor) or not is_plain(tensor) or tensor.is_meta:
+        return None
+    with torch._C._DisableTorchDispatch():
+        found = _elements(tensor.detach(), turn).view(_INTEGERS[_itemsize(tensor)])
+        return found.numpy().tobytes() if found.device.type == "cpu" else found
+
+
+def _itemsize(tensor: torch.Tensor) -> int:
+    # Complex numbers of 16 bytes are taken as two of 8.
+    return min(8, tensor.element_size())
+
+
+def _elements(tensor: torch.Tensor, turn: int) -> torch.Tensor:
+    """Return a copy of up to `_SAMPLED` elements, evenly spaced in memory."""
+    count = tensor.numel()
+    step = -(-count // _SAMPLED) or 1
+    first = turn * 7919 % step
+    begin = int(tensor.storage_offset())
+    if tensor.is_contiguous() or _span(tensor) == count:
+        number = -(-(count - first) // step)
+        return tensor.as_strided((number,), (step,), begin + first).clone()
+    places = []
+    for index in range(first, count, step):
+        place = begin
+        for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+            index, within = divmod(index, size)
+            place += within * stride
+        places.append(place)
+    whole = tensor.as_strided((begin + _span(tensor),), (1,), 0)
+    return whole[torch.tensor(places, device=tensor.device)]
+
+
+def _span(tensor: torch.Tensor) -> int:
+    """Return how far apart the first and the last element of a tensor lie in memory, and one."""
+    return 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a tensor in the host's memory."""
+    with torch._C._DisableTorchDispatch(), torch.no_grad():
+        found = tensor.detach()
+        return found.clone() if found.device.type == "cpu" else found.cpu()
+
+
+def is_same(original: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether a tensor has the very bits of a copy."""
+    if original.shape != tensor.shape or original.dtype != tensor.dtype:
+        return False
+    with torch._C._DisableTorchDispatch(), torch.no_grad():
+        return torch.equal(_integers(original), _integers(tensor.detach().to(original.device)))
+
+
+def _integers(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return tensor.resolve_neg().view(_INTEGERS[tensor.element_size()])
+
+
+def digest(tensor: torch.Tensor) -> Any:
+    """Return numbers that two tensors of the same kind hardly share unless they are the same."""
+    if isinstance(tensor, FakeTensor) or not is_plain(tensor) or tensor.is_meta:
+        return None
+    with torch._C._DisableTorchDispatch(), torch.no_grad():
+        bits = _integers(tensor.detach())
+        if bits.device.type == "cpu":
+            numbers = bits.contiguous().numpy()
+            return zlib.crc32(numbers), zlib.adler32(numbers)
+        bits = bits.reshape(-1).to(torch.int64)
+        odd = torch.arange(1, 2 * len(bits), 2, device=bits.device)
+        return int(bits.sum()), int((bits * odd).sum())

@@ -1,0 +1,79 @@
+"""`Proof`: what has been seen of a segment that runs again, and what forbids it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from offcert.core.errors import OffcertError
+
+# Steps in which a segment is rehearsed although it never ran again in the one before. Arbitrary.
+_MOST_REHEARSALS = 3
+
+
+class RecomputeError(OffcertError, RuntimeError):
+    """A segment has not made, or cannot make, the same again; gradients would have been wrong."""
+
+
+class Proof:
+    """Whether a segment has been seen to make the same again, and to leave nothing else behind.
+
+    In a rehearsal what the segment makes first is kept on the host until it has been made again and
+    compared, bit by bit; if that fails, what was kept is used, so that training goes on as if
+    nothing had run again.
+
+    Parameters
+    ----------
+    name : str
+        Of the segment, for people.
+    told : callable, optional
+        Called with name and reason when the segment is refused.
+
+    Attributes
+    ----------
+    seen : int
+        In how many rehearsals it has made the same again.
+    refused : str or None
+        Why it never runs again from now on.
+    """
+
+    def __init__(self, name: str, told: Callable[[str, str], None] | None = None) -> None:
+        self.name = name
+        self.seen = 0
+        self.refused: str | None = None
+        self._told = told
+        self._tries = 0
+
+    def rehearses(self, *, again: bool) -> bool:
+        """Whether the call that begins is a rehearsal; `again`: though the segment is proved."""
+        if again and self.seen:
+            return True
+        if self.seen or self._tries >= _MOST_REHEARSALS:
+            return False
+        self._tries += 1
+        return True
+
+    def accept(self) -> None:
+        """Take note that the segment has made the same again."""
+        self.seen += 1
+
+    def refuse(self, reason: str) -> None:
+        """Take note of why the segment must not run again; only the first reason counts."""
+        if self.refused is None:
+            self.refused = reason
+            if self._told is not None:
+                self._told(self.name, reason)
+
+
+def require_same(proof: Proof, flag: Any) -> None:
+    """Raise a `RecomputeError` if a flag on a device says that a segment has made something else.
+
+    Waits for the device.
+    """
+    if not bool(flag):
+        proof.refuse("a tensor comes out different")
+        raise RecomputeError(
+            f"{proof.name} was run again for the backward pass, and a tensor came out different: "
+            "the gradients of this step are wrong, do not use them. From the next step on it does "
+            "not run again"
+        )

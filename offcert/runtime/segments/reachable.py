@@ -1,0 +1,282 @@
+"""Everything that can change and that the code of some modules can reach.
+
+Attributes of modules and of other objects, containers, closures, global variables that the code
+names, class attributes, generators of random numbers, arrays, tensors. Code is not run: what it
+could reach is taken for what it does reach, so more may be found than is used. Global variables
+are looked up by the names in the code. Code of the standard library, PyTorch and NumPy is not
+looked into, and of other installed packages only the modules' own classes, with the data that they
+name.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import threading
+import types
+import typing
+import weakref
+from collections import deque
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from offcert.runtime.segments.code import data_of, functions_of, home, names_in
+from offcert.runtime.segments.contents import (
+    Attributes,
+    Content,
+    Globals,
+    Missing,
+    Named,
+    OfModule,
+    Sealed,
+    content_of,
+)
+
+# More objects than a part of a model reaches, unless it refers to its trainer. Arbitrary.
+_MOST_OBJECTS = 100_000
+
+# Values that never change; they may be replaced.
+ATOMS = (
+    type(None), bool, int, float, complex, str, bytes, enum.Enum, range, slice, Missing,
+    torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format,
+    types.CodeType, types.EllipsisType, types.NotImplementedType, types.BuiltinMethodType,
+    type(object.__init__), type("".__str__), type(str.join),
+)  # fmt: skip
+# What takes no part in what is trained: logs, locks, data that is loaded, types for checkers.
+_IGNORED = (
+    logging.Logger, type(threading.Lock()), type(threading.RLock()), threading.Thread,
+    Dataset, DataLoader, typing.TypeVar, types.GenericAlias, types.UnionType, torch.finfo,
+    torch.iinfo, torch.jit.ScriptFunction, torch.Stream, torch.Event,
+)  # fmt: skip
+_LOOKED_THROUGH = (
+    tuple, frozenset, partial, types.MethodType, types.BuiltinMethodType, weakref.ref, property,
+    types.MappingProxyType,
+)  # fmt: skip
+_FUNCTION_LIKE = types.FunctionType, staticmethod, classmethod
+
+
+@dataclass
+class Reached:
+    """What some modules' code can reach.
+
+    Attributes
+    ----------
+    contents : list of Content
+        Of every object that can change.
+    modules : list of nn.Module
+        Found on the way, those that were asked about included.
+    unseen : list of str
+        Names and kinds of objects that may change without being seen.
+    """
+
+    contents: list[Content] = field(default_factory=list)
+    modules: list[nn.Module] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
+
+
+class Reach:
+    """Finds what code can reach, object by object, each once.
+
+    Parameters
+    ----------
+    known : container of int, optional
+        Objects (`id`) that are not gone into: somebody else asks about them.
+    """
+
+    def __init__(self, known: Container[int] = ()) -> None:
+        self.found = Reached()
+        self._known = known
+        self._seen: dict[int, Any] = {}
+        self._named: dict[int, set[str]] = {}
+        self._queue: deque[tuple[str, Any]] = deque()
+
+    def __contains__(self, number: int) -> bool:
+        """Whether the object of an `id` has been found, or is known to somebody else."""
+        return number in self._seen or number in self._known
+
+    def visit(self, things: Iterable[tuple[str, Any]]) -> Reached:
+        """Take these objects, with names for people, and all they reach; return only the new."""
+        self.found = Reached()
+        self._queue.extend(things)
+        while self._queue:
+            name, thing = self._queue.popleft()
+            if id(thing) in self or is_atom(thing):
+                continue
+            if len(self._seen) >= _MOST_OBJECTS:
+                self.found.unseen.append(f"{name}, after {_MOST_OBJECTS} other objects")
+                self._queue.clear()
+                break
+            self._seen[id(thing)] = thing
+            self._go_into(name, thing)
+        return self.found
+
+    def _add(self, content: Content) -> None:
+        self.found.contents.append(content)
+        self._queue.extend(
+            (f"{content.name}.{key}" if content.name else key, held)
+            for key, held in content.items(content.take())
+        )
+
+    def _go_into(self, name: str, thing: Any) -> None:
+        if isinstance(thing, (torch.Tensor, *_IGNORED)):
+            return
+        if isinstance(thing, nn.Module):
+            self._module(name, thing)
+        elif isinstance(thing, _FUNCTION_LIKE):
+            self._function(name, getattr(thing, "__func__", thing))
+        elif isinstance(thing, type):
+            self._class(name, thing)
+        elif isinstance(thing, _LOOKED_THROUGH):
+            self._queue.extend(_through(name, thing))
+        elif isinstance(thing, types.ModuleType):
+            # Whoever names a module names what it needs of it: see `_globals`.
+            return
+        else:
+            self._object(name, thing)
+
+    def _module(self, name: str, module: nn.Module) -> None:
+        self.found.modules.append(module)
+        if isinstance(module, torch.jit.ScriptModule):
+            self.found.unseen.append(f"{name or 'it'}, a script module")
+            return
+        self._add(OfModule(module, name))
+        above = f"{name}." if name else ""
+        self._queue.extend((above + key, held) for key, held in module._modules.items())
+        for hooks in (module._forward_pre_hooks, module._forward_hooks):
+            self._queue.extend((f"{above}a hook", hook) for hook in hooks.values())
+        self._kind(name, type(module))
+
+    def _object(self, name: str, thing: Any) -> None:
+        kind = type(thing)
+        if kind.__module__.startswith("offcert."):
+            return
+        content = content_of(thing, name)
+        if content is not None:
+            self._add(content)
+        whose = home(kind.__module__)
+        slots = [
+            each
+            for base in kind.__mro__
+            for each in _slots_of(base)
+            if each not in ("__dict__", "__weakref__")
+        ]
+        if slots and whose != "stateless":
+            self._add(Named(thing, name, slots))
+        if hasattr(thing, "__dict__"):
+            self._add(Attributes(thing, name))
+        elif content is None and not slots:
+            wrapped = getattr(thing, "__wrapped__", None)
+            if wrapped is not None:
+                self._queue.append((name, wrapped))
+            else:
+                self._sealed(name, thing)
+        if whose != "stateless":
+            self._kind(name, kind)
+
+    def _sealed(self, name: str, thing: Any) -> None:
+        sealed = Sealed(thing, name)
+        try:
+            known = sealed.take() == sealed.take()
+        except Exception:
+            known = False
+        if known:
+            self.found.contents.append(sealed)
+        else:
+            self.found.unseen.append(f"{name}, a {type(thing).__name__}")
+
+    # Code.
+
+    def _kind(self, name: str, kind: type) -> None:
+        """Go into the class of an object, and those that it inherits from."""
+        for each in kind.__mro__:
+            if home(each.__module__) != "stateless" and id(each) not in self._seen:
+                self._seen[id(each)] = each
+                self._add(Named(each, each.__qualname__, data_of(each)))
+        self._queue.extend((kind.__name__, function) for function in functions_of(kind))
+
+    def _class(self, name: str, kind: type) -> None:
+        if home(kind.__module__) == "own" and not issubclass(kind, nn.Module):
+            self._seen.pop(id(kind), None)
+            self._kind(name, kind)
+        elif home(kind.__module__) == "own":
+            self._add(Named(kind, kind.__qualname__, data_of(kind)))
+
+    def _function(self, name: str, function: Any) -> None:
+        whose = home(getattr(function, "__module__", None) or "")
+        code = getattr(function, "__code__", None)
+        if whose == "stateless" or code is None:
+            # A decorator of a library may have been put around somebody's own function.
+            cells = getattr(function, "__closure__", None) or ()
+            wrapped = getattr(function, "__wrapped__", None)
+            held = [(name, cell) for cell in cells] + [(name, wrapped)]
+            self._queue.extend(each for each in held if each[1] is not None)
+            return
+        for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            self._queue.append((f"{variable}, a variable of {function.__qualname__}", cell))
+        defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        self._queue.extend((f"a default of {function.__qualname__}", each) for each in defaults)
+        if function.__dict__:
+            self._add(Attributes(function, function.__qualname__))
+        self._globals(function.__globals__, names_in(code), deep=whose == "own")
+
+    def _globals(self, space: dict[str, Any], names: frozenset[str], *, deep: bool) -> None:
+        """Go into the global variables that code names; those of functions are constants."""
+        known = self._named.setdefault(id(space), set())
+        new = {name for name in names - known if name in space}
+        known |= new
+        file = str(space.get("__name__", "a file"))
+        data = []
+        for name in sorted(new):
+            value = space[name]
+            if isinstance(value, types.ModuleType):
+                if deep and home(value.__name__) == "own":
+                    self._globals(value.__dict__, names, deep=True)
+                continue
+            if not isinstance(value, types.FunctionType | type | types.BuiltinFunctionType):
+                data.append(name)
+                if not deep and not _is_data(value):
+                    continue
+            elif not deep:
+                continue
+            self._queue.append((f"{name} of {file}", value))
+        if data:
+            self.found.contents.append(Globals(space, file, data))
+
+
+def is_atom(thing: Any) -> bool:
+    """Whether a value never changes."""
+    if isinstance(thing, types.BuiltinMethodType):
+        return isinstance(thing.__self__, types.ModuleType | type | None)
+    return isinstance(thing, ATOMS)
+
+
+def _through(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(thing, tuple | frozenset):
+        yield from ((f"{name}[{index}]", each) for index, each in enumerate(thing))
+    elif isinstance(thing, partial):
+        yield from ((name, each) for each in (thing.func, thing.args, thing.keywords))
+    elif isinstance(thing, types.MethodType):
+        yield from ((name, each) for each in (thing.__self__, thing.__func__))
+    elif isinstance(thing, types.BuiltinMethodType):
+        yield name, thing.__self__
+    elif isinstance(thing, types.MappingProxyType):
+        yield from ((f"{name}.{key}", each) for key, each in thing.items())
+    elif isinstance(thing, property):
+        yield from ((name, each) for each in (thing.fget, thing.fset))
+    else:
+        yield name, thing()
+
+
+def _is_data(value: Any) -> bool:
+    return is_atom(value) or isinstance(value, torch.Tensor) or content_of(value, "") is not None
+
+
+def _slots_of(kind: type) -> tuple[str, ...]:
+    slots = vars(kind).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)

@@ -1,0 +1,96 @@
+"""What decides, beside arguments and modules, what operators compute: put back when one runs again.
+
+Autocast, the default device and grad mode are not among them: PyTorch's checkpointing sees to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+_Pair = tuple[Callable[[], Any], Callable[[Any], Any]]
+
+# Name for people, and the names of PyTorch's getter and setter.
+_FLAGS = (
+    ("flash attention", "_get_flash_sdp_enabled", "_set_sdp_use_flash"),
+    ("lean attention", "_get_mem_efficient_sdp_enabled", "_set_sdp_use_mem_efficient"),
+    ("attention by products", "_get_math_sdp_enabled", "_set_sdp_use_math"),
+    ("cuDNN's attention", "_get_cudnn_sdp_enabled", "_set_sdp_use_cudnn"),
+    ("other attention", "_get_overrideable_sdp_enabled", "_set_sdp_use_overrideable"),
+    (
+        "sums of half precision in attention",
+        "_get_math_sdp_allow_fp16_bf16_reduction",
+        "_set_math_sdp_allow_fp16_bf16_reduction",
+    ),
+    ("oneDNN", "_get_mkldnn_enabled", "_set_mkldnn_enabled"),
+    ("oneDNN's order of sums", "_get_mkldnn_deterministic", "_set_mkldnn_deterministic"),
+    ("cuDNN", "_get_cudnn_enabled", "_set_cudnn_enabled"),
+    ("cuDNN's search for kernels", "_get_cudnn_benchmark", "_set_cudnn_benchmark"),
+    ("cuDNN's order of sums", "_get_cudnn_deterministic", "_set_cudnn_deterministic"),
+)
+
+
+def _pairs() -> Iterator[tuple[str, _Pair]]:
+    """Yield name, getter and setter of every setting that this PyTorch has."""
+    core: Any = torch._C
+    yield "the default data type", (torch.get_default_dtype, torch.set_default_dtype)
+    yield (
+        "the precision of products",
+        (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    )
+    yield "the number of threads", (torch.get_num_threads, torch.set_num_threads)
+    yield (
+        "deterministic algorithms",
+        (
+            lambda: (
+                torch.are_deterministic_algorithms_enabled(),
+                torch.is_deterministic_algorithms_warn_only_enabled(),
+            ),
+            lambda value: torch.use_deterministic_algorithms(value[0], warn_only=value[1]),
+        ),
+    )
+    for name, getter, setter in _FLAGS:
+        # Older versions lack some.
+        if hasattr(core, getter) and hasattr(core, setter):
+            yield name, (getattr(core, getter), getattr(core, setter))
+    if hasattr(core, "_get_sdp_priority_order"):
+        yield (
+            "the order of kernels of attention",
+            (
+                lambda: tuple(map(int, core._get_sdp_priority_order())),
+                lambda value: core._set_sdp_priority_order(list(value)),
+            ),
+        )
+
+
+_PAIRS: dict[str, _Pair] = {}
+
+
+def settings() -> tuple[Any, ...]:
+    """Return the settings of now."""
+    if not _PAIRS:
+        _PAIRS.update(_pairs())
+    return tuple([getter() for getter, _ in _PAIRS.values()])
+
+
+@contextmanager
+def under(asked: tuple[Any, ...]) -> Iterator[None]:
+    """Run the block under settings that were taken down, then go on with those of now."""
+    now = settings()
+    if now == asked:
+        yield
+        return
+    _put(now, asked)
+    try:
+        yield
+    finally:
+        _put(settings(), now)
+
+
+def _put(found: tuple[Any, ...], asked: tuple[Any, ...]) -> None:
+    for before, value, (_, setter) in zip(found, asked, _PAIRS.values(), strict=True):
+        if before != value:
+            setter(value)
