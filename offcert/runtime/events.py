@@ -104,6 +104,16 @@ class Session:
         self._ends = 0
 
     @property
+    def guard(self) -> Guard:
+        """That of the hooks."""
+        return self.hooks.guard
+
+    @property
+    def session(self) -> Session:
+        """The step that its guard is told of."""
+        return self
+
+    @property
     def backward_passes(self) -> int:
         """How many backward passes through the step have ended."""
         return self._ends
@@ -141,6 +151,7 @@ class Session:
         calls = self._open.get(path)
         return calls.pop() if calls else None
 
+    @entry()
     def run_again(self, kind: str, path: str) -> None:
         """Note that a segment, which is named by a module, begins to run again, or has done so."""
         key = f"{kind} {path}"

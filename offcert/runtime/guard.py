@@ -5,9 +5,10 @@ on modules and gradients, what autograd saves and asks for, operators that are w
 context. Whatever an entry raises that is not meant for the user is caught there, told once, and is
 the reason why the step has not followed its plan.
 
-Meant for the user are changes in place that would make gradients wrong, what PyTorch's checkpoints
-find, warnings that the user's filters turn into errors, and whatever is no `Exception`. Bytes that
-are lost are asked for outside of any guard: gradients without them would be wrong.
+Meant for the user are changes in place that would make gradients wrong, segments that have made
+something else, what PyTorch's checkpoints find, warnings that the user's filters turn into errors,
+and whatever is no `Exception`. Bytes that are lost are asked for outside of any guard: gradients
+without them would be wrong.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Protocol, TypeVar
 
-from torch.utils.checkpoint import CheckpointError
+from torch.utils.checkpoint import CheckpointError, _StopRecomputationError
 
 from offcert.core.errors import OffcertError
 from offcert.runtime.quiet import one_line
 from offcert.runtime.saved import InPlaceError
+from offcert.runtime.segments.proof import RecomputeError
 
-_MEANT = (InPlaceError, CheckpointError, Warning)
+# PyTorch leaves by the last of them what has been run again as far as it is needed.
+_MEANT = (InPlaceError, CheckpointError, RecomputeError, Warning, _StopRecomputationError)
 
 ENTRIES: dict[str, Callable[..., Any]] = {}
 
@@ -52,10 +55,16 @@ class Guard:
     def __init__(self, failed: Failed | None = None) -> None:
         self._failed = failed
 
+    def lets_pass(self, error: Exception) -> bool:
+        """Whether an error is to be raised where it has been caught.
+
+        There, and not here: a frame that raises what it was given holds itself.
+        """
+        return self._failed is None or isinstance(error, _MEANT)
+
     def caught(self, error: Exception, session: Any = None) -> None:
-        """Take an error that has been caught, or raise it."""
-        if self._failed is None or isinstance(error, _MEANT):
-            raise error
+        """Take an error that does not pass."""
+        assert self._failed is not None
         said = str(error) if isinstance(error, OffcertError) else one_line(error)
         self._failed(error, f"offcert has failed: {said}", session)
 
@@ -65,12 +74,25 @@ class Guard:
         try:
             yield
         except Exception as error:
+            if self.lets_pass(error):
+                raise
             # That of the user is not hidden by one that says how strict they are.
             with suppress(OffcertError) if failing else nullcontext():
                 self.caught(error)
 
 
 RAISING = Guard()
+
+
+class Guarded(Protocol):
+    """What has a guard."""
+
+    guard: Guard
+
+
+def guard_of(hooks: Guarded | None) -> Guard:
+    """Return the guard of hooks, if there are some."""
+    return RAISING if hooks is None else hooks.guard
 
 
 def entry(otherwise: Callable[..., Any] | None = None) -> Callable[[Entry], Entry]:
@@ -91,6 +113,8 @@ def entry(otherwise: Callable[..., Any] | None = None) -> Callable[[Entry], Entr
             try:
                 return function(self, *args, **kwargs)
             except Exception as error:
+                if self.guard.lets_pass(error):
+                    raise
                 self.guard.caught(error, getattr(self, "session", None))
             return None if otherwise is None else otherwise(self, *args, **kwargs)
 

@@ -52,3 +52,14 @@ def leave_saving(local: Local) -> None:
     """Leave the hooks, unless others are inside of them: then they are left another time."""
     if local.saving is not None and local.saving.leave():
         local.saving = None
+
+
+def may_hook() -> bool:
+    """Whether saved-tensor hooks are allowed: function transforms switch them off."""
+    return torch._C._autograd._saved_tensors_hooks_is_enabled()  # type: ignore[attr-defined]
+
+
+def is_checkpointed() -> bool:
+    """Whether the innermost saved-tensor hooks are those of a checkpoint."""
+    top = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return top is not None and getattr(top[0], "__module__", "") == "torch.utils.checkpoint"

@@ -20,7 +20,7 @@ from offcert.runtime.capture.lines import LineFinder
 from offcert.runtime.capture.moments import Life, Moment, Saved, Seen
 from offcert.runtime.cost import operator_cost
 from offcert.runtime.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
-from offcert.runtime.guard import Guard, entry
+from offcert.runtime.guard import entry
 from offcert.runtime.hardware import Hardware, roofline_ns
 from offcert.runtime.hooks import Hooks
 from offcert.runtime.in_place import changed_in_place
@@ -96,11 +96,6 @@ class Recorder(Session):
         self._context: Saving | None = None
         # The calls of the root whose results wait for a gradient.
         self._waiting: set[int] = set()
-
-    @property
-    def guard(self) -> Guard:
-        """That of the hooks."""
-        return self.hooks.guard
 
     @property
     def abandoned(self) -> tuple[int, ...]:

@@ -13,8 +13,10 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.runtime.events import Session
+from offcert.runtime.guard import entry, guard_of
 from offcert.runtime.hooks import Hooks, UncopiedHook
 from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.saving import is_checkpointed, may_hook
 from offcert.runtime.segments.frame import Frame, Now, Walk, run_frame
 from offcert.runtime.segments.keeper import Keeper
 from offcert.runtime.segments.lines import LineCall, LineFrame, encloses, end_lines
@@ -220,14 +222,14 @@ class Segments:
         InputError
             If the program itself checkpoints what is around it.
         """
-        if not torch.is_grad_enabled() or not _may_hook():
+        if not torch.is_grad_enabled() or not may_hook():
             return False
         if part.proof.refused is not None:
             self.strayed(f"{part.name} does not run again: {part.proof.refused}")
             return False
         walk = self.now.walk
         assert walk is not None
-        if walk.frame is None and _is_checkpointed():
+        if walk.frame is None and is_checkpointed():
             raise InputError(
                 f"{part.name} cannot run again by a plan: the program itself checkpoints it"
             )
@@ -245,11 +247,12 @@ class _Told:
         Of the module that names it.
     """
 
-    __slots__ = ("_path", "_segments")
+    __slots__ = ("_path", "_segments", "guard")
 
     def __init__(self, segments: Segments, path: str) -> None:
         self._segments = segments
         self._path = path
+        self.guard = guard_of(segments.hooks)
 
     def ran(self, kind: str) -> None:
         """Tell that it begins to run again, or has done so."""
@@ -266,17 +269,6 @@ class _Told:
             session.flags.append((proof, flag))
 
 
-def _may_hook() -> bool:
-    """Whether saved-tensor hooks are allowed: function transforms switch them off."""
-    return torch._C._autograd._saved_tensors_hooks_is_enabled()  # type: ignore[attr-defined]
-
-
-def _is_checkpointed() -> bool:
-    """Whether the innermost saved-tensor hooks are those of a checkpoint."""
-    top = torch._C._autograd._top_saved_tensors_default_hooks(True)
-    return top is not None and getattr(top[0], "__module__", "") == "torch.utils.checkpoint"
-
-
 class _Wrapped:
     """Called instead of a method of a module; copies of the module have their own method."""
 
@@ -288,6 +280,13 @@ class _Wrapped:
         self.module = module
         own = module.__dict__.get(self.method)
         self.original = own or getattr(type(module), self.method).__get__(module)
+        self.guard = guard_of(segments.hooks)
+
+    @entry()
+    def frame(self, part: Part) -> Frame | None:
+        """Return a frame for a call of a segment, if it is to run again."""
+        runs = self.segments.runs(part)
+        return self.segments.frame(part, self.path, Frame) if runs else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is made of a copy of the model is no matter of the plan.
@@ -316,9 +315,10 @@ class _Call(_Wrapped):
 
     def _once(self, walk: Walk, key: tuple[str, int], /, *args: Any, **kwargs: Any) -> Any:
         part = walk.program.calls.get(key)
-        if part is None or not self.segments.runs(part):
+        frame = None if part is None else self.frame(part)
+        if frame is None:
             return self.original(*args, **kwargs)
-        return run_frame(self.segments.frame(part, self.path, Frame), self.original, args, kwargs)
+        return run_frame(frame, self.original, args, kwargs)
 
 
 class _Run(_Wrapped):
@@ -343,13 +343,12 @@ class _Run(_Wrapped):
         at = first
         while at <= last:
             part = starts.get(at)
-            if part is not None and self.segments.runs(part):
+            frame = None if part is None else self.frame(part)
+            if part is not None and frame is not None:
                 # Nobody but the segment is to hold its input.
                 cell = [value]
                 del value
-                body = _Children(self, part)
-                frame = self.segments.frame(part, self.path, Frame)
-                value = run_frame(frame, body, (cell,), {})
+                value = run_frame(frame, _Children(self, part), (cell,), {})
                 at = part.last + 1
             else:
                 child = children[at]
@@ -377,8 +376,8 @@ class _TickHook:
     def __init__(self, segments: Segments, path: str) -> None:
         self.segments = segments
         self.path = path
-        self.enter = UncopiedHook(self._enter)
-        self.leave = UncopiedHook(self._leave)
+        guard = guard_of(segments.hooks)
+        self.enter, self.leave = UncopiedHook(self._enter, guard), UncopiedHook(self._leave, guard)
 
     def _enter(self, module: nn.Module, args: Any) -> None:
         walk = self.segments.now.walk

@@ -15,6 +15,7 @@ from torch.utils.checkpoint import _StopRecomputationError
 
 from offcert.core.errors import InputError
 from offcert.runtime.events import AGAIN, RESUME
+from offcert.runtime.guard import Guard, entry
 from offcert.runtime.recomputing import recomputing
 from offcert.runtime.saved import InPlaceError
 from offcert.runtime.segments.caches import is_cache
@@ -90,6 +91,8 @@ class Now(threading.local):
 class Told(Protocol):
     """Who hears of what becomes of a call of a segment."""
 
+    guard: Guard
+
     def ran(self, kind: str) -> None:
         """Take note that it begins to run again, or has done so."""
 
@@ -145,6 +148,18 @@ class Frame:
         self.ignored: set[int] = set()
         self.before: Before | None = None
 
+    @property
+    def guard(self) -> Guard:
+        """Of the step that it is called in."""
+        return self.told.guard
+
+    @entry()
+    def begin(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> _Begun | None:
+        """Begin the first run; return what is to be called in it, or None if that has failed."""
+        return _Begun(self, Body(self, function, args, kwargs))
+
     def contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
         """Return the contexts of the first run and of all others."""
         return _First(self), _Again(self)
@@ -169,8 +184,8 @@ class Frame:
         """Run the segment for the first time: in a forward pass, or in an outer segment."""
         walk = self.now.walk
         assert walk is not None
-        outer, walk.frame = walk.frame, self
         self.before = self.begins(self.states)
+        outer, walk.frame = walk.frame, self
         own = walk.watch is None and self.keeper is not None
         if own:
             assert self.keeper is not None
@@ -255,9 +270,31 @@ def run_frame(
     Tensors anywhere in its arguments are handed to the saved-tensor hooks that are active; the same
     tensor given twice is one.
     """
-    body = Body(frame, function, args, kwargs)
-    with checkpointed(frame, body):
-        return body()
+    begun = frame.begin(function, args, kwargs)
+    if begun is None:
+        return function(*args, **kwargs)
+    with begun:
+        return begun.body()
+
+
+class _Begun(AbstractContextManager[None]):
+    """The first run of a segment, which has begun; no stack of contexts.
+
+    A stack holds the exception that leaves it, and so whatever the calls that were left held.
+    """
+
+    def __init__(self, frame: Frame, body: Body) -> None:
+        self.body = body
+        self._context = checkpointed(frame, body)
+        self._context.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return self._context.__exit__(kind, error, traceback)
 
 
 @dataclass(slots=True)
