@@ -73,12 +73,15 @@ class Accounts:
         PlanError
             If whoever trains is strict.
         """
+        if self._strict and isinstance(error, PlanError):
+            # We have not failed: it is what was asked for.
+            raise error
         if run is not None:
             run.fail(reason)
         else:
             self.report = StepReport(reason, True)
         if self._strict:
-            raise error if isinstance(error, PlanError) else PlanError(reason) from error
+            raise PlanError(reason) from error
         self.tell("failed", reason)
 
     def close(self, run: StepRun) -> StepReport:

@@ -16,6 +16,7 @@ from offcert.runtime.events import Session
 from offcert.runtime.guard import RAISING, Guard, entry
 from offcert.runtime.parts import Parts
 from offcert.runtime.saving import Saving
+from offcert.runtime.unseen import Unseen
 
 # Wrappers whose replicas or shards are other modules than those that would be hooked.
 _REFUSED = {
@@ -173,12 +174,15 @@ class Hooks:
         Of the root, as they were when they were last looked at.
     guard : Guard
         Of all that is called in the model's steps.
+    unseen : Unseen or None
+        Who waits for the first call of the root.
     """
 
     def __init__(self, root: nn.Module, steps: Steps, guard: Guard = RAISING) -> None:
         self.root = root
         self.steps = steps
         self.guard = guard
+        self.unseen: Unseen | None = None
         self._threads = _Threads()
         self.compiled: set[str] = set()
         self.parts = Parts(root)
@@ -330,6 +334,9 @@ class _RootHook(_ModuleHook):
         local.depth += 1
         if local.depth == 1:
             local.error = sys.exception()
+            if self.hooks.unseen is not None and torch.is_grad_enabled():
+                self.hooks.unseen.close()
+                self.hooks.unseen = None
             local.forward = self.hooks.steps.begin(args, kwargs or {})
         super()._enter(module, args, kwargs)
 

@@ -30,7 +30,7 @@ from offcert.runtime.modes import within_transform
 from offcert.runtime.movers import movers_for
 from offcert.runtime.plans import AnyPlan, CertificateLike, programs
 from offcert.runtime.program import Program
-from offcert.runtime.relay import Relay, counting, give_up, unhook
+from offcert.runtime.relay import Relay, counting, give_up, unhook, watch_unseen
 from offcert.runtime.reports import OffloadWarning, StepReport
 from offcert.runtime.run import StepRun, StepStorages
 from offcert.runtime.saved_storages import owned_storages
@@ -200,6 +200,7 @@ class Offload(AbstractContextManager["Offload"]):
             undo.callback(self._movers.close)
             undo.callback(unhook, self._hooks, self._segments)
             self._attach()
+            undo.callback(watch_unseen(self._hooks, self._accounts).close)
             if self._count or any(each.by_operators for each in self.programs):
                 self._counter = counting(self._hooks, self._relay, self._device, undo)
             self._open = undo.pop_all()

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import weakref
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from offcert.runtime.accounts import Accounts
 from offcert.runtime.events import Session
 from offcert.runtime.guard import Guard, entry
 from offcert.runtime.hooks import Hooks
 from offcert.runtime.run import StepRun
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.tracker import LiveBytes
+from offcert.runtime.unseen import Unseen
 
 
 class Teller(Protocol):
@@ -102,6 +105,13 @@ class Excluding:
         """Leave the parameter's gradient out."""
         if parameter.grad is not None:
             self._counter.exclude([parameter.grad])
+
+
+def watch_unseen(hooks: Hooks, accounts: Accounts) -> Unseen:
+    """Wait for gradients of a model until it is called for the first time."""
+    told = partial(accounts.refuse, "unseen", alone=True)
+    hooks.unseen = Unseen(hooks.root, told, hooks.guard)
+    return hooks.unseen
 
 
 def unhook(hooks: Hooks, segments: Segments | None) -> None:
