@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import TracebackType
@@ -14,9 +13,9 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError, OffcertError
+from offcert.core.options import require_count
 from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
-from offcert.core.training_record import HostMemory
+from offcert.runtime.accounted import Accounted
 from offcert.runtime.accounts import Accounts
 from offcert.runtime.agreement import require_agreement
 from offcert.runtime.device.cuda import cuda_device
@@ -24,7 +23,7 @@ from offcert.runtime.device.interface import Device
 from offcert.runtime.events import OPERATOR, Session
 from offcert.runtime.guard import Guard
 from offcert.runtime.hooks import Hooks, require_cpu, require_no_graphs, unwrap
-from offcert.runtime.host_memory import host_memory_of, within_host
+from offcert.runtime.host_memory import within_host
 from offcert.runtime.kinds import Kinds, share_calls
 from offcert.runtime.modes import within_transform
 from offcert.runtime.movers import movers_for
@@ -55,6 +54,7 @@ def offload(
     timed: bool = False,
     host_memory: int | str | None = None,
     host_spill: bool | str = False,
+    verify_every: int | None = None,
 ) -> Offload:
     """Prepare to train `model` under a plan.
 
@@ -100,6 +100,10 @@ def offload(
     host_spill : bool or str
         Put what is more into a memory-mapped file, in this folder or where the system puts such
         files, instead of refusing the plan.
+    verify_every : int, optional
+        After how many steps each segment that runs again is compared with its first run anew, bit
+        by bit; by default in its first step only, and samples later. Needs as much of the host's
+        memory as the segments save.
 
     Returns
     -------
@@ -126,10 +130,11 @@ def offload(
         device=of,
         timed=timed,
         spill=host_spill if isinstance(host_spill, str) else None,
+        verify_every=verify_every,
     )
 
 
-class Offload(AbstractContextManager["Offload"]):
+class Offload(Accounted, AbstractContextManager["Offload"]):
     """A model that trains under plans; see `offload`.
 
     Attributes
@@ -154,7 +159,11 @@ class Offload(AbstractContextManager["Offload"]):
         device: Device | None = None,
         timed: bool = False,
         spill: str | None = None,
+        verify_every: int | None = None,
     ) -> None:
+        if verify_every is not None:
+            require_count(verify_every, "verify_every")
+        self._verify_every = verify_every
         self._model = model
         self._root = unwrap(model)
         if device is None:
@@ -237,7 +246,7 @@ class Offload(AbstractContextManager["Offload"]):
         if not any(each.segments for each in self.programs):
             return None
         placed = [each.segments for each in self.programs]
-        segments = Segments(self._root, placed, self._hooks)
+        segments = Segments(self._root, placed, self._hooks, verify_every=self._verify_every)
         self._hooks.steps = SegmentedSteps(self._relay, segments, self._relay.program_of)
         return segments
 
@@ -277,30 +286,6 @@ class Offload(AbstractContextManager["Offload"]):
             self._run.count(OPERATOR, name)
 
     # Steps.
-
-    @property
-    def report(self) -> StepReport:
-        """What the latest step has done so far; complete after its backward pass."""
-        return self._accounts.report if self._run is None else self._run.report()
-
-    @property
-    def steps(self) -> Counter[str]:
-        """How many steps there were of each kind."""
-        return self._accounts.steps
-
-    @property
-    def host(self) -> HostMemory:
-        """What all plans together need of the host."""
-        return host_memory_of(self.programs)
-
-    @property
-    def times(self) -> Schedule | None:
-        """When operations and transfers of the latest step ran, in nanoseconds; waits for them.
-
-        None unless times are taken note of, and before a step has ended.
-        """
-        record = self._movers.record
-        return record.schedule() if record is not None and record.operations > 0 else None
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
         """Begin a step at a call of the model, or go on with the one under way."""

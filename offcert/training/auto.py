@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
 import warnings
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -14,14 +12,9 @@ from torch import nn
 from offcert.core.errors import InputError, NoPlanError, OffcertError, PlanError
 from offcert.core.problem import Problem, Recompute
 from offcert.proofs.certificate import Certificate
-from offcert.runtime.capture import Capture, Clock
 from offcert.runtime.capture.recorder import Recorder
-from offcert.runtime.capture.run import batch_bytes, captured
 from offcert.runtime.events import Session
-from offcert.runtime.hooks import Hooks
 from offcert.runtime.host_memory import host_memory_of
-from offcert.runtime.kinds import Attributes
-from offcert.runtime.measurement import measured, retimed
 from offcert.runtime.modes import sweep, within_transform
 from offcert.runtime.offload import Offload
 from offcert.runtime.program import Program, program
@@ -32,13 +25,17 @@ from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.signature import Signature, signature
 from offcert.runtime.step import TrainingStep
+from offcert.training.barred import opaque_modules, price, without
 from offcert.training.branches import Branches
 from offcert.training.planner import Planner
+from offcert.training.study import Study
 from offcert.training.times import StepTimes
 
-# Steps that are timed for a plan, and tries after which a kind of step is left without one.
-_TIMED = 3
+# Tries after which a kind of step is left without a plan.
 _TRIES = 8
+# Of the time for a plan, what goes into one that only says what it costs that less may run again.
+# Arbitrary.
+_SHARE_OF_PRICE = 0.25
 
 
 class AutoOffload(Offload):
@@ -66,17 +63,20 @@ class AutoOffload(Offload):
         self._max_plans = max_plans
         self._host_memory = host_memory
         self._spills = spills
-        self._study: _Study | None = None
+        self._study: Study | None = None
         self._settled: list[Signature] = []
         self._branches = Branches()
         # Steps with a call that no gradient came to: if it is so again, that is how they are.
         self._odd: set[str] = set()
+        # What each program was made for, if parts of it may run again; and modules that may not.
+        self._problems: list[Problem] = []
+        self._barred: dict[str, str] = {}
         # Calls of the model that are still to be made in the step in which modules were wrapped.
         self._unfollowed = 0
 
     def plan_for(self, step: TrainingStep) -> None:
         """Make a plan for an example before the training begins."""
-        self._follow(self._planner.problem_of_step(step))
+        self._plan(self._planner.problem_of_step(step))
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
         """Study a step of a new kind; follow a plan in the others."""
@@ -96,10 +96,14 @@ class AutoOffload(Offload):
             return None
         call = signature(self._hooks.parts, args, kwargs)
         if not self._is_new(call):
+            self._plan_anew()
+            if self._unfollowed:
+                self._unfollowed -= 1
+                return None
             return super().begin(args, kwargs)
         if self._study is None:
             begun = self._kinds.now()
-            self._study = _Study(self._root, call, self._planner.hardware is None, begun)
+            self._study = Study(self._root, call, self._planner.hardware is None, begun)
         self._close_run("another step began")
         self.steps.update(["studied"])
         return self._study.begin(self._hooks, args, kwargs, self._planner)
@@ -127,7 +131,7 @@ class AutoOffload(Offload):
 
     def _segmented(self) -> Segments:
         """Return segments without programs: those that are made on the way will be theirs."""
-        segments = Segments(self._root, [], self._hooks)
+        segments = Segments(self._root, [], self._hooks, verify_every=self._verify_every)
         self._hooks.steps = SegmentedSteps(self._relay, segments, self._relay.program_of)
         return segments
 
@@ -152,7 +156,7 @@ class AutoOffload(Offload):
         known = [each.capture.calls[0] for each in self.programs] + self._settled
         return call not in known or self._branches.wants(call)
 
-    def _conclude(self, study: _Study) -> None:
+    def _conclude(self, study: Study) -> None:
         """Take what a study has found out, and make a plan once it is complete."""
         if study.broken:
             # That has been told.
@@ -175,7 +179,7 @@ class AutoOffload(Offload):
             self._study = None
             try:
                 made = len(self.programs)
-                self._follow(problem)
+                self._plan(problem)
                 for program in self.programs[made:]:
                     self._kinds.was(program, study.begun)
             except (InputError, PlanError) as error:
@@ -183,7 +187,7 @@ class AutoOffload(Offload):
         elif study.tries >= _TRIES:
             self._give_up(study.call, "its steps differ, or run no backward pass")
 
-    def _is_disturbed(self, study: _Study) -> bool:
+    def _is_disturbed(self, study: Study) -> bool:
         """Whether a study is to begin anew: it found a step that was given up, or a known one."""
         odd = study.oddity
         if odd is not None and odd not in self._odd and len(self._odd) < _TRIES:
@@ -201,7 +205,43 @@ class AutoOffload(Offload):
         self._settled.append(call)
         self._tell("study", f"no plan can be made: {reason}")
 
-    def _follow(self, problem: Problem) -> None:
+    def _plan(self, problem: Problem) -> None:
+        """Follow a plan for a kind of step, in which only that runs again which may."""
+        if problem.recompute is not Recompute.NONE:
+            self._barred |= opaque_modules(self._root)
+        allowed = without(problem, self._barred)
+        unbarred = None
+        if allowed is not problem:
+            # Less time than the plan gets: it only says what is lost.
+            unbarred = self._planner.certificate(problem, share=_SHARE_OF_PRICE)
+        self._follow(allowed)
+        self._problems.extend([problem] * (len(self.programs) - len(self._problems)))
+        self._say_price(unbarred)
+
+    def _plan_anew(self) -> None:
+        """Make another plan in the place of one of which segments have been refused meanwhile."""
+        assert self._segments is not None
+        refused = self._segments.refused
+        if not refused or (self._run is not None and not self._run.finished):
+            return
+        for number, each in enumerate(self.programs):
+            proofs = [refused[n] for n in map(str, each.segments.nested()) if n in refused]
+            if not proofs:
+                continue
+            self._barred |= {path: str(proof.refused) for proof in proofs for path in proof.paths}
+            self._close_run("another step began")
+            before = next(c for c in self.certificates if c.problem.name == each.name)
+            self._follow(without(self._problems[number], self._barred), number)
+            self._say_price(before)
+
+    def _say_price(self, unbarred: Certificate | None) -> None:
+        """Say what it costs that modules must not run again."""
+        if unbarred is not None and self.certificates:
+            said = price(self._barred, unbarred, self.certificates[-1])
+            if said is not None:
+                self._tell("barred", said)
+
+    def _follow(self, problem: Problem, number: int | None = None) -> None:
         again = problem.recompute is not Recompute.NONE
         plainly = replace(problem, recompute=Recompute.NONE)
         left = self._left
@@ -212,13 +252,13 @@ class AutoOffload(Offload):
             result = certificate.result
             if result.schedule is not None:
                 made = self._program(certificate)
-                self._take(made if left is None else made.within_host(left, self._spills))
+                self._take(made if left is None else made.within_host(left, self._spills), number)
         except NoPlanError as error:
             if not again:
                 self._settle(problem, str(error))
                 return
             # It may do all the same: that search is another one.
-            self._follow(plainly)
+            self._follow(plainly, number)
             return
         except (InputError, PlanError) as error:
             if not again:
@@ -228,10 +268,10 @@ class AutoOffload(Offload):
                 OffloadWarning,
                 stacklevel=2,
             )
-            self._follow(plainly)
+            self._follow(plainly, number)
             return
         if result.schedule is None and again and result.infeasibility is None:
-            self._follow(plainly)
+            self._follow(plainly, number)
             return
         self.certificates.append(certificate)
         if result.schedule is None:
@@ -261,12 +301,19 @@ class AutoOffload(Offload):
         streams = self._device is not None
         return program(certificate.problem, result.schedule, result.execution, streams=streams)
 
-    def _take(self, made: Program) -> None:
-        """Follow one more program from the next step on, or from this one if no module changes."""
+    def _take(self, made: Program, number: int | None = None) -> None:
+        """Follow one more program from the next step on, or from this one if no module changes.
+
+        With a number it takes the place of another one.
+        """
         assert self._segments is not None
-        self._segments.add(made.segments)
-        self.programs.append(made)
-        if made.segments and self._open is not None:
+        if number is None:
+            self._segments.add(made.segments)
+            self.programs.append(made)
+        else:
+            self._segments.replace(number, made.segments)
+            self.programs[number] = made
+        if (made.segments or number is not None) and self._open is not None:
             # The call that has just begun is one of the model as it was: it runs as it is. As in
             # the beginning, what runs again is attached before the clock.
             self._hooks.detach()
@@ -276,87 +323,3 @@ class AutoOffload(Offload):
             finally:
                 self._hooks.attach()
             self._unfollowed = len(made.capture.calls)
-
-
-class _Study:
-    """Finds out what a plan for one kind of step needs: a recording, then times."""
-
-    def __init__(self, root: nn.Module, call: Signature, timed: bool, begun: Attributes) -> None:
-        self.call = call
-        self.begun = begun
-        self.tries = 0
-        self.broken: str | None = None
-        # What the recorded step was: nothing yet, or it has been looked at.
-        self.capture: Capture | None = None
-        self.recorded = False
-        self.session: Recorder | StepTimes
-        self._root = root
-        self._timed = timed
-        self._watching: ExitStack | None = None
-        self._batch = 0
-        self._times: list[list[int]] = []
-
-    @property
-    def under_way(self) -> bool:
-        """Whether the backward pass of the step that is being studied is still to end."""
-        inside = torch._C._current_graph_task_id() != -1
-        return inside or (self.session.calls_made > 0 and self.session.backward_passes == 0)
-
-    def begin(
-        self, hooks: Hooks, args: tuple[Any, ...], kwargs: dict[str, Any], planner: Planner
-    ) -> Session | None:
-        """Study the step that begins."""
-        self.tries += 1
-        if self.capture is not None:
-            self.session = StepTimes(hooks, self.capture)
-            return self.session.begin(args, kwargs)
-        self._batch = batch_bytes((args, kwargs))
-        self.session = Recorder(hooks, planner.hardware)
-        with ExitStack() as stack:
-            stack.enter_context(self.session.active())
-            self._watching = stack.pop_all()
-        return self.session.begin(args, kwargs)
-
-    @property
-    def oddity(self) -> str | None:
-        """In what the recorded step was odd: calls of the model that no gradient came to."""
-        found = self.session.abandoned if isinstance(self.session, Recorder) else ()
-        return repr((self.session.calls, found)) if found else None
-
-    def fail(self, reason: str) -> None:
-        """Take note that something has gone wrong with it: it watches no more."""
-        self.broken = self.broken or reason
-        if isinstance(self.session, Recorder):
-            self.session.tracker.stop()
-
-    def conclude(self, planner: Planner) -> Problem | None:
-        """Return the problem if everything is known, or None."""
-        if isinstance(self.session, Recorder):
-            self.abandon()
-            self.session.finish()
-            if self.session.elsewhere:
-                raise InputError("its backward pass runs in another thread than its forward pass")
-            if self.session.backward_passes:
-                step = TrainingStep(self._root, lambda model, batch: None)
-                self.capture = captured(step, self.session, Clock.MODULES, "real", self._batch)
-        elif self.session.complete:
-            self._times.append(self.session.durations())
-        if self.capture is None:
-            return None
-        name = type(self._root).__name__
-        if not self._timed:
-            return planner.problem_of(self.capture, None, name)
-        if len(self._times) < _TIMED:
-            return None
-        durations = [round(statistics.median(times)) for times in zip(*self._times, strict=True)]
-        capture = replace(self.capture, trace=retimed(self.capture.trace, durations))
-        device = next((p.device for p in self._root.parameters()), torch.device("cpu"))
-        return planner.problem_of(capture, measured(capture.trace, device), name)
-
-    def abandon(self) -> None:
-        """Stop watching operators."""
-        watching, self._watching = self._watching, None
-        if watching is not None:
-            assert isinstance(self.session, Recorder)
-            self.session.tracker.stop()
-            watching.close()

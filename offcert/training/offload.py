@@ -43,6 +43,7 @@ def offload(
     timed: bool = False,
     host_memory: int | str | None = None,
     host_spill: bool | str = False,
+    verify_every: int | None = None,
 ) -> Offload:
     """Prepare to train `model` under a plan; see `offcert.runtime.offload.offload`.
 
@@ -95,6 +96,8 @@ def offload(
         is computed again, and the best of the plans that keep to the limit is followed. If there
         is none, that is said, and training goes on without a plan. With `host_spill` plans are
         made as if there were no limit.
+    verify_every
+        As there.
 
     Raises
     ------
@@ -107,6 +110,7 @@ def offload(
         "directory": directory,
         "device": device,
         "timed": timed,
+        "verify_every": verify_every,
     }
     asked: dict[str, Any] = {
         "memory": memory,

@@ -117,6 +117,8 @@ class Planner:
         problem: Problem,
         room: int | None = None,
         pool_of: Callable[[Certificate], int] | None = None,
+        *,
+        share: float = 1.0,
     ) -> Certificate:
         """Return a certified plan within the budget, or a certificate that there is none.
 
@@ -128,6 +130,8 @@ class Planner:
             Bytes of the host's memory that the plan may take; by default any number.
         pool_of : callable, optional
             With `room`: how many bytes the runtime takes for the plan of a certificate.
+        share : float
+            Of the time.
 
         Raises
         ------
@@ -136,7 +140,7 @@ class Planner:
         """
         asked = problem.with_memory(self._limit(problem))
         if room is None:
-            return certify(asked, time_limit=self._time_limit)
+            return certify(asked, time_limit=share * self._time_limit)
         assert pool_of is not None
         return certify_within_host(asked, room, self._time_limit, pool_of)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -198,6 +198,35 @@ class Ranges:
         ends = row.names[i], row.names[j]
         return Range(row.first[i], row.last[j], row.path, row.call, ends)
 
+    def without(self, paths: Collection[str]) -> Ranges:
+        """Return those in which no call of some modules is made, and none inside of their calls.
+
+        Parameters
+        ----------
+        paths : collection of str
+            Of the modules, as in ``model.named_modules()``.
+        """
+        barred = {above for path in paths for above in _above(path)}
+        rows = [
+            Row(
+                row.path,
+                row.call,
+                *(tuple(each[i:j]) for each in (row.names, row.first, row.last)),
+            )
+            for row in self.rows
+            for i, j in _stretches(_child(row.path, name) in barred for name in row.names)
+        ]
+        lines = [
+            Line(line.calls[i:j], line.first[i:j], line.last[i:j])
+            for line in self.lines
+            for i, j in _stretches(path in barred for path, _ in line.calls)
+        ]
+        return Ranges(
+            tuple(each for each in self.calls if each.path not in barred),
+            tuple(rows),
+            tuple(lines),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return them as a JSON value."""
         return {
@@ -221,6 +250,27 @@ class Ranges:
                 for line in self.lines
             ],
         }
+
+
+def _above(path: str) -> Iterator[str]:
+    """Yield the path of a module, and those of all that it lies in."""
+    parts = path.split(".")
+    return (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+
+
+def _child(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _stretches(barred: Iterable[bool]) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of the longest stretches in which nothing is barred."""
+    begin = 0
+    flags = [*barred, True]
+    for index, each in enumerate(flags):
+        if each:
+            if index > begin:
+                yield begin, index
+            begin = index + 1
 
 
 NO_RANGES = Ranges()

@@ -21,8 +21,9 @@ from offcert.runtime.segments.frame import Frame, Now, Walk, run_frame
 from offcert.runtime.segments.keeper import Keeper
 from offcert.runtime.segments.lines import LineCall, LineFrame, encloses, end_lines
 from offcert.runtime.segments.placed import PlacedProgram
-from offcert.runtime.segments.proof import Proof, require_same
+from offcert.runtime.segments.proof import Proof
 from offcert.runtime.segments.resolve import LinePart, Lookup, Part, resolve
+from offcert.runtime.segments.teller import Teller
 
 AnyFrame = TypeVar("AnyFrame", bound=Frame)
 
@@ -55,8 +56,8 @@ class Segments:
 
     Attributes
     ----------
-    refused : dict of str to str
-        Segments that do not run again any more, with the reasons.
+    refused : dict of str to Proof
+        Segments that do not run again any more, by name; their proofs say why.
 
     Raises
     ------
@@ -75,7 +76,7 @@ class Segments:
     ) -> None:
         self.root = root
         self.hooks = hooks
-        self.refused: dict[str, str] = {}
+        self.refused: dict[str, Proof] = {}
         self.lookups: list[Lookup] = []
         self._rehearsed = rehearsed
         self._verify_every = verify_every
@@ -96,14 +97,25 @@ class Segments:
         """
         self.lookups.append(resolve(self.root, program, self._refuse))
 
-    def _refuse(self, name: str, reason: str) -> None:
-        self.refused[name] = reason
+    def _refuse(self, proof: Proof) -> None:
+        self.refused[proof.name] = proof
+        message = f"{proof.name} does not run again any more: {proof.refused}"
         warnings.warn(
-            f"{name} does not run again, as it does not make the same again: {reason}",
+            f"{message}; training goes on with what it computes on the device",
             OffloadWarning,
             stacklevel=2,
         )
-        self.strayed(f"{name} does not run again any more: {reason}")
+        self.strayed(message)
+
+    def replace(self, number: int, program: PlacedProgram) -> None:
+        """Follow another program instead of one; modules are wrapped when they are attached next.
+
+        Raises
+        ------
+        InputError
+            If the program cannot be carried out on the model.
+        """
+        self.lookups[number] = resolve(self.root, program, self._refuse)
 
     def attach(self) -> None:
         """Wrap the modules; whoever attaches detaches."""
@@ -193,7 +205,7 @@ class Segments:
             every = self._verify_every
             again = every is not None and self._steps % every == 0
             rehearses = part.proof.rehearses(again=again)
-        told = _Told(self, path)
+        told = Teller(self, path)
         return kind(part, self.now, keeper, told, rehearses=rehearses, turn=self._steps)
 
     def line_frame(self, part: LinePart, path: str, call: int) -> LineFrame:
@@ -234,39 +246,6 @@ class Segments:
                 f"{part.name} cannot run again by a plan: the program itself checkpoints it"
             )
         return True
-
-
-class _Told:
-    """Tells the step under way what becomes of a call of a segment.
-
-    Parameters
-    ----------
-    segments : Segments
-        Whose segment it is.
-    path : str
-        Of the module that names it.
-    """
-
-    __slots__ = ("_path", "_segments", "guard")
-
-    def __init__(self, segments: Segments, path: str) -> None:
-        self._segments = segments
-        self._path = path
-        self.guard = guard_of(segments.hooks)
-
-    def ran(self, kind: str) -> None:
-        """Tell that it begins to run again, or has done so."""
-        session = self._segments.session
-        if session is not None:
-            session.run_again(kind, self._path)
-
-    def doubts(self, proof: Proof, flag: torch.Tensor) -> None:
-        """Let the step look at a flag on a device when its backward pass has ended."""
-        session = self._segments.session
-        if session is None:
-            require_same(proof, flag)
-        else:
-            session.flags.append((proof, flag))
 
 
 class _Wrapped:

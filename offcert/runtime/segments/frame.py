@@ -154,7 +154,7 @@ class Frame:
         return self.told.guard
 
     @entry()
-    def begin(
+    def start(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> _Begun | None:
         """Begin the first run; return what is to be called in it, or None if that has failed."""
@@ -270,7 +270,7 @@ def run_frame(
     Tensors anywhere in its arguments are handed to the saved-tensor hooks that are active; the same
     tensor given twice is one.
     """
-    begun = frame.begin(function, args, kwargs)
+    begun = frame.start(function, args, kwargs)
     if begun is None:
         return function(*args, **kwargs)
     with begun:

@@ -26,8 +26,10 @@ class Proof:
     ----------
     name : str
         Of the segment, for people.
+    paths : tuple of str
+        Of the modules that it calls.
     told : callable, optional
-        Called with name and reason when the segment is refused.
+        Called with the proof when the segment is refused.
 
     Attributes
     ----------
@@ -37,8 +39,14 @@ class Proof:
         Why it never runs again from now on.
     """
 
-    def __init__(self, name: str, told: Callable[[str, str], None] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        paths: tuple[str, ...] = (),
+        told: Callable[[Proof], None] | None = None,
+    ) -> None:
         self.name = name
+        self.paths = paths
         self.seen = 0
         self.refused: str | None = None
         self._told = told
@@ -62,7 +70,7 @@ class Proof:
         if self.refused is None:
             self.refused = reason
             if self._told is not None:
-                self._told(self.name, reason)
+                self._told(self)
 
 
 def require_same(proof: Proof, flag: Any) -> None:

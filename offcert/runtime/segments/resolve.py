@@ -15,7 +15,7 @@ from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
 from offcert.runtime.segments.proof import Proof
 from offcert.runtime.segments.state import ModuleStates
 
-Told = Callable[[str, str], None]
+Told = Callable[[Proof], None]
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ def resolve(root: nn.Module, program: PlacedProgram, told: Told | None = None) -
     program : PlacedProgram
         What runs again.
     told : callable, optional
-        Called with the name of a segment that turns out to be impure, and the reason.
+        Called with the proof of a segment that turns out not to make the same again.
 
     Raises
     ------
@@ -182,7 +182,7 @@ class _Resolver:
         if not segment.path:
             raise InputError("the model itself cannot run again as one segment, only parts of it")
         inside = list(_named(segment.path, module))
-        part = self._part(segment, inside)
+        part = self._part(segment, inside, (segment.path,))
         self.lookup.calls[segment.path, segment.call] = part
         self.lookup.modules[segment.path] = module
         return part
@@ -198,7 +198,9 @@ class _Resolver:
             members.append(Member(path, call, module, states))
             self.lookup.modules[path] = module
         name = str(segment)
-        part = LinePart(name, ModuleStates(name, []), self._proof(name), members=members)
+        paths = tuple(path for path, _ in segment.line)
+        proof = Proof(name, paths, self.told)
+        part = LinePart(name, ModuleStates(name, []), proof, members=members)
         above = set() if outer is None else set(outer[0].line)
         for each in segment.line:
             if above and each not in above:
@@ -241,7 +243,9 @@ class _Resolver:
             if each is not None
             for item in _named(f"{segment.path}.{child}" if segment.path else child, each)
         ]
-        part = self._part(segment, inside)
+        above = f"{segment.path}." if segment.path else ""
+        paths = tuple(above + child for child in names[first : last + 1])
+        part = self._part(segment, inside, paths)
         part.first, part.last = first, last
         self._put(segment, part, outer)
         self.lookup.containers[segment.path] = module
@@ -263,13 +267,15 @@ class _Resolver:
         beside.append(part)
         beside.sort(key=lambda each: each.first)
 
-    def _part(self, segment: PlacedSegment, inside: list[tuple[str, nn.Module]]) -> Part:
+    def _part(
+        self,
+        segment: PlacedSegment,
+        inside: list[tuple[str, nn.Module]],
+        paths: tuple[str, ...],
+    ) -> Part:
         self._refuse(segment, inside)
         name = str(segment)
-        return Part(name, ModuleStates(name, inside), self._proof(name))
-
-    def _proof(self, name: str) -> Proof:
-        return Proof(name, self.told)
+        return Part(name, ModuleStates(name, inside), Proof(name, paths, self.told))
 
     def _refuse(self, segment: PlacedSegment, inside: list[tuple[str, nn.Module]]) -> None:
         for path, module in inside:
