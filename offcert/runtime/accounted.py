@@ -13,6 +13,7 @@ from offcert.runtime.movers import Movers
 from offcert.runtime.program import Program
 from offcert.runtime.reports import StepReport
 from offcert.runtime.run import StepRun
+from offcert.runtime.segments.attach import Segments
 
 
 class Accounted:
@@ -22,6 +23,7 @@ class Accounted:
     _accounts: Accounts
     _movers: Movers[Any]
     _run: StepRun | None
+    _segments: Segments | None
 
     @property
     def report(self) -> StepReport:
