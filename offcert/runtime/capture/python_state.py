@@ -16,6 +16,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader, Dataset
 
 from offcert.runtime.saved import is_plain
+from offcert.runtime.segments.contents import refill
 
 # Objects of these kinds are not looked into: they are not a model's state.
 _OPAQUE = (
@@ -115,7 +116,7 @@ class PythonState:
                 self._undo.append(partial(_refill_array, thing, thing.copy()))
         elif isinstance(thing, dict):
             items = dict(thing)
-            self._undo.append(partial(_refill_dict, thing, items))
+            self._undo.append(partial(refill, thing, items))
             yield from items.values()
         elif isinstance(thing, list | deque):
             elements = list(thing)
@@ -220,15 +221,6 @@ def _refill_array(array: Any, content: Any) -> None:
     array[...] = content
 
 
-def _refill_dict(thing: dict[Any, Any], items: dict[Any, Any]) -> None:
-    if len(thing) != len(items) or any(
-        k1 is not k2 or v1 is not v2
-        for (k1, v1), (k2, v2) in zip(thing.items(), items.items(), strict=True)
-    ):
-        thing.clear()
-        thing.update(items)
-
-
 def _refill_list(thing: Any, elements: list[Any]) -> None:
     if len(thing) != len(elements) or any(a is not b for a, b in zip(thing, elements, strict=True)):
         thing.clear()
@@ -245,4 +237,4 @@ def _refill_object(thing: Any, kind: type, saved: dict[str, Any]) -> None:
     if type(thing) is not kind:
         # Lazy modules become others at their first call.
         thing.__class__ = kind
-    _refill_dict(thing.__dict__, saved)
+    refill(thing.__dict__, saved)

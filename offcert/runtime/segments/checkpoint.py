@@ -28,6 +28,9 @@ from offcert.runtime.segments.evidence import Sample, copied, is_same
 from offcert.runtime.segments.proof import Proof, RecomputeError
 from offcert.runtime.segments.uncounted import uncounted
 
+# By the addresses of storages that a segment is given: the storage, and which input lies in it.
+Given = dict[int, tuple[weakref.ref[torch.UntypedStorage], int]]
+
 
 class Checked(Protocol):
     """A call of a segment, as far as its checkpoint asks.
@@ -39,11 +42,15 @@ class Checked(Protocol):
     proof: Proof
     rehearses: bool
     turn: int
-    # Storages that nothing depends on.
-    ignored: set[int]
+    # Addresses of the storages that modules hold, and whether they must not change.
+    held: dict[int, bool]
+    given: Given
 
     def contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
         """Return the contexts of the first run and of all others."""
+
+    def given_again(self, index: int) -> torch.Tensor:
+        """Return what it was given, as it is now."""
 
     def doubts(self, flag: torch.Tensor) -> None:
         """Take note of a flag on a device: whether the segment has made the same again."""
@@ -80,6 +87,10 @@ class _Evidence:
     sample: Sample | None
     # Only in a rehearsal, and until the segment has made the same again.
     original: torch.Tensor | None = None
+    # The tensor itself, if a module holds it anyway.
+    held: torch.Tensor | None = None
+    # Which input it lies in, and how.
+    given: tuple[int, View] | None = None
 
 
 @dataclass(slots=True)
@@ -111,7 +122,10 @@ class _Made(weakref.WeakKeyDictionary[Any, torch.Tensor]):
     def __setitem__(self, handle: Any, tensor: torch.Tensor) -> None:
         frame = self._frame()
         assert frame is not None
-        frame.compare(self._gid, tensor)
+        super().__setitem__(handle, frame.compared(self._gid, tensor))
+
+    def put(self, handle: Any, tensor: torch.Tensor) -> None:
+        """Use this one, without comparing it."""
         super().__setitem__(handle, tensor)
 
 
@@ -144,17 +158,23 @@ class _Frame(_CheckpointFrame):  # type: ignore[misc]
     def metadata_fn(self, tensor: torch.Tensor) -> _Evidence:
         """Return the evidence of a tensor that is being saved."""
         call = self.call
-        plain = is_plain(tensor)
-        if plain and tensor.untyped_storage()._cdata in call.ignored:
-            return _Evidence(None, tensor.detach() if call.rehearses else None)
-        found = _Evidence(Sample(tensor, call.turn))
-        if call.rehearses and not isinstance(tensor, FakeTensor):
-            if plain:
-                found.original = self.copies.of(tensor.detach())
-            else:
-                found.original = tensor.detach()
+        if not is_plain(tensor):
+            if call.rehearses:
                 kind = type(tensor).__name__ if tensor.layout is torch.strided else "sparse tensor"
                 call.proof.refuse(f"it saves a {kind}, which cannot be compared")
+            kept = tensor.detach() if call.rehearses else None
+            return _Evidence(Sample(tensor, call.turn), kept)
+        fixed = call.held.get(tensor.untyped_storage()._cdata)
+        if fixed is not None:
+            # Autograd goes on with what the module holds, whatever becomes of that.
+            return _Evidence(Sample(tensor, call.turn) if fixed else None, held=tensor.detach())
+        found = _Evidence(Sample(tensor, call.turn))
+        if call.rehearses and not isinstance(tensor, FakeTensor):
+            found.original = self.copies.of(tensor.detach())
+            storage = tensor.untyped_storage()
+            known = call.given.get(storage._cdata)
+            if known is not None and known[0]() is storage:
+                found.given = known[1], View.like(tensor)
         return found
 
     def recompute_fn(self, *args: Any) -> None:
@@ -171,14 +191,15 @@ class _Frame(_CheckpointFrame):  # type: ignore[misc]
         except Exception as error:
             self.call.proof.refuse(one_line(error))
 
-    def compare(self, gid: Any, tensor: torch.Tensor) -> None:
-        """Compare a tensor that is made again with the one that was saved.
+    def compared(self, gid: Any, tensor: torch.Tensor) -> torch.Tensor:
+        """Compare a tensor that is made again with the one that was saved; return which to use.
 
         At once: kernels may change what has been saved without a trace, such as statistics.
         """
         evidence = self.x_metadatas[self.recomp_counter[gid] - 1]
         if evidence.sample is None:
-            return
+            assert evidence.held is not None
+            return evidence.held
         with uncounted():
             if self.call.rehearses and evidence.original is not None:
                 fits: bool | torch.Tensor = is_same(evidence.original, tensor)
@@ -189,6 +210,7 @@ class _Frame(_CheckpointFrame):  # type: ignore[misc]
         elif not fits and self.difference is None:
             shape = "x".join(map(str, tensor.shape)) or "scalar"
             self.difference = f"a tensor of shape {shape} comes out different"
+        return tensor
 
     def check_recomputed_tensors_match(self, gid: Any) -> None:
         """Judge what was made again; called before anything of it is used."""
@@ -229,12 +251,21 @@ class _Frame(_CheckpointFrame):  # type: ignore[misc]
             return
         for weak, evidence in zip(self.weak_holders, self.x_metadatas, strict=True):
             holder = weak()
-            if holder is not None and evidence.original is not None:
+            if holder is not None:
                 handle = holder.handles.get(gid) or _Handle()
                 holder.handles[gid] = handle
-                sample = evidence.sample
-                device = evidence.original.device if sample is None else sample.kind[2]
-                with uncounted():
-                    weakref.WeakKeyDictionary.__setitem__(
-                        self.recomputed[gid], handle, evidence.original.to(device)
-                    )
+                self.recomputed[gid].put(handle, self._saved(evidence))
+
+    def _saved(self, evidence: _Evidence) -> torch.Tensor:
+        """Return what was saved, as autograd would have it now."""
+        if evidence.held is not None:
+            return evidence.held
+        if evidence.given is not None:
+            index, view = evidence.given
+            given = self.call.given_again(index)
+            if given.dtype == view.dtype:
+                return given.as_strided(view.shape, view.stride, view.offset)
+        assert evidence.original is not None
+        assert evidence.sample is not None
+        with uncounted():
+            return evidence.original.to(evidence.sample.kind[2])

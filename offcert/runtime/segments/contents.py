@@ -12,8 +12,8 @@ import pickle
 import random
 import warnings
 import zlib
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextvars import ContextVar
 from operator import is_
 from typing import Any
@@ -31,6 +31,7 @@ MISSING = Missing()
 
 # Attributes that every module has, for PyTorch's own use.
 OF_MODULES = frozenset(nn.Module().__dict__) - {"training"}
+_PARTS = "_parameters", "_buffers", "_modules"
 
 # Bytes of the largest array that is copied; of larger ones a checksum is taken. Arbitrary.
 _COPIED = 2**16
@@ -66,6 +67,10 @@ class Content:
     def put(self, value: Any) -> None:
         """Let it hold what `take` has returned before."""
         raise NotImplementedError
+
+    def transparent(self, value: Any) -> bool:
+        """Whether a segment that began with this may find something else when it runs again."""
+        return False
 
     def same(self, one: Any, other: Any) -> bool:
         """Whether two results of `take` are the same."""
@@ -127,20 +132,21 @@ class Attributes(_Keyed):
 
 
 class OfModule(Content):
-    """A module: its attributes, parameters and buffers."""
+    """A module: its attributes, parameters, buffers and children."""
 
     __slots__ = ()
 
     def take(self) -> Any:
         """Return what the object holds now."""
         held = self.thing.__dict__
-        return held.copy(), dict(held["_parameters"]), dict(held["_buffers"])
+        return held.copy(), *(dict(held[part]) for part in _PARTS)
 
     def put(self, value: Any) -> None:
         """Let it hold what `take` has returned before."""
-        refill(self.thing.__dict__, value[0])
-        refill(self.thing._parameters, value[1])
-        refill(self.thing._buffers, value[2])
+        held = self.thing.__dict__
+        refill(held, value[0])
+        for part, items in zip(_PARTS, value[1:], strict=True):
+            refill(held[part], items)
 
     def same(self, one: Any, other: Any) -> bool:
         """Compare two results of `take`."""
@@ -231,8 +237,9 @@ class Elements(Content):
     def put(self, value: Any) -> None:
         """Let it hold what `take` has returned before."""
         if not self.same(self.take(), value):
-            self.thing.clear()
-            self.thing.extend(value)
+            kind: Any = list if isinstance(self.thing, list) else deque
+            kind.clear(self.thing)
+            kind.extend(self.thing, value)
 
     def same(self, one: Any, other: Any) -> bool:
         """Compare two results of `take`."""
@@ -259,8 +266,8 @@ class Members(Content):
     def put(self, value: Any) -> None:
         """Let it hold what `take` has returned before."""
         if self.thing != value:
-            self.thing.clear()
-            self.thing |= value
+            set.clear(self.thing)
+            set.update(self.thing, value)
 
     def items(self, value: Any) -> Iterable[tuple[str, Any]]:
         """Return the objects in what was taken, each with a name for people."""
@@ -367,6 +374,36 @@ class Sealed(Content):
             return pickle.dumps(self.thing)
 
 
+class Cache(Content):
+    """A function of `functools.lru_cache`.
+
+    What it has computed once it returns again, so a segment may find more than it found first. But
+    it must not forget anything when it runs again, nor may the code look how often it was asked.
+
+    Parameters
+    ----------
+    names : set of str
+        That the code refers to.
+    """
+
+    __slots__ = ("names",)
+    restorable = False
+
+    def __init__(self, thing: Any, name: str, names: Set[str]) -> None:
+        super().__init__(thing, name)
+        self.names = names
+
+    def transparent(self, value: Any) -> bool:
+        """Whether nobody looks how often it was asked, and nothing is forgotten."""
+        return len(value) == 2
+
+    def take(self) -> Any:
+        """Return how often it has computed something, and how often it was asked if that counts."""
+        hits, misses, most, size = self.thing.cache_info()
+        counts = (most is not None and size >= most) or "cache_info" in self.names
+        return (misses, size, hits) if counts else (misses, size)
+
+
 def content_of(thing: Any, name: str) -> Content | None:
     """Return the content of a container, a generator of random numbers, or an array.
 
@@ -392,10 +429,14 @@ def swapped_in(held: Any, swap: Mapping[int, Any]) -> Any:
 
 def refill(thing: dict[Any, Any], items: Mapping[Any, Any]) -> None:
     """Let a dictionary hold these items, in this order, and no others."""
-    if not _same_entries(thing, items):
-        if not all(map(is_, thing, items)) or len(thing) != len(items):
-            thing.clear()
-        thing.update(items)
+    if _same_entries(thing, items):
+        return
+    # Methods of subclasses do other things: those of a `Counter` add.
+    kind: Any = OrderedDict if isinstance(thing, OrderedDict) else dict
+    if len(thing) != len(items) or not all(map(is_, thing, items)):
+        kind.clear(thing)
+    for key, held in items.items():
+        kind.__setitem__(thing, key, held)
 
 
 def _same_entries(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:

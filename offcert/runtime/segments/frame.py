@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -17,9 +18,9 @@ from offcert.core.errors import InputError
 from offcert.runtime.events import AGAIN, RESUME
 from offcert.runtime.guard import Guard, entry
 from offcert.runtime.recomputing import recomputing
-from offcert.runtime.saved import InPlaceError
+from offcert.runtime.saved import InPlaceError, is_plain
 from offcert.runtime.segments.caches import is_cache
-from offcert.runtime.segments.checkpoint import checkpointed
+from offcert.runtime.segments.checkpoint import Given, checkpointed
 from offcert.runtime.segments.generators import GeneratorStates
 from offcert.runtime.segments.keeper import Keeper, Tick, outer_hooks
 from offcert.runtime.segments.keeping import Give, Keep
@@ -145,7 +146,9 @@ class Frame:
         self.program = now.walk.program
         self.calls = dict(now.walk.calls)
         self.arguments: list[Any] = []
-        self.ignored: set[int] = set()
+        self.held: dict[int, bool] = {}
+        self.given: Given = {}
+        self.body: weakref.ref[Body] | None = None
         self.before: Before | None = None
 
     @property
@@ -164,6 +167,12 @@ class Frame:
         """Return the contexts of the first run and of all others."""
         return _First(self), _Again(self)
 
+    def given_again(self, index: int) -> torch.Tensor:
+        """Return what it was given, as it is now."""
+        body = None if self.body is None else self.body()
+        assert body is not None
+        return body.given(index)
+
     def doubts(self, flag: torch.Tensor) -> None:
         """Pass on a flag on a device: whether the segment has made the same again."""
         self.told.doubts(self.proof, flag)
@@ -171,7 +180,7 @@ class Frame:
     def begins(self, states: ModuleStates) -> Before:
         """Take down the state in which the segment, or a call of it, begins."""
         before = states.begin(self.arguments, rehearses=self.rehearses)
-        self.ignored |= {row.tensor.untyped_storage()._cdata for row in before.rows if row.ignored}
+        self.held |= {row.storage: row.fixed for row in before.rows}
         return before
 
     def ended(self, states: ModuleStates, before: Before) -> None:
@@ -341,6 +350,8 @@ class Body:
         self.generators = GeneratorStates.of(leaf.device for leaf in tensors)
         for leaf in self.leaves:
             _require_steady(frame.name, leaf)
+        # The checkpoint holds the body, and the body the frame.
+        frame.body = weakref.ref(self)
         self._pack()
 
     def _pack(self) -> None:
@@ -351,6 +362,9 @@ class Body:
             index = index_of.setdefault(id(leaf), len(self.inputs))
             if index == len(self.inputs):
                 self.inputs.append(_Input(self.hooks[0](leaf), leaf.requires_grad))
+                if is_plain(leaf):
+                    storage = leaf.untyped_storage()
+                    self.frame.given[storage._cdata] = weakref.ref(storage), index
             self.places.append((place, index))
         for place, _ in self.places:
             self.leaves[place] = None
@@ -370,6 +384,10 @@ class Body:
         # What the calls that were left held is free now. PyTorch looks at no result.
         self.frame.told.ran(RESUME)
         return None
+
+    def given(self, index: int) -> torch.Tensor:
+        """Return an input, as it is now."""
+        return self.hooks[1](self.inputs[index].packed)
 
     def _unpack(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         try:

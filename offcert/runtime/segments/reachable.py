@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import sys
 import threading
 import types
 import typing
@@ -19,7 +20,8 @@ import weakref
 from collections import deque
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
+from operator import is_
 from typing import Any
 
 import torch
@@ -29,6 +31,7 @@ from torch.utils.data import DataLoader, Dataset
 from offcert.runtime.segments.code import data_of, functions_of, home, names_in
 from offcert.runtime.segments.contents import (
     Attributes,
+    Cache,
     Content,
     Globals,
     Missing,
@@ -58,6 +61,11 @@ _LOOKED_THROUGH = (
     tuple, frozenset, partial, types.MethodType, types.BuiltinMethodType, weakref.ref, property,
     types.MappingProxyType,
 )  # fmt: skip
+_CACHES = type(lru_cache(is_))
+# Of what is not written in Python, that which keeps nothing elsewhere.
+_ALL_IN_DICT = types.SimpleNamespace, BaseException, threading.local
+# The flag of classes that are made while a program runs, as those of Python code are.
+_HEAP = 1 << 9
 _FUNCTION_LIKE = types.FunctionType, staticmethod, classmethod
 
 
@@ -94,6 +102,7 @@ class Reach:
         self._known = known
         self._seen: dict[int, Any] = {}
         self._named: dict[int, set[str]] = {}
+        self._names: set[str] = set()
         self._queue: deque[tuple[str, Any]] = deque()
 
     def __contains__(self, number: int) -> bool:
@@ -147,7 +156,6 @@ class Reach:
             return
         self._add(OfModule(module, name))
         above = f"{name}." if name else ""
-        self._queue.extend((above + key, held) for key, held in module._modules.items())
         for hooks in (module._forward_pre_hooks, module._forward_hooks):
             self._queue.extend((f"{above}a hook", hook) for hook in hooks.values())
         self._kind(name, type(module))
@@ -168,21 +176,23 @@ class Reach:
         ]
         if slots and whose != "stateless":
             self._add(Named(thing, name, slots))
+        if isinstance(thing, _CACHES):
+            self.found.contents.append(Cache(thing, name, self._names))
+            self._queue.append((name, thing.__wrapped__))
+            return
         if hasattr(thing, "__dict__"):
             self._add(Attributes(thing, name))
-        elif content is None and not slots:
-            wrapped = getattr(thing, "__wrapped__", None)
-            if wrapped is not None:
-                self._queue.append((name, wrapped))
-            else:
-                self._sealed(name, thing)
+        if content is None and not slots and not _in_python(thing):
+            self._sealed(name, thing)
         if whose != "stateless":
             self._kind(name, kind)
 
     def _sealed(self, name: str, thing: Any) -> None:
         sealed = Sealed(thing, name)
+        # What PyTorch keeps elsewhere is not for pickling: storages, objects of C++.
+        known = not type(thing).__module__.partition(".")[0].startswith(("torch", "__torch__"))
         try:
-            known = sealed.take() == sealed.take()
+            known = known and sealed.take() == sealed.take()
         except Exception:
             known = False
         if known:
@@ -210,6 +220,8 @@ class Reach:
     def _function(self, name: str, function: Any) -> None:
         whose = home(getattr(function, "__module__", None) or "")
         code = getattr(function, "__code__", None)
+        if code is not None and whose == "own":
+            self._names |= names_in(code)
         if whose == "stateless" or code is None:
             # A decorator of a library may have been put around somebody's own function.
             cells = getattr(function, "__closure__", None) or ()
@@ -277,6 +289,21 @@ def _is_data(value: Any) -> bool:
     return is_atom(value) or isinstance(value, torch.Tensor) or content_of(value, "") is not None
 
 
-def _slots_of(kind: type) -> tuple[str, ...]:
+def _slots_of(kind: type) -> Iterator[str]:
     slots = vars(kind).get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
+    for name in (slots,) if isinstance(slots, str) else slots:
+        private = name.startswith("__") and not name.endswith("__")
+        yield f"_{kind.__name__.lstrip('_')}{name}" if private else name
+
+
+def _in_python(thing: Any) -> bool:
+    """Whether an object keeps all it holds in its `__dict__`, as classes written in Python do."""
+    if isinstance(thing, _ALL_IN_DICT):
+        return True
+    for kind in type(thing).__mro__[:-1]:
+        file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+        if not kind.__flags__ & _HEAP or not (file or kind.__module__ == "__main__"):
+            return False
+        if file is not None and not file.endswith((".py", ".pyc")):
+            return False
+    return hasattr(thing, "__dict__")

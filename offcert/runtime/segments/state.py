@@ -64,6 +64,14 @@ class Row:
         """Whether the tensor shows that it is not what it was."""
         return _version(self.tensor) != self.version or _address(self.tensor) != self.address
 
+    @property
+    def storage(self) -> int:
+        """The address of its storage object; 0 for tensors without."""
+        try:
+            return self.tensor.untyped_storage()._cdata
+        except (NotImplementedError, RuntimeError):
+            return 0
+
     def shows_change(self, *, closely: bool) -> bool:
         """Whether it is not what it was, and matters; `closely`: by its elements, too."""
         if self.ignored:
@@ -149,9 +157,10 @@ class ModuleStates:
             self._reach = Reach()
             self._look(self._modules)
         values = [content.take() for content in self._contents]
-        for index, (content, value) in enumerate(zip(self._contents, values, strict=True)):
+        for index, (content, value) in enumerate(list(zip(self._contents, values, strict=True))):
             if not content.same(self._last[index], value):
                 self._look_again(index, content, value)
+        self._look_at_tensors()
         values += [content.take() for content in self._contents[len(values) :]]
         contents, tensors = list(self._contents), list(enumerate(self._tensors))
         given = [each for each in arguments if not is_atom(each)]
@@ -175,6 +184,16 @@ class ModuleStates:
             value = content.take()
             self._last.append(value)
             self._tensors.append(_tensors_in(content, value))
+
+    def _look_at_tensors(self) -> None:
+        """Look at what programs have attached to tensors since."""
+        assert self._reach is not None
+        for tensors in list(self._tensors):
+            for name, tensor in tensors:
+                if isinstance(tensor, FakeTensor):
+                    continue
+                if tensor.__dict__ and id(tensor.__dict__) not in self._reach:
+                    self._look([(name, tensor.__dict__)])
 
     def _look_again(self, index: int, content: Content, value: Any) -> None:
         """Look through what an object holds now."""
@@ -246,7 +265,9 @@ class ModuleStates:
         """Yield what the first run has done that cannot be done again, or is dear to undo."""
         for content, value in zip(before.contents, before.values, strict=True):
             now = content.take()
-            if content.same(now, value):
+            if content.same(now, value) or (
+                content.transparent(value) and content.transparent(now)
+            ):
                 continue
             if not content.restorable:
                 yield f"{content.name} changes, and cannot be put back"
@@ -309,6 +330,8 @@ class ModuleStates:
 
     def _put(self, before: Before, now: list[Any], swap: dict[int, torch.Tensor]) -> None:
         for content, found, value in zip(before.contents, now, before.values, strict=True):
+            if content.transparent(value) and content.transparent(found):
+                continue
             if not content.same(found, value):
                 self._require(content)
                 content.put(content.swapped(value, swap) if swap else value)
