@@ -20,7 +20,7 @@ from offcert.runtime.guard import Guard, entry
 from offcert.runtime.recomputing import recomputing
 from offcert.runtime.saved import InPlaceError, is_plain
 from offcert.runtime.segments.caches import is_cache
-from offcert.runtime.segments.checkpoint import Given, checkpointed
+from offcert.runtime.segments.checkpoint import Begun, Given
 from offcert.runtime.segments.generators import GeneratorStates
 from offcert.runtime.segments.keeper import Keeper, Tick, outer_hooks
 from offcert.runtime.segments.keeping import Give, Keep
@@ -159,9 +159,9 @@ class Frame:
     @entry()
     def start(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> _Begun | None:
+    ) -> Begun[Body] | None:
         """Begin the first run; return what is to be called in it, or None if that has failed."""
-        return _Begun(self, Body(self, function, args, kwargs))
+        return Begun(self, Body(self, function, args, kwargs))
 
     def contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
         """Return the contexts of the first run and of all others."""
@@ -284,26 +284,6 @@ def run_frame(
         return function(*args, **kwargs)
     with begun:
         return begun.body()
-
-
-class _Begun(AbstractContextManager[None]):
-    """The first run of a segment, which has begun; no stack of contexts.
-
-    A stack holds the exception that leaves it, and so whatever the calls that were left held.
-    """
-
-    def __init__(self, frame: Frame, body: Body) -> None:
-        self.body = body
-        self._context = checkpointed(frame, body)
-        self._context.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return self._context.__exit__(kind, error, traceback)
 
 
 @dataclass(slots=True)
