@@ -63,6 +63,10 @@ class Bound:
         return f"<Bound {cut(self.method)} {self.value}, {self.evidence}>"
 
 
+# The name of what takes too long where memory is minimised: no operation, and no bytes.
+COMPUTING = "the computing"
+
+
 @dataclass(frozen=True)
 class Infeasibility:
     """Why no schedule exists: an operation that cannot run, and the bytes it lacks.
@@ -85,6 +89,18 @@ class Infeasibility:
     name: str
     needed: int
     lacking: int
+
+    def __str__(self) -> str:
+        return self.said(Units("ns", "B"))
+
+    def said(self, units: Units) -> str:
+        """Return in words what cannot run, and what it lacks, in a problem's units."""
+        name = cut(self.name, 100)
+        if (self.operation, self.name) == (-1, COMPUTING):
+            needed, lacking = (format_time(time, units) for time in (self.needed, self.lacking))
+            return f"{name} takes {needed} however much memory there is, {lacking} too long"
+        needed, lacking = (format_size(size, units) for size in (self.needed, self.lacking))
+        return f"{name} needs {needed} even when all else has left, {lacking} more than there is"
 
 
 def relative_gap(objective: int | None, lower_bound: int) -> float:

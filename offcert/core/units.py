@@ -56,11 +56,16 @@ def parse_memory(text: str, problem: Problem) -> int:
     Raises
     ------
     InputError
-        If the text is neither.
+        If the text is neither, or more than 100 %: with the peak, nothing has to leave.
     """
     match = _PERCENT.fullmatch(text.strip())
     if match is not None:
-        return problem.memory_at(Fraction(match[1]) / 100)
+        part = Fraction(match[1]) / 100
+        if part > 1:
+            raise InputError(
+                f'memory must be at most 100%, the peak without offloading, not "{cut(text)}"'
+            )
+        return problem.memory_at(part)
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise InputError(f'memory must look like "40%", "6GiB" or "4096B", not "{cut(text)}"')

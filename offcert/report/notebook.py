@@ -6,7 +6,6 @@ One element, both XML and HTML, with nothing that is loaded from elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from offcert.core.messages import cut
 from offcert.core.problem import Minimise, Problem
@@ -30,7 +29,7 @@ from offcert.report.placement_text import exact_size
 from offcert.report.space import spaces_of
 from offcert.report.space_svg import space_svg
 from offcert.report.svg import Element, element, ticks, write
-from offcert.report.text import offloaded_names, why_infeasible
+from offcert.report.text import offloaded_names
 
 _WIDTH = 900
 _TOP = 56
@@ -129,8 +128,7 @@ def _add_certificate(root: Element, certificate: Certificate) -> None:
     element(head, "span", f" {limit}: {result.status}")
     facts = [("found by", cut(certificate.method))]
     if result.infeasibility is not None:
-        lack = replace(result.infeasibility, name=cut(result.infeasibility.name, 100))
-        facts.append(("no schedule", why_infeasible(lack, problem)))
+        facts.append(("no schedule", result.infeasibility.said(units)))
     if result.objective is not None and result.schedule is not None:
         ticks = result.schedule.makespan
         slowdown = ticks / max(1, problem.trace.compute_time)

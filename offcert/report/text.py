@@ -7,7 +7,7 @@ from typing import Any
 
 from offcert.core.plan import Kind
 from offcert.core.problem import Minimise, Problem, Recompute
-from offcert.core.result import Infeasibility, SolveStatus
+from offcert.core.result import SolveStatus
 from offcert.core.units import format_objective, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.execution import choices_lines, choices_summary, reruns_of, within
@@ -117,23 +117,13 @@ def offloaded_names(certificate: Certificate) -> list[str]:
     return [trace.tensors[tensor].name for tensor in tensors]
 
 
-def why_infeasible(lack: Infeasibility, problem: Problem) -> str:
-    """Return in words which operation cannot run, and what it lacks."""
-    units = problem.units
-    if problem.minimise is Minimise.MEMORY:
-        needed, lacking = (format_time(time, units) for time in (lack.needed, lack.lacking))
-        return f"{lack.name} takes {needed} however much memory there is, {lacking} too long"
-    needed, lacking = (format_size(size, units) for size in (lack.needed, lack.lacking))
-    return f"{lack.name} needs {needed} even when all else has left, {lacking} more than there is"
-
-
 def describe_certificate(certificate: Certificate) -> str:
     """Return a certificate's claims for people."""
     result, problem = certificate.result, certificate.problem
     joint = " at" if problem.minimise is Minimise.TIME else ","
     lines = [f"{problem.name}{joint} {within(certificate)}: {result.status}"]
     if result.infeasibility is not None:
-        return "\n".join([*lines, f"  {why_infeasible(result.infeasibility, problem)}"])
+        return "\n".join([*lines, f"  {result.infeasibility.said(problem.units)}"])
     if result.objective is not None:
         lines += _found_lines(certificate)
     elif choices_summary(problem):

@@ -56,9 +56,9 @@ class Accounts:
         self.tell(kind, message)
 
     def tell(self, kind: str, message: str) -> None:
-        """Warn once of each kind."""
-        if kind not in self._warned:
-            self._warned.add(kind)
+        """Warn once of each kind, and of the same thing once."""
+        if kind not in self._warned and message not in self._warned:
+            self._warned |= {kind, message}
             warnings.warn(
                 f"{message}; training goes on with the tensors on the device",
                 OffloadWarning,

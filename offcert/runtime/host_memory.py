@@ -37,7 +37,7 @@ def within_host(
     InputError
         If it is too much and nothing may go into a file, or the limit is none.
     """
-    left = host_limit(limit)
+    left = memory_limit(limit)
     if left is None:
         if spill is not False:
             raise InputError("host_spill needs host_memory: there is no limit to keep to")
@@ -50,7 +50,7 @@ def within_host(
     return found
 
 
-def host_limit(limit: int | str | None) -> int | None:
+def memory_limit(limit: int | str | None, field: str = "host_memory") -> int | None:
     """Return a limit in bytes.
 
     Raises
@@ -59,12 +59,12 @@ def host_limit(limit: int | str | None) -> int | None:
         If it is none.
     """
     if isinstance(limit, str):
-        return parse_size(limit, "host_memory")
+        return parse_size(limit, field)
     if limit is None:
         return None
     if isinstance(limit, float):
-        raise InputError(f"host_memory must be a number of bytes, not {short_repr(limit)}")
-    return require_integer(limit, "host_memory", 0)
+        raise InputError(f"{field} must be a number of bytes, not {short_repr(limit)}")
+    return require_integer(limit, field, 0)
 
 
 def host_memory_of(programs: Sequence[Program], limit: int | None = None) -> HostMemory:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
@@ -9,9 +10,10 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from offcert.runtime.device.interface import Arena, Device
-from offcert.runtime.device.pinned import SplitArena
+from offcert.runtime.device.pinned import RegistrationError, SplitArena
 from offcert.runtime.mover import Mover, SynchronousMover
 from offcert.runtime.program import Program
+from offcert.runtime.reports import OffloadWarning
 from offcert.runtime.saved_storages import Place
 from offcert.runtime.store import HostStore, SplitStore
 from offcert.runtime.streaming.copies import StreamCopies
@@ -148,6 +150,7 @@ class StreamMovers(Movers[StreamCopies[Place]]):
         self._timed = timed
         self._spill = spill
         self._made: list[StreamCopies[Place]] = []
+        self._told = False
 
     def mover(self, program: Program) -> tuple[Mover | None, StreamCopies[Place] | None]:
         """Return a mover for a step, and where it copies to; None if there is nothing to do."""
@@ -161,14 +164,15 @@ class StreamMovers(Movers[StreamCopies[Place]]):
     def _new(self, program: Program) -> StreamCopies[Place]:
         device = self._device
         with ExitStack() as undo:
-            arena: Arena = device.arena(program.host.pool - program.in_file)
+            arena = self._arena(program.host.pool - program.in_file)
             undo.callback(arena.close)
-            apart = staging = None
+            apart, staging = self._arena, None
             if program.in_file:
                 file = device.file(program.in_file, self._spill)
                 undo.callback(file.close)
-                if program.staging:
-                    staging = Staging(device, program.staging, _returning(program, file))
+                if program.staging and arena.registered:
+                    staging = self._staging(program, file)
+                if staging is not None:
                     undo.callback(staging.close)
                 arena = SplitArena(arena, file)
                 # There is no more memory to register.
@@ -177,6 +181,32 @@ class StreamMovers(Movers[StreamCopies[Place]]):
             self._made.append(copies)
             undo.pop_all()
         return copies
+
+    def _arena(self, size: int) -> Arena:
+        """Return memory of the host, registered unless the device refuses that."""
+        try:
+            return self._device.arena(size)
+        except RegistrationError as error:
+            self._refused(error)
+        # What has been mapped in vain is gone by now.
+        return self._device.pageable(size)
+
+    def _staging(self, program: Program, file: Arena) -> Staging[Place] | None:
+        """Return registered memory by way of which copies go to a file; None if that is refused."""
+        try:
+            return Staging(self._device, program.staging, _returning(program, file))
+        except RegistrationError as error:
+            self._refused(error)
+        return None
+
+    def _refused(self, error: RegistrationError) -> None:
+        if not self._told:
+            self._told = True
+            warnings.warn(
+                f"{error}; copies go through other memory, and the host waits for each of them",
+                OffloadWarning,
+                stacklevel=2,
+            )
 
     def _give_back(self, room: StreamCopies[Place]) -> None:
         self._made.remove(room)

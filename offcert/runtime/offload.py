@@ -15,7 +15,6 @@ from torch import nn
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.options import require_count
 from offcert.core.problem import Problem
-from offcert.runtime.accounted import Accounted
 from offcert.runtime.accounts import Accounts
 from offcert.runtime.agreement import require_agreement
 from offcert.runtime.device.cuda import cuda_device
@@ -23,14 +22,16 @@ from offcert.runtime.device.interface import Device
 from offcert.runtime.events import OPERATOR, Session
 from offcert.runtime.guard import Guard
 from offcert.runtime.hooks import Hooks, require_cpu, require_no_graphs, unwrap
-from offcert.runtime.host_memory import within_host
+from offcert.runtime.host_memory import memory_limit, within_host
 from offcert.runtime.kinds import Kinds, share_calls
 from offcert.runtime.modes import within_transform
 from offcert.runtime.movers import movers_for
+from offcert.runtime.outcome import Outcome
 from offcert.runtime.plans import AnyPlan, CertificateLike, programs
 from offcert.runtime.program import Program
 from offcert.runtime.relay import Relay, counting, give_up, unhook, watch_unseen
 from offcert.runtime.reports import OffloadWarning, StepReport
+from offcert.runtime.reserved import Reserved
 from offcert.runtime.run import StepRun, StepStorages
 from offcert.runtime.saved_storages import owned_storages
 from offcert.runtime.saving import enter_saving, leave_saving
@@ -54,6 +55,7 @@ def offload(
     timed: bool = False,
     host_memory: int | str | None = None,
     host_spill: bool | str = False,
+    reserved_memory: int | str | None = None,
     verify_every: int | None = None,
 ) -> Offload:
     """Prepare to train `model` under a plan.
@@ -100,6 +102,12 @@ def offload(
     host_spill : bool or str
         Put what is more into a memory-mapped file, in this folder or where the system puts such
         files, instead of refusing the plan.
+    reserved_memory : int or str, optional
+        Bytes that PyTorch's allocator may have reserved on the device at most (``"16GiB"``): what
+        tensors take, and the pieces between them. A step in which it reserves more has not followed
+        its plan. By default what a plan is made for limits what tensors take. With it, peaks of the
+        allocator's statistics are reset in every step, and what it keeps in vain beyond the limit
+        is given back before a step.
     verify_every : int, optional
         After how many steps each segment that runs again is compared with its first run anew, bit
         by bit; by default in its first step only, and samples later. Needs as much of the host's
@@ -130,11 +138,12 @@ def offload(
         device=of,
         timed=timed,
         spill=host_spill if isinstance(host_spill, str) else None,
+        reserved_memory=memory_limit(reserved_memory, "reserved_memory"),
         verify_every=verify_every,
     )
 
 
-class Offload(Accounted, AbstractContextManager["Offload"]):
+class Offload(Outcome, AbstractContextManager["Offload"]):
     """A model that trains under plans; see `offload`.
 
     Attributes
@@ -159,6 +168,7 @@ class Offload(Accounted, AbstractContextManager["Offload"]):
         device: Device | None = None,
         timed: bool = False,
         spill: str | None = None,
+        reserved_memory: int | None = None,
         verify_every: int | None = None,
     ) -> None:
         if verify_every is not None:
@@ -176,7 +186,8 @@ class Offload(Accounted, AbstractContextManager["Offload"]):
         self._count = count
         self._device = device
         # Steps under plans that change nothing run without us, unless something is asked of them.
-        self._asked = count or timed
+        self._asked = count or timed or reserved_memory is not None
+        self._reserved = Reserved(device, reserved_memory)
         self._movers = movers_for(device, directory, timed=timed, spill=spill)
         self._relay = Relay(self)
         self._hooks = Hooks(self._root, self._relay, Guard(self._relay.failed))
@@ -321,9 +332,9 @@ class Offload(Accounted, AbstractContextManager["Offload"]):
 
     def _begin_step(self, call: Signature) -> StepRun | None:
         self._close_run("another step began")
-        found = self._kinds.plans_for(self.programs, call, self._hooks.parts.device)
+        found = self._choose(call)
         if isinstance(found, str):
-            self._refuse("unplanned", f"there is no plan for this step: {found}")
+            self._refuse("unplanned", found)
             return None
         chosen, *others = found
         # Of several it has to turn out that it is the right one.
@@ -343,6 +354,10 @@ class Offload(Accounted, AbstractContextManager["Offload"]):
             run.choose_among(found)
         return run
 
+    def _choose(self, call: Signature) -> list[Program] | str:
+        """Return the plan that a step follows and what else it may be, or why there is none."""
+        return self._kinds.plans_for(self.programs, call, self._hooks.parts.device)
+
     def _start(self, chosen: Program, counter: LiveBytes | None) -> StepRun | None:
         # Memory of the host does not count.
         with nullcontext() if counter is None else counter.paused():
@@ -353,7 +368,9 @@ class Offload(Accounted, AbstractContextManager["Offload"]):
                 return None
         if counter is not None:
             counter.start()
-        run = StepRun(self._hooks, chosen, mover, counter, self._strict, self._relay.ended)
+        self._reserved.begin()
+        ended, watch = self._relay.ended, self._reserved
+        run = StepRun(self._hooks, chosen, mover, counter, self._strict, ended, watch)
         self._movers.took(chosen, room, run)
         accepted = run.accepts(chosen.capture.calls[0])
         assert accepted

@@ -101,4 +101,5 @@ def plans_for(found: Sequence[Program], call: Signature, here: str) -> list[Prog
     if same:
         return same
     # Only now: to say in what calls differ takes longer than to see that they do.
-    return (difference(*pairs[0]) if pairs else None) or "there is no plan"
+    reason = (difference(*pairs[0]) if pairs else None) or "none has been made yet"
+    return f"there is no plan for this step: {reason}"

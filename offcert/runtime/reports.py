@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from offcert.core.messages import cut
+from offcert.runtime.device.interface import MemoryReading
 from offcert.runtime.predict import Prediction
+from offcert.runtime.segments.placed import PlacedSegment
 
 
 class OffloadWarning(UserWarning):
@@ -52,7 +56,7 @@ class Unforeseen:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StepReport:
     """What one training step did.
 
@@ -84,6 +88,16 @@ class StepReport:
         Most bytes of them that the plan needs at a time: no arena is smaller.
     outside_entries, outside_bytes : int
         Copies that were not where the layout wants them, since something there was still needed.
+    again : tuple of PlacedSegment
+        What the plan lets run again in the backward pass.
+    state_bytes : int
+        Of copies of buffers and the like for what runs again, which finds them as they were: the
+        most at a time. They are on the device, and in no count of live bytes.
+    memory : MemoryReading or None
+        What the device's allocator had given out and reserved when the step ended; its peaks are
+        those since they were last reset. None on the CPU, and before the end.
+    reserved_limit : int or None
+        Bytes that it may have reserved at most, where a limit for that is given.
     """
 
     deviation: str | None
@@ -102,6 +116,60 @@ class StepReport:
     arena_load: int = 0
     outside_entries: int = 0
     outside_bytes: int = 0
+    again: tuple[PlacedSegment, ...] = ()
+    state_bytes: int = 0
+    memory: MemoryReading | None = None
+    reserved_limit: int | None = None
+
+    def __repr__(self) -> str:
+        text = f"<StepReport: {self.what}"
+        if self.prediction is not None:
+            text += f"; {_mib(self.prediction.peak)} predicted of {_mib(self.limit)}"
+            text += f", {_mib(self.offloaded_bytes)} left"
+        return f"{text}>"
+
+    def __str__(self) -> str:
+        """Say in some ten lines what happened, for people."""
+        rows = [("step", self.what)]
+        if self.prediction is not None:
+            rows += self._memory_rows(self.prediction.peak) + self._moved_rows()
+        return "\n".join(f"{name:<12}{text}" for name, text in rows)
+
+    @property
+    def what(self) -> str:
+        """Whether the step followed its plan, or why not, in words."""
+        if self.deviation is None:
+            return "planned" if self.planned else "under way: its backward pass has not ended"
+        if self.prediction is None:
+            return self.deviation
+        return f"did not follow its plan: {self.deviation}"
+
+    def _memory_rows(self, predicted: int) -> list[tuple[str, str]]:
+        counted = f"counted {_mib(self.peak)}" if self.peaks else "not counted (count=True does)"
+        rows = [("memory", f"{_mib(predicted)} predicted of {_mib(self.limit)}, {counted}")]
+        if self.memory is not None:
+            given, held = self.memory.peak_allocated, self.memory.peak_reserved
+            limited = "" if self.reserved_limit is None else f" of {_mib(self.reserved_limit)}"
+            rows.append(("device", f"{_mib(given)} allocated, {_mib(held)} reserved{limited}"))
+        return rows
+
+    def _moved_rows(self) -> list[tuple[str, str]]:
+        late = f"{_mib(self.late_bytes)} came back only when asked for" if self.late_bytes else ""
+        arena = f"{_mib(self.arena_bytes)} on the host, {_mib(self.arena_load)} of it at a time"
+        if self.outside_bytes:
+            arena += f"; {self.outside_entries} copies outside of it, {_mib(self.outside_bytes)}"
+        again = _listed([str(each) for each in self.again])
+        if self.state_bytes:
+            again += f"; {_mib(self.state_bytes)} of state copied for it"
+        out, back = _mib(self.offloaded_bytes), _mib(self.prefetched_bytes)
+        return [
+            ("moved", f"{out} left, {back} came back"),
+            ("late", late or "nothing"),
+            ("not freed", _sized([(each.tensor, each.size) for each in self.unfreed])),
+            ("unforeseen", _sized([(each.operation, each.size) for each in self.unforeseen])),
+            ("arena", arena),
+            ("runs again", again),
+        ]
 
     @property
     def planned(self) -> bool:
@@ -133,3 +201,23 @@ class StepReport:
                 peak <= bound for peak, bound in zip(self.peaks, self.prediction.peaks, strict=True)
             )
         )
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.2f} MiB"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first names of some, and how many more there are."""
+    unlike = list(dict.fromkeys(names))
+    if not unlike:
+        return "nothing"
+    more = f" and {len(unlike) - 3} more" if len(unlike) > 3 else ""
+    return ", ".join(cut(name, 40) for name in unlike[:3]) + more
+
+
+def _sized(rows: Sequence[tuple[str, int]]) -> str:
+    """Return how many bytes some have together, and which."""
+    if not rows:
+        return "nothing"
+    return f"{_mib(sum(size for _, size in rows))}: {_listed([name for name, _ in rows])}"

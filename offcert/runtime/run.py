@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from offcert.core.errors import PlanError
+from offcert.runtime.device.interface import MemoryReading
 from offcert.runtime.events import (
     END,
     ENTER,
@@ -25,8 +26,10 @@ from offcert.runtime.hooks import Hooks
 from offcert.runtime.mover import Mover
 from offcert.runtime.program import Program
 from offcert.runtime.reports import StepReport, Unforeseen
+from offcert.runtime.reserved import Reserved
 from offcert.runtime.saved import Entry, Handle
 from offcert.runtime.saved_storages import Owned, Place, SavedStorages, dtype_name
+from offcert.runtime.segments.uncounted import HELD
 from offcert.runtime.signature import Signature, as_if_on
 from offcert.runtime.tracker import LiveBytes
 
@@ -57,6 +60,8 @@ class StepRun(Session):
         Raise at the first deviation.
     ended : callable, optional
         Called with the run when its last backward pass has ended.
+    reserved : Reserved, optional
+        Reads what the device's allocator says, and knows the limit for it.
 
     Attributes
     ----------
@@ -86,8 +91,13 @@ class StepRun(Session):
         counter: LiveBytes | None = None,
         strict: bool = False,
         ended: Callable[[StepRun], None] | None = None,
+        reserved: Reserved | None = None,
     ) -> None:
         super().__init__(hooks)
+        self._reserved = Reserved(None, None) if reserved is None else reserved
+        self._memory: MemoryReading | None = None
+        self._state_bytes = 0
+        HELD.start()
         self.program = program
         self.now = -1
         self.deviation: str | None = None
@@ -178,6 +188,10 @@ class StepRun(Session):
             self.program.host.load,
             0 if mover is None else mover.outside_entries,
             0 if mover is None else mover.outside_bytes,
+            self.program.segments.segments,
+            state_bytes=self._state_bytes,
+            memory=self._memory,
+            reserved_limit=self._reserved.limit,
         )
 
     # The clock.
@@ -303,9 +317,14 @@ class StepRun(Session):
         self.finished = True
         if self._mover is not None:
             self._mover.end(self, complete=self.now + 1 == len(self.program.trace))
+        self._memory = self._reserved.read()
+        self._state_bytes = HELD.peak if self.program.segments else 0
         try:
             if self.now + 1 != len(self.program.trace):
                 self.deviate(f"{self.name(self.now + 1)} never began")
+            exceeded = self._reserved.exceeded(self._memory)
+            if exceeded is not None:
+                self.deviate(exceeded)
         finally:
             if self._ended is not None:
                 self._ended(self)

@@ -10,6 +10,7 @@ import tempfile
 import torch
 
 from offcert.core.errors import OffcertError
+from offcert.runtime.device.free_memory import in_memory, require_free
 
 # Below this, an operator takes longer to be called than to copy; above, it may use several threads.
 _SMALL = 2**20
@@ -113,7 +114,25 @@ class SplitStore(HostStore):
 
 
 def reserve(descriptor: int, size: int) -> None:
-    """Let a file be of so many bytes, and have room for all of them."""
+    """Let a file be of so many bytes, and have room for all of them.
+
+    Raises
+    ------
+    OffcertError
+        If there are not so many free, on the disk or, for a file that is in memory, of that.
+    OSError
+        If the system refuses.
+    """
+    space = os.fstatvfs(descriptor)
+    free = space.f_bavail * space.f_frsize
+    # Before others on a disk that would be full for a moment get to feel it.
+    if size > free:
+        raise OffcertError(
+            f"no room for {size} bytes of offloaded tensors: where their file is made, {free} "
+            "bytes are free"
+        )
+    if in_memory(descriptor):
+        require_free(size)
     # Writing to a page that a full disk has no block for would end the process with a signal.
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size)

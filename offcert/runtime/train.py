@@ -15,7 +15,7 @@ from offcert.core.schedule import Schedule
 from offcert.core.training_record import HostMemory
 from offcert.runtime.comparison import seeded
 from offcert.runtime.device.interface import Device
-from offcert.runtime.host_memory import host_limit, host_memory_of, within_host
+from offcert.runtime.host_memory import host_memory_of, memory_limit, within_host
 from offcert.runtime.program import Program, program
 from offcert.runtime.recorded import training_record
 from offcert.runtime.stages.train import train_stages
@@ -114,7 +114,7 @@ def train(
     where = train_device(device, plain.model, problem, count=count)
     made = program(problem, schedule, execution, streams=where.streams is not None)
     (made,) = within_host([made], host_memory, host_spill)
-    host = host_memory_of([made], host_limit(host_memory))
+    host = host_memory_of([made], memory_limit(host_memory))
     if announce is not None:
         announce(host)
     pair = StepPair(plain, made, where, training)

@@ -19,7 +19,7 @@ from offcert.runtime.modes import sweep, within_transform
 from offcert.runtime.offload import Offload
 from offcert.runtime.program import Program, program
 from offcert.runtime.quiet import one_line
-from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.reports import OffloadWarning, StepReport
 from offcert.runtime.run import StepRun
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
@@ -27,7 +27,7 @@ from offcert.runtime.signature import Signature, signature
 from offcert.runtime.step import TrainingStep
 from offcert.training.barred import opaque_modules, price, without
 from offcert.training.branches import Branches
-from offcert.training.planner import Planner
+from offcert.training.planner import Planner, first_call
 from offcert.training.study import Study
 from offcert.training.times import StepTimes
 
@@ -64,7 +64,9 @@ class AutoOffload(Offload):
         self._host_memory = host_memory
         self._spills = spills
         self._study: Study | None = None
+        # Kinds of steps that are left without a plan, and why.
         self._settled: list[Signature] = []
+        self._reasons: list[str] = []
         self._branches = Branches()
         # Steps with a call that no gradient came to: if it is so again, that is how they are.
         self._odd: set[str] = set()
@@ -104,8 +106,10 @@ class AutoOffload(Offload):
         if self._study is None:
             begun = self._kinds.now()
             self._study = Study(self._root, call, self._planner.hardware is None, begun)
+            self._reserved.begin(fresh=True)
         self._close_run("another step began")
         self.steps.update(["studied"])
+        self._accounts.report = StepReport("it is studied, for a plan to be made", True)
         return self._study.begin(self._hooks, args, kwargs, self._planner)
 
     def left(self, session: Session, output: Any) -> None:
@@ -162,10 +166,16 @@ class AutoOffload(Offload):
             # That has been told.
             self._study = None
             self._settled.append(study.call)
+            self._reasons.append(study.broken)
             study.abandon()
             return
+        self._planner.fragments = max(self._planner.fragments, self._reserved.fragments)
         try:
             problem = study.conclude(self._planner)
+        except NoPlanError as error:
+            self._study = None
+            self._settle(study.call, str(error))
+            return
         except OffcertError as error:
             self._give_up(study.call, str(error))
             return
@@ -203,7 +213,8 @@ class AutoOffload(Offload):
         self._study = None
         self._branches.stop(call)
         self._settled.append(call)
-        self._tell("study", f"no plan can be made: {reason}")
+        self._reasons.append(f"no plan can be made: {reason}")
+        self._tell("study", self._reasons[-1])
 
     def _plan(self, problem: Problem) -> None:
         """Follow a plan for a kind of step, in which only that runs again which may."""
@@ -255,7 +266,7 @@ class AutoOffload(Offload):
                 self._take(made if left is None else made.within_host(left, self._spills), number)
         except NoPlanError as error:
             if not again:
-                self._settle(problem, str(error))
+                self._settle(first_call(problem), str(error))
                 return
             # It may do all the same: that search is another one.
             self._follow(plainly, number)
@@ -275,14 +286,21 @@ class AutoOffload(Offload):
             return
         self.certificates.append(certificate)
         if result.schedule is None:
-            self._settle(certificate.problem, str(result.infeasibility or "none was found"))
+            self._settle(first_call(problem), self._planner.why_none(certificate))
 
-    def _settle(self, problem: Problem, reason: str) -> None:
+    def _settle(self, call: Signature, reason: str) -> None:
         """Leave a kind of step without a plan."""
-        assert problem.source is not None
-        self._settled.append(problem.source["capture"]["calls"][0])
-        self._branches.stop(self._settled[-1])
-        self._tell("budget", f"no plan fits: {reason}")
+        self._settled.append(call)
+        self._reasons.append(f"no plan fits: {reason}")
+        self._branches.stop(call)
+        self._tell("budget", self._reasons[-1])
+
+    def _choose(self, call: Signature) -> list[Program] | str:
+        """Return the plan that a step follows, or what was found out when none could be made."""
+        found = super()._choose(call)
+        if isinstance(found, str) and call in self._settled:
+            return self._reasons[self._settled.index(call)]
+        return found
 
     @property
     def _left(self) -> int | None:

@@ -14,7 +14,7 @@ from offcert.core.problem import Problem
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
 from offcert.runtime.hooks import unwrap
-from offcert.runtime.host_memory import host_limit, within_host
+from offcert.runtime.host_memory import memory_limit, within_host
 from offcert.runtime.offload import Offload
 from offcert.runtime.offload import offload as follow
 from offcert.runtime.plans import AnyPlan, CertificateLike
@@ -43,6 +43,7 @@ def offload(
     timed: bool = False,
     host_memory: int | str | None = None,
     host_spill: bool | str = False,
+    reserved_memory: int | str | None = None,
     verify_every: int | None = None,
 ) -> Offload:
     """Prepare to train `model` under a plan; see `offcert.runtime.offload.offload`.
@@ -96,6 +97,9 @@ def offload(
         is computed again, and the best of the plans that keep to the limit is followed. If there
         is none, that is said, and training goes on without a plan. With `host_spill` plans are
         made as if there were no limit.
+    reserved_memory
+        As there. With ``"auto"`` it may be the budget: `device_memory`, without what the allocator
+        has reserved in vain in the step that was captured.
     verify_every
         As there.
 
@@ -121,7 +125,11 @@ def offload(
     }
     if not isinstance(plan, str):
         _refuse(asked | {"example": example}, 'with plan="auto"')
-        given: dict[str, Any] = {"host_memory": host_memory, "host_spill": host_spill}
+        given: dict[str, Any] = {
+            "host_memory": host_memory,
+            "host_spill": host_spill,
+            "reserved_memory": reserved_memory,
+        }
         return follow(model, plan, problem, **following, **given)
     if plan != "auto":
         raise InputError(f'plan must be a certificate, a plan, a schedule or "auto", not {plan!r}')
@@ -129,13 +137,17 @@ def offload(
         raise InputError('problem cannot be given with plan="auto", which captures it')
     # What is wrong with the limit shows now, not in the middle of the training.
     within_host((), host_memory, host_spill)
-    following["host_memory"] = host_limit(host_memory)
+    following["host_memory"] = memory_limit(host_memory)
     following["spills"] = host_spill is not False
     following["spill"] = host_spill if isinstance(host_spill, str) else None
+    reserved = following["reserved_memory"] = memory_limit(reserved_memory, "reserved_memory")
+    if memory is None and device_memory is None:
+        asked["device_memory"] = reserved
     if device is None:
         following["device"] = cuda_device(unwrap(model), timed=timed)
     again = "any" if recompute is None else recompute
     planner = Planner(**asked | {"time_limit": time_limit, "recompute": again})
+    planner.require_room(unwrap(model), example)
     found = AutoOffload(model, planner, require_count(max_plans, "max_plans"), **following)
     if example is not None:
         found.plan_for(example)

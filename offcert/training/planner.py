@@ -8,30 +8,41 @@ from dataclasses import replace
 from fractions import Fraction
 
 import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
 
 from offcert.certify.ladder import certify
 from offcert.core.chain import Chain
 from offcert.core.device_memory import memory_beside, uncounted_bytes
-from offcert.core.errors import InputError
+from offcert.core.errors import InputError, NoPlanError
 from offcert.core.network import Network
 from offcert.core.options import require_seconds
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute, Units
 from offcert.core.trace import Trace, require_integer
-from offcert.core.units import parse_memory
+from offcert.core.units import format_size, parse_memory
 from offcert.proofs.certificate import Certificate
 from offcert.runtime.capture import Capture
+from offcert.runtime.capture.run import uncounted_bytes as uncounted_bytes_of
 from offcert.runtime.hardware import hardware as find_hardware
 from offcert.runtime.measurement import Measurement, modelled, retimed_network
 from offcert.runtime.optimisers import state_bytes
 from offcert.runtime.profile import profile
 from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.signature import Signature
 from offcert.runtime.step import TrainingStep
 from offcert.training.host_room import certify_within_host
 
 _ANY = Problem(
     "any", Chain([1], [1], [1, 1], [0, 0]), Platform(2, Fraction(1)), units=Units("ns", "B")
 )
+
+
+def first_call(problem: Problem) -> Signature:
+    """Return how the model is called first in the step that a problem was captured from."""
+    assert problem.source is not None
+    call: Signature = problem.source["capture"]["calls"][0]
+    return call
 
 
 class Planner:
@@ -59,7 +70,9 @@ class Planner:
         recompute: str = Recompute.ANY,
     ) -> None:
         if (memory is None) is (device_memory is None):
-            raise InputError('plan="auto" needs exactly one of memory and device_memory')
+            raise InputError(
+                'plan="auto" needs exactly one of memory and device_memory, or reserved_memory'
+            )
         if device_memory is not None:
             require_integer(device_memory, "device_memory", 0)
         elif isinstance(memory, str):
@@ -76,6 +89,8 @@ class Planner:
         self._device_memory = device_memory
         self._optimiser = optimiser
         self._time_limit = time_limit
+        # Bytes of the device that its allocator reserves in vain.
+        self.fragments = 0
 
     def problem_of(self, capture: Capture, measurement: Measurement | None, name: str) -> Problem:
         """Return the problem of a capture, whose times are measured or from the hardware model."""
@@ -144,6 +159,55 @@ class Planner:
         assert pool_of is not None
         return certify_within_host(asked, room, self._time_limit, pool_of)
 
+    def require_room(self, model: nn.Module, example: TrainingStep | None) -> None:
+        """Raise an `InputError` if the device's budget has no room for the model alone.
+
+        The batch and what is computed are not known before a step has been captured.
+        """
+        if self._device_memory is None:
+            return
+        step = TrainingStep(model, lambda model, batch: None)
+        if any(is_lazy(parameter) for parameter in model.parameters()):
+            return
+        taken = self._with_state(dict(uncounted_bytes_of(step, 0)))
+        if self._optimiser is not None or (example is not None and example.optimiser is not None):
+            # Of some optimisers it is only known how much their state takes once they have it.
+            taken.setdefault("optimiser", 0)
+        memory_beside(self._device_memory, taken)
+
+    def require_possible(self, capture: Capture, name: str) -> None:
+        """Raise a `NoPlanError` if the budget allows no plan for a capture, whatever its times."""
+        again = self._recompute is Recompute.ANY and capture.record is not None
+        network = capture.network if again and capture.network is not None else capture.trace
+        problem = Problem(
+            name,
+            network,
+            Platform(0, Fraction(1)),
+            units=_ANY.units,
+            source={"uncounted": dict(capture.uncounted)},
+            recompute=Recompute.NONE if network is capture.trace else self._recompute,
+        )
+        limit = self._limit(problem)
+        if limit < problem.least_memory:
+            # So little that there is nothing to search.
+            raise NoPlanError(self.why_none(self.certificate(problem)))
+
+    def why_none(self, certificate: Certificate) -> str:
+        """Return in words why a certificate holds no plan, and what the least budget is."""
+        problem, lack = certificate.problem, certificate.result.infeasibility
+        if lack is None:
+            return f"none was found in {self._time_limit:g} s"
+        return f"{lack.said(problem.units)}; {self._least(problem)}"
+
+    def _least(self, problem: Problem) -> str:
+        """Return in words the budget from which on there certainly is a plan."""
+        least, name = problem.plain().least_memory, "memory"
+        if self._device_memory is not None:
+            taken = self._taken(problem.plain())
+            least, name = least + sum(taken.values()), "device_memory"
+        size = format_size(least, problem.units)
+        return f"the least with which a plan certainly exists is {name}={least} ({size})"
+
     def _limit(self, problem: Problem) -> int:
         if isinstance(self._memory, int):
             return self._memory
@@ -151,8 +215,23 @@ class Planner:
             # A part of the range is the same bytes whether anything may run again or not.
             return parse_memory(self._memory, problem.plain())
         assert self._device_memory is not None
-        taken = uncounted_bytes(problem)
+        taken = self._taken(problem)
+        try:
+            return memory_beside(self._device_memory, taken)
+        except InputError as error:
+            if "optimiser" not in taken:
+                raise
+            raise InputError(f"{error}; {self._least(problem)}") from error
+
+    def _taken(self, problem: Problem) -> dict[str, int]:
+        """Return the bytes of the device that a trace does not count."""
+        taken = self._with_state(uncounted_bytes(problem))
+        if problem.recompute is not Recompute.NONE and taken.get("buffers"):
+            # As they were before a segment, and for it to change while it runs again.
+            taken["copies of buffers"] = 2 * taken["buffers"]
+        return taken | {"fragments": self.fragments} if self.fragments else taken
+
+    def _with_state(self, taken: dict[str, int]) -> dict[str, int]:
+        """Return bytes with those of the optimiser's state, if they are known."""
         state = None if self._optimiser is None else state_bytes(self._optimiser)
-        if state is not None:
-            taken["optimiser"] = state
-        return memory_beside(self._device_memory, taken)
+        return taken if state is None else taken | {"optimiser": state}

@@ -90,6 +90,9 @@ class Study:
             if self.session.backward_passes:
                 step = TrainingStep(self._root, lambda model, batch: None)
                 self.capture = captured(step, self.session, Clock.MODULES, "real", self._batch)
+                if self._timed:
+                    # Not only after the steps that are timed.
+                    planner.require_possible(self.capture, type(self._root).__name__)
         elif self.session.complete:
             self._times.append(self.session.durations())
         if self.capture is None:

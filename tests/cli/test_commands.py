@@ -126,6 +126,7 @@ def test_infeasible_memory_is_a_result(
     [
         (["certify", "missing.json"], "missing.json cannot be read"),
         (["certify", "PROBLEM", "--memory", "lots"], 'memory must look like "40%"'),
+        (["certify", "PROBLEM", "--memory", "200%"], "memory must be at most 100%, the peak"),
         (["certify", "PROBLEM", "--bandwidth", "fast"], 'bandwidth must look like "12.2GB/s"'),
         (
             ["certify", "PROBLEM", "--prefetch-bandwidth", "0"],

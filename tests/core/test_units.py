@@ -40,6 +40,11 @@ def test_a_percentage_lies_between_the_least_and_the_peak_memory() -> None:
     assert parse_memory("100%", problem) == peak
     assert parse_memory("50 %", problem) == least + (peak - least) // 2
     assert parse_memory("12.5%", problem) == least + (peak - least) // 8
+    for text in ("200%", "100.1 %"):
+        with pytest.raises(InputError, match=f'memory must be at most 100%, .*, not "{text}"'):
+            parse_memory(text, problem)
+    with pytest.raises(InputError, match='not "-5%"'):
+        parse_memory("-5%", problem)
 
 
 def test_a_number_alone_is_asked_for_its_unit_where_it_could_mean_two_things() -> None:

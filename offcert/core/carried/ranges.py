@@ -208,11 +208,7 @@ class Ranges:
         """
         barred = {above for path in paths for above in _above(path)}
         rows = [
-            Row(
-                row.path,
-                row.call,
-                *(tuple(each[i:j]) for each in (row.names, row.first, row.last)),
-            )
+            Row(row.path, row.call, row.names[i:j], row.first[i:j], row.last[i:j])
             for row in self.rows
             for i, j in _stretches(_child(row.path, name) in barred for name in row.names)
         ]

@@ -16,7 +16,7 @@ from functools import lru_cache
 from offcert.core.network import Network, sources
 from offcert.core.plan import Kind
 from offcert.core.problem import Minimise, Problem, Recompute, Transfers
-from offcert.core.result import Bound, Infeasibility
+from offcert.core.result import COMPUTING, Bound, Infeasibility
 from offcert.core.trace import Trace
 from offcert.formulations.combinatorial.availability import Availability
 from offcert.proofs.claims import proved
@@ -83,7 +83,7 @@ def _too_long(problem: Problem) -> Infeasibility | None:
     needed, deadline = problem.trace.compute_time, problem.deadline
     if deadline is None or needed <= deadline:
         return None
-    return Infeasibility(-1, "the computing", needed, needed - deadline)
+    return Infeasibility(-1, COMPUTING, needed, needed - deadline)
 
 
 def _too_large(network: Network, memory: int) -> Infeasibility | None:

@@ -21,7 +21,13 @@ from offcert.core.plan import Kind
 from offcert.runtime.device.clerk import ThreadClerk
 from offcert.runtime.device.interface import Event, MemoryReading, Part
 from offcert.runtime.device.numa import node_of_device
-from offcert.runtime.device.pinned import CHUNK, CudaRegistrar, FileArena, PinnedArena
+from offcert.runtime.device.pinned import (
+    CHUNK,
+    CudaRegistrar,
+    FileArena,
+    PageableArena,
+    PinnedArena,
+)
 
 _MILLISECOND = 10**6
 
@@ -100,9 +106,9 @@ class CudaDevice:
         self.tensors = _existing(torch.device(device))
         self.name = str(torch.cuda.get_device_name(self.tensors))
         self.timed = timed
-        # Two of their own: copies in one direction never wait for those in the other.
-        self.out = CudaStream(torch.cuda.Stream(self.tensors), timed)
-        self.back = CudaStream(torch.cuda.Stream(self.tensors), timed)
+        out, back = _streams(self.tensors)
+        self.out = CudaStream(out, timed)
+        self.back = CudaStream(back, timed)
 
     @property
     def compute(self) -> CudaStream:
@@ -118,6 +124,10 @@ class CudaDevice:
         streams = (self.out.stream, self.back.stream)
         node = node_of_device(bus_id(self.tensors))
         return PinnedArena(size, CudaRegistrar(self.tensors, streams), node, chunk=CHUNK)
+
+    def pageable(self, size: int) -> PageableArena:
+        """Return memory of the host that is not registered."""
+        return PageableArena(size)
 
     def file(self, size: int, directory: str | None = None) -> FileArena:
         """Return memory of the host in a file, which the device knows nothing of."""
@@ -195,9 +205,27 @@ class CudaDevice:
         given, held = known["allocated_bytes"]["all"], known["reserved_bytes"]["all"]
         return MemoryReading(given["current"], held["current"], given["peak"], held["peak"])
 
+    def release(self) -> None:
+        """Give back what PyTorch's allocator keeps for tensors to come, on all devices."""
+        torch.cuda.empty_cache()
+
     def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""
         torch.cuda.reset_peak_memory_stats(self.tensors)
+
+
+# Of each device, once: PyTorch has 32 of each, and hands out the same ones again after that, to the
+# program as to us.
+_STREAMS: dict[torch.device, tuple[torch.cuda.Stream, torch.cuda.Stream]] = {}
+
+
+def _streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
+    """Return the streams that copy to the host and from it, so that neither waits for the other."""
+    known = _STREAMS.get(device)
+    if known is None:
+        made = torch.cuda.Stream(device), torch.cuda.Stream(device)
+        known = _STREAMS.setdefault(device, made)
+    return known
 
 
 def _pairs(part: Part) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

@@ -191,6 +191,17 @@ class Device(Protocol):
         ------
         OffcertError
             If there is not so much.
+        RegistrationError
+            If there is, but the device does not take it (`offcert.runtime.device.pinned`).
+        """
+
+    def pageable(self, size: int) -> Arena:
+        """Return memory of the host that is not registered, where the device refuses to do so.
+
+        Raises
+        ------
+        OffcertError
+            If there is not so much.
         """
 
     def file(self, size: int, directory: str | None = None) -> Arena:
@@ -242,6 +253,9 @@ class Device(Protocol):
 
     def memory(self) -> MemoryReading:
         """Return what of the device's memory is taken."""
+
+    def release(self) -> None:
+        """Give back what is reserved for tensors, and that none takes."""
 
     def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""

@@ -4,7 +4,8 @@ PyTorch's own pinned memory is rounded up to the next power of two, a 9 GiB aren
 when it is given back. So an arena is a mapping of exactly the planned bytes, which is registered
 once and unregistered once, whatever happens in between. Drivers refuse to register 512 GiB and more
 by one call, however much memory there is. So it is registered in chunks, and no copy goes
-across the border of two, which CUDA would refuse, or let the host wait for.
+across the border of two, which CUDA would refuse, or let the host wait for. To register memory is
+to take it: before all of it, and again before each chunk, it is asked how much the host has left.
 """
 
 from __future__ import annotations
@@ -20,14 +21,20 @@ from typing import Any, Protocol
 import torch
 
 from offcert.core.errors import OffcertError
+from offcert.runtime.device.free_memory import require_free
 from offcert.runtime.device.interface import Arena
 from offcert.runtime.device.numa import near
 from offcert.runtime.store import reserve
 
 # "Portable": for all devices of the process, whichever is current.
 _PORTABLE = 1
-# Bytes that are registered by one call: far from where drivers fail, and whole pages of any size.
-CHUNK = 2**36
+# Bytes that are registered by one call: far from where drivers fail, whole pages of any size, and
+# so few that what others take meanwhile is seen.
+CHUNK = 2**32
+
+
+class RegistrationError(OffcertError):
+    """Memory that is there, but that a device refuses to register."""
 
 
 class Registrar(Protocol):
@@ -38,7 +45,7 @@ class Registrar(Protocol):
 
         Raises
         ------
-        OffcertError
+        RegistrationError
             If the device does not take so much.
         """
 
@@ -73,7 +80,7 @@ class CudaRegistrar:
             if error == 0:
                 return
             text = _clear_error(self._device)
-        raise OffcertError(
+        raise RegistrationError(
             f"{size} bytes of host memory cannot be registered with {self._device}: CUDA error "
             f"{error}{text}"
         )
@@ -146,7 +153,9 @@ class PinnedArena:
     Raises
     ------
     OffcertError
-        If there is not so much, or the device does not take it.
+        If the host has not so much left.
+    RegistrationError
+        If the device does not take it.
     """
 
     registered = True
@@ -161,10 +170,7 @@ class PinnedArena:
         self._finalizer: weakref.finalize[..., PinnedArena] | None = None
         if size == 0:
             return
-        try:
-            mapped = mmap.mmap(-1, size)
-        except (OSError, OverflowError) as error:
-            raise OffcertError(f"no room for {size} bytes of offloaded tensors: {error}") from error
+        mapped = _mapped(size)
         self._bytes = torch.frombuffer(mapped, dtype=torch.uint8)
         address = self._bytes.data_ptr()
         # The mapping is held until it has been unregistered, views or no views. What may or may not
@@ -175,12 +181,16 @@ class PinnedArena:
             # Whole pages are placed; to register them is to touch them.
             with near(node, address, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE) as placement:
                 for begin, part in stretches(0, size, chunk):
+                    require_free(part, size)
                     known.append(address + begin)
-                    registrar.register(address + begin, part)
+                    try:
+                        registrar.register(address + begin, part)
+                    except OffcertError:
+                        known.pop()
+                        raise
         except OffcertError:
             self._finalizer.detach()
-            # The last one was refused.
-            _unregister(registrar, known[:-1])
+            _unregister(registrar, known)
             raise
         self.where = placement.text
 
@@ -219,11 +229,73 @@ def _unregister(registrar: Registrar, known: Sequence[int]) -> None:
             stack.callback(registrar.unregister, address)
 
 
-class FileArena:
+def _mapped(size: int) -> mmap.mmap:
+    """Return memory of the host that is shared with children; nothing has been taken of it yet."""
+    require_free(size)
+    try:
+        return mmap.mmap(-1, size)
+    except (OSError, OverflowError) as error:
+        raise OffcertError(f"no room for {size} bytes of offloaded tensors: {error}") from error
+
+
+class _Unregistered:
+    """Memory of the host that no device knows.
+
+    A copy goes through memory of the driver's, and whoever hands it over waits for it.
+    """
+
+    registered = False
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._bytes = torch.empty(0, dtype=torch.uint8)
+
+    def view(self, offset: int, size: int) -> torch.Tensor:
+        """Return bytes of it as a tensor over the same memory."""
+        return self._bytes[offset : offset + size]
+
+    def pieces(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
+        """Yield all of it: the driver cuts what it copies by itself."""
+        yield offset, size
+
+    def close(self) -> None:
+        """Give the memory back, once no view of it is left."""
+        self._bytes = torch.empty(0, dtype=torch.uint8)
+
+
+class PageableArena(_Unregistered):
+    """Memory of the host that a device has refused to register.
+
+    Parameters
+    ----------
+    size : int
+        Bytes.
+    chunk : int
+        Bytes that are taken at a time.
+
+    Raises
+    ------
+    OffcertError
+        If the host has not so much left.
+    """
+
+    where = "in memory that is not registered"
+
+    def __init__(self, size: int, *, chunk: int = CHUNK) -> None:
+        super().__init__(size)
+        if size == 0:
+            return
+        self._bytes = torch.frombuffer(_mapped(size), dtype=torch.uint8)
+        for begin, part in stretches(0, size, chunk):
+            require_free(part, size)
+            # Now, not in the middle of a step.
+            self._bytes[begin : begin + part : mmap.PAGESIZE] = 0
+
+
+class FileArena(_Unregistered):
     """Memory of the host in a file without a name, for what does not fit into the host's limit.
 
-    No device knows it: a copy goes through memory of the driver's, and whoever hands it over waits
-    for it. Its pages may leave the host's memory.
+    Its pages may leave the host's memory.
 
     Parameters
     ----------
@@ -239,11 +311,9 @@ class FileArena:
     """
 
     where = "in a file"
-    registered = False
 
     def __init__(self, size: int, directory: str | None = None) -> None:
-        self.size = size
-        self._bytes = torch.empty(0, dtype=torch.uint8)
+        super().__init__(size)
         if size == 0:
             return
         try:
@@ -253,18 +323,6 @@ class FileArena:
         except (OSError, OverflowError) as error:
             raise OffcertError(f"no room for {size} bytes of offloaded tensors: {error}") from error
         self._bytes = torch.frombuffer(mapped, dtype=torch.uint8)
-
-    def view(self, offset: int, size: int) -> torch.Tensor:
-        """Return bytes of it as a tensor over the same memory."""
-        return self._bytes[offset : offset + size]
-
-    def pieces(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
-        """Yield all of it: the driver cuts what it copies by itself."""
-        yield offset, size
-
-    def close(self) -> None:
-        """Give the space back, once no view of it is left."""
-        self._bytes = torch.empty(0, dtype=torch.uint8)
 
 
 class SplitArena:

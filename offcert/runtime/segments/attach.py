@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import partial
-from types import MethodType
 from typing import Any, TypeVar
 
 import torch
@@ -13,17 +11,17 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.runtime.events import Session
-from offcert.runtime.guard import entry, guard_of
-from offcert.runtime.hooks import Hooks, UncopiedHook
+from offcert.runtime.hooks import Hooks
 from offcert.runtime.reports import OffloadWarning
 from offcert.runtime.saving import is_checkpointed, may_hook
-from offcert.runtime.segments.frame import Frame, Now, Walk, run_frame
+from offcert.runtime.segments.frame import Frame, Now, Walk
 from offcert.runtime.segments.keeper import Keeper
-from offcert.runtime.segments.lines import LineCall, LineFrame, encloses, end_lines
+from offcert.runtime.segments.lines import LineFrame, end_lines
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.segments.proof import Proof
 from offcert.runtime.segments.resolve import LinePart, Lookup, Part, resolve
 from offcert.runtime.segments.teller import Teller
+from offcert.runtime.segments.wrapped import ContainerRun, ModuleCall, TickHook
 
 AnyFrame = TypeVar("AnyFrame", bound=Frame)
 
@@ -131,9 +129,9 @@ class Segments:
             containers |= lookup.containers
         try:
             for path, module in modules.items():
-                self._replace(module, "_call_impl", _Call(self, path, module))
+                self._replace(module, "_call_impl", ModuleCall(self, path, module))
             for path, container in containers.items():
-                self._replace(container, "forward", _Run(self, path, container))
+                self._replace(container, "forward", ContainerRun(self, path, container))
             for path, module in watched.items():
                 self._hook(path, module)
         except BaseException:
@@ -161,7 +159,7 @@ class Segments:
         self._undo.append(undo)
 
     def _hook(self, path: str, module: nn.Module) -> None:
-        hook = _TickHook(self, path)
+        hook = TickHook(self, path)
         handles = [
             module.register_forward_pre_hook(hook.enter),
             module.register_forward_hook(hook.leave, always_call=True),
@@ -224,7 +222,9 @@ class Segments:
     @property
     def session(self) -> Session | None:
         """The step that the calling thread is in."""
-        return self.hooks and (self.hooks.local.forward or self.hooks.local.backward)
+        if self.hooks is None:
+            return None
+        return self.hooks.local.forward or self.hooks.local.backward
 
     def runs(self, part: Part) -> bool:
         """Whether a segment is to be checkpointed now.
@@ -246,126 +246,3 @@ class Segments:
                 f"{part.name} cannot run again by a plan: the program itself checkpoints it"
             )
         return True
-
-
-class _Wrapped:
-    """Called instead of a method of a module; copies of the module have their own method."""
-
-    method = ""
-
-    def __init__(self, segments: Segments, path: str, module: nn.Module) -> None:
-        self.segments = segments
-        self.path = path
-        self.module = module
-        own = module.__dict__.get(self.method)
-        self.original = own or getattr(type(module), self.method).__get__(module)
-        self.guard = guard_of(segments.hooks)
-
-    @entry()
-    def frame(self, part: Part) -> Frame | None:
-        """Return a frame for a call of a segment, if it is to run again."""
-        runs = self.segments.runs(part)
-        return self.segments.frame(part, self.path, Frame) if runs else None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # What is made of a copy of the model is no matter of the plan.
-        return _original, (self.module, self.method)
-
-
-def _original(module: nn.Module, method: str) -> Any:
-    return MethodType(getattr(type(module), method), module)
-
-
-class _Call(_Wrapped):
-    """A call of a module with its hooks."""
-
-    method = "_call_impl"
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        walk = self.segments.now.walk
-        if walk is None:
-            return self.original(*args, **kwargs)
-        key = self.path, walk.count(f"call {self.path}")
-        begins = key in walk.program.lines
-        if not walk.calling and (begins or (walk.lines and not encloses(walk, self.path))):
-            once = partial(self._once, walk, key)
-            return LineCall(self.segments, walk, key).run(once, args, kwargs)
-        return self._once(walk, key, *args, **kwargs)
-
-    def _once(self, walk: Walk, key: tuple[str, int], /, *args: Any, **kwargs: Any) -> Any:
-        part = walk.program.calls.get(key)
-        frame = None if part is None else self.frame(part)
-        if frame is None:
-            return self.original(*args, **kwargs)
-        return run_frame(frame, self.original, args, kwargs)
-
-
-class _Run(_Wrapped):
-    """The forward pass of an `nn.Sequential`."""
-
-    method = "forward"
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        walk = self.segments.now.walk
-        if walk is None:
-            return self.original(*args, **kwargs)
-        parts = walk.program.runs.get((self.path, walk.count(f"forward {self.path}")))
-        if not parts or len(args) != 1 or kwargs:
-            return self.original(*args, **kwargs)
-        assert isinstance(self.module, nn.Sequential)
-        return self._children(args[0], 0, len(self.module) - 1, parts)
-
-    def _children(self, value: Any, first: int, last: int, parts: list[Part]) -> Any:
-        """Call children one after another, those of each part as a segment."""
-        children = list(self.module._modules.values())
-        starts = {part.first: part for part in parts}
-        at = first
-        while at <= last:
-            part = starts.get(at)
-            frame = None if part is None else self.frame(part)
-            if part is not None and frame is not None:
-                # Nobody but the segment is to hold its input.
-                cell = [value]
-                del value
-                value = run_frame(frame, _Children(self, part), (cell,), {})
-                at = part.last + 1
-            else:
-                child = children[at]
-                assert child is not None
-                value = child(value)
-                at += 1
-        return value
-
-
-class _Children:
-    """The children of a part, as a function."""
-
-    def __init__(self, run: _Run, part: Part) -> None:
-        self.run = run
-        self.part = part
-
-    def __call__(self, cell: list[Any]) -> Any:
-        part = self.part
-        return self.run._children(cell.pop(), part.first, part.last, part.inner)
-
-
-class _TickHook:
-    """The events of a module in which, or after which, something may be kept."""
-
-    def __init__(self, segments: Segments, path: str) -> None:
-        self.segments = segments
-        self.path = path
-        guard = guard_of(segments.hooks)
-        self.enter, self.leave = UncopiedHook(self._enter, guard), UncopiedHook(self._leave, guard)
-
-    def _enter(self, module: nn.Module, args: Any) -> None:
-        walk = self.segments.now.walk
-        if walk is not None:
-            call = walk.count(self.path)
-            walk.opened.setdefault(self.path, []).append(call)
-            walk.tick(("enter", self.path, call))
-
-    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
-        walk = self.segments.now.walk
-        if walk is not None and walk.opened.get(self.path):
-            walk.tick(("leave", self.path, walk.opened[self.path].pop()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
@@ -24,7 +24,7 @@ from torch.utils.checkpoint import (
 )
 
 from offcert.runtime.quiet import one_line
-from offcert.runtime.saved import View, is_plain
+from offcert.runtime.saved import InPlaceError, View, is_plain
 from offcert.runtime.segments.evidence import Sample, copied, is_same
 from offcert.runtime.segments.proof import Proof, RecomputeError
 from offcert.runtime.segments.uncounted import uncounted
@@ -165,7 +165,7 @@ class _ByTask(dict[Any, _Made]):
         return found
 
 
-class _Frame(_CheckpointFrame):  # type: ignore[misc]
+class _Frame(_CheckpointFrame):
     """PyTorch's record of a checkpoint, with what its tensors were."""
 
     def begin(self, call: Checked) -> None:
@@ -174,7 +174,7 @@ class _Frame(_CheckpointFrame):  # type: ignore[misc]
         self.copies = _Copies()
         self.difference: str | None = None
         self.flags: list[torch.Tensor] = []
-        self.recomputed = _ByTask(self)
+        self.recomputed: Any = _ByTask(self)  # type: ignore[assignment]
         self.rerun = self.__dict__.pop("recompute_fn")
         # The methods take their places: bound to the object, they would keep it alive.
         del self.metadata_fn
@@ -286,9 +286,11 @@ class _Frame(_CheckpointFrame):  # type: ignore[misc]
             return evidence.held
         if evidence.given is not None:
             index, view = evidence.given
-            given = self.call.given_again(index)
-            if given.dtype == view.dtype:
-                return given.as_strided(view.shape, view.stride, view.offset)
+            # What was changed in the segment is no input any more.
+            with suppress(InPlaceError):
+                given = self.call.given_again(index)
+                if given.dtype == view.dtype:
+                    return given.as_strided(view.shape, view.stride, view.offset)
         assert evidence.original is not None
         assert evidence.sample is not None
         with uncounted():

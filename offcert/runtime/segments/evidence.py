@@ -116,7 +116,7 @@ def digest(tensor: torch.Tensor) -> Any:
     with torch._C._DisableTorchDispatch(), torch.no_grad():
         bits = _integers(tensor.detach())
         if bits.device.type == "cpu":
-            numbers = bits.contiguous().numpy()
+            numbers = bits.contiguous().numpy().data
             return zlib.crc32(numbers), zlib.adler32(numbers)
         bits = bits.reshape(-1).to(torch.int64)
         odd = torch.arange(1, 2 * len(bits), 2, device=bits.device)

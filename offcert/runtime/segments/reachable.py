@@ -31,15 +31,13 @@ from torch.utils.data import DataLoader, Dataset
 from offcert.runtime.segments.code import data_of, functions_of, home, names_in
 from offcert.runtime.segments.contents import (
     Attributes,
-    Cache,
     Content,
     Globals,
     Missing,
     Named,
     OfModule,
-    Sealed,
-    content_of,
 )
+from offcert.runtime.segments.kinds import Cache, Sealed, content_of
 
 # More objects than a part of a model reaches, unless it refers to its trainer. Arbitrary.
 _MOST_OBJECTS = 100_000
@@ -105,7 +103,7 @@ class Reach:
         self._names: set[str] = set()
         self._queue: deque[tuple[str, Any]] = deque()
 
-    def __contains__(self, number: int) -> bool:
+    def __contains__(self, number: object) -> bool:
         """Whether the object of an `id` has been found, or is known to somebody else."""
         return number in self._seen or number in self._known
 

@@ -19,7 +19,7 @@ from offcert.runtime.segments.evidence import copied, digest, is_same
 from offcert.runtime.segments.proof import RecomputeError
 from offcert.runtime.segments.reachable import Reach, is_atom
 from offcert.runtime.segments.settings import settings, under
-from offcert.runtime.segments.uncounted import uncounted
+from offcert.runtime.segments.uncounted import HELD, uncounted
 
 # Bytes of the largest tensor that is copied before it was seen to change. Arbitrary.
 _SMALL = 2**16
@@ -225,7 +225,7 @@ class ModuleStates:
                     row.ignored = True
                 elif self._wants_copy(row.key, tensor, rehearses):
                     with uncounted():
-                        row.copy = tensor.detach().clone()
+                        row.copy = HELD.taken(tensor.detach().clone())
         return list(rows.values())
 
     def _wants_copy(self, key: Any, tensor: torch.Tensor, rehearses: bool) -> bool:
@@ -310,11 +310,11 @@ class ModuleStates:
             for row in before.rows:
                 changing = row.key in self._changing
                 if row.copy is not None and (changing or self._moved_since(row, before)):
-                    swap[id(row.tensor)] = row.copy.clone()
+                    swap[id(row.tensor)] = HELD.taken(row.copy.clone())
                 elif row.shows_change(closely=before.rehearses):
                     self._lost(f"{row.name} was changed after its forward pass")
                 if row.ignored:
-                    swap[id(row.tensor)] = row.tensor.detach().clone()
+                    swap[id(row.tensor)] = HELD.taken(row.tensor.detach().clone())
         return swap
 
     def _moved_since(self, row: Row, before: Before) -> bool:

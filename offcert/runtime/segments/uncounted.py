@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from offcert.runtime.tracker import LiveBytes
@@ -18,3 +21,40 @@ def uncounted() -> Iterator[None]:
             if isinstance(mode, LiveBytes):
                 stack.enter_context(mode.paused())
         yield
+
+
+class Held:
+    """Bytes of copies on the device that are alive, of all segments of the process.
+
+    Attributes
+    ----------
+    live, peak : int
+        Bytes now, and the most since `start`.
+    """
+
+    def __init__(self) -> None:
+        self.live = self.peak = 0
+        # A copy may die while another one is counted, in the same thread.
+        self._lock = threading.RLock()
+
+    def start(self) -> None:
+        """Forget the peak so far."""
+        with self._lock:
+            self.peak = self.live
+
+    def taken(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Count the storage of a copy until it dies, and return the copy."""
+        storage = tensor.untyped_storage()
+        size = storage.nbytes()
+        with self._lock:
+            self.live += size
+            self.peak = max(self.peak, self.live)
+        weakref.finalize(storage, self._died, size).atexit = False
+        return tensor
+
+    def _died(self, size: int) -> None:
+        with self._lock:
+            self.live -= size
+
+
+HELD = Held()

@@ -48,9 +48,12 @@ class FakeCuda:
             "is_current_stream_capturing": lambda: self.capturing,
             "memory_stats_as_nested_dict": lambda device: self.stats,
             "reset_peak_memory_stats": lambda device: self.log.append(("reset", str(device))),
+            "empty_cache": lambda: self.log.append(("empty cache",)),
             "cudart": lambda: cudart,
         }.items():
             monkeypatch.setattr(torch.cuda, name, value)
+        # Those of another fake, or of a real device.
+        monkeypatch.setattr("offcert.runtime.device.cuda._STREAMS", {})
 
     @property
     def current(self):

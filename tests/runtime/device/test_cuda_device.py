@@ -25,6 +25,18 @@ def test_each_direction_copies_in_a_stream_of_its_own_and_nothing_is_waited_for(
     assert cuda.current == "default"
 
 
+def test_a_device_takes_its_two_streams_once(monkeypatch):
+    cuda = FakeCuda(monkeypatch, devices=2)
+    first, *others = [CudaDevice("cuda", timed=bool(number % 2)) for number in range(40)]
+    assert len(cuda.streams) == 2
+    assert all(each.out.stream is first.out.stream for each in others)
+    assert all(each.back.stream is first.back.stream for each in others)
+    assert first.out.stream is not first.back.stream
+    assert [others[0].out.timed, others[1].out.timed] == [True, False]
+    CudaDevice("cuda:1")
+    assert len(cuda.streams) == 4
+
+
 def test_no_copy_goes_from_one_registration_to_the_next(monkeypatch):
     cuda = FakeCuda(monkeypatch)
     device = CudaDevice("cuda")

@@ -3,6 +3,7 @@
 import copy
 import threading
 import time
+import warnings
 from fractions import Fraction
 
 import pytest
@@ -104,6 +105,24 @@ def test_nobody_waits_for_a_file_that_is_not_behind(case, tmp_path, monkeypatch)
         assert equal(case, made)
         assert made.times.makespan > times.makespan
     assert device.races == []
+
+
+@pytest.mark.parametrize("share", [Fraction(1, 3), Fraction(9, 10)])
+def test_where_a_device_refuses_to_register_memory_copies_go_to_files_by_themselves(
+    case, tmp_path, share
+):
+    whole, _ = spilling(case, tmp_path)
+    # Room for nothing, or for the arena and not for what copies go through.
+    made, device = spilling(case, tmp_path, pinned=int(share * whole.host.held))
+    with warnings.catch_warnings(record=True) as told, made:
+        warnings.simplefilter("always")
+        assert equal(case, made)
+        assert made.report.planned
+        assert (device.pinned_bytes > 0) == (share > Fraction(1, 2))
+    (message,) = [str(each.message) for each in told]
+    assert "may register" in message
+    assert device.races == []
+    assert device.pinned_bytes == 0
 
 
 class Deaf(SimulatedClerk):

@@ -12,7 +12,7 @@ from stream_steps import Layers, On, captured_problem, evicting, mean, tight
 from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from offcert.core.errors import PlanError
+from offcert.core.errors import OffcertError, PlanError
 from offcert.runtime.device.simulated import SimulatedDevice
 from offcert.runtime.offload import OffloadWarning, offload
 from offcert.runtime.step import TrainingStep
@@ -183,20 +183,49 @@ def test_a_device_that_fails_as_the_context_ends_gives_its_arenas_back():
     assert hooked(made._root) == 0
 
 
-def test_a_host_with_too_little_memory_says_so_and_nothing_is_left():
+def test_a_host_with_too_little_memory_says_so_and_nothing_is_left(monkeypatch):
+    def refuses(size):
+        raise OffcertError(f"no room for {size} bytes")
+
     model = Layers()
     problem = captured_problem(model)
     plan = evicting(problem)
     here = On("simulated")
     expected = plain(here, model)
-    device = SimulatedDevice.of(problem.platform, pinned=100)
+    device = SimulatedDevice.of(problem.platform)
+    monkeypatch.setattr(device, "arena", refuses)
     made = offload(model, plan, problem, device=device)
-    with pytest.warns(OffloadWarning, match="may register 100 bytes"), made:
+    with pytest.warns(OffloadWarning, match="no room for"), made:
         assert same(gradients(here, model), expected)
     assert made.steps == {"unplanned": 1}
-    assert "may register 100 bytes" in made.report.deviation
+    assert "no room for" in made.report.deviation
     assert hooked(model) == 0
     assert device.pinned_bytes == 0
+
+
+def test_memory_that_a_device_refuses_to_register_is_used_as_it_is_and_that_is_said_once():
+    model = Layers()
+    expected = plain(On("simulated"), model)
+    problem = captured_problem(model)
+    device = SimulatedDevice.of(problem.platform, pinned=100)
+    with (
+        warnings.catch_warnings(record=True) as told,
+        offload(model, evicting(problem), problem, device=device) as made,
+    ):
+        warnings.simplefilter("always")
+        for _ in range(3):
+            # The graph of a step that is not over keeps its room, so that another is made.
+            held = mean(model, torch.randn(4, 8))
+            assert same(gradients(On("simulated"), model), expected)
+            assert made.report.planned
+            assert made.report.offloaded_bytes > 0
+            del held
+        assert device.pinned_bytes == 0
+    (message,) = [str(each.message) for each in told]
+    assert "may register 100 bytes of the host's memory" in message
+    assert "copies go through other memory, and the host waits for each of them" in message
+    assert device.races == []
+    assert hooked(model) == 0
 
 
 @pytest.mark.parametrize("call", ["copy_out", "copy_back"])

@@ -82,6 +82,9 @@ class Allocator(Protocol):
     def read(self) -> MemoryReading:
         """Return what is taken."""
 
+    def release(self) -> None:
+        """Give segments back of which nothing is used."""
+
     def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""
 
@@ -151,6 +154,9 @@ class IdealAllocator:
         """Return what is taken; nothing is reserved but what is allocated."""
         return self._counts.read()
 
+    def release(self) -> None:
+        """Do nothing: nothing is kept."""
+
     def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""
         self._counts.reset_peaks()
@@ -217,6 +223,10 @@ class CachingAllocator:
     def read(self) -> MemoryReading:
         """Return what is taken: blocks as they were given out, and segments."""
         return self._counts.read()
+
+    def release(self) -> None:
+        """Give segments back of which nothing is used."""
+        self._give_back_segments()
 
     def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""

@@ -8,6 +8,7 @@ import torch
 
 from offcert.core.errors import OffcertError
 from offcert.runtime.device.interface import Arena
+from offcert.runtime.device.pinned import RegistrationError
 from offcert.runtime.device.simulated.poison import poison
 from offcert.runtime.device.simulated.races import HostRanges
 
@@ -106,11 +107,13 @@ class PinnedBudget:
 
         Raises
         ------
+        RegistrationError
+            If there are not so many left.
         OffcertError
-            If there are not so many left, or the same are registered already.
+            If the same are registered already.
         """
         if self._limit is not None and self.held + size > self._limit:
-            raise OffcertError(
+            raise RegistrationError(
                 f"device {self._name} may register {self._limit} bytes of the host's memory and "
                 f"holds {self.held} of them: no room for an arena of {size} bytes"
             )

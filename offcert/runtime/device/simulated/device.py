@@ -14,7 +14,7 @@ from offcert.core.errors import OffcertError
 from offcert.core.plan import Kind
 from offcert.core.platform import Link, Platform
 from offcert.runtime.device.interface import Event, MemoryReading, Part
-from offcert.runtime.device.pinned import CHUNK, FileArena, PinnedArena
+from offcert.runtime.device.pinned import CHUNK, FileArena, PageableArena, PinnedArena
 from offcert.runtime.device.simulated.adversary import Adversary, late
 from offcert.runtime.device.simulated.allocator import Policy, allocator
 from offcert.runtime.device.simulated.arena import PinnedBudget, SimulatedArena
@@ -174,13 +174,17 @@ class SimulatedDevice:
 
         Raises
         ------
-        OffcertError
+        RegistrationError
             If the budget has not so many left.
         """
         memory = PinnedArena(size, self._budget, chunk=self._chunk)
         arena = SimulatedArena(memory, len(_STREAMS), self._closing)
         self._arenas.add(arena)
         return arena
+
+    def pageable(self, size: int) -> SimulatedArena:
+        """Return poisoned bytes that are not registered; they take nothing of what may be."""
+        return SimulatedArena(PageableArena(size), len(_STREAMS), self._closing)
 
     def file(self, size: int, directory: str | None = None) -> SimulatedArena:
         """Return poisoned bytes in a file; they take nothing of what may be registered."""
@@ -194,6 +198,10 @@ class SimulatedDevice:
     def memory(self) -> MemoryReading:
         """Return what of the device's memory is taken."""
         return self._ledger.read()
+
+    def release(self) -> None:
+        """Give segments back of which nothing is used."""
+        self._ledger.release()
 
     def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""

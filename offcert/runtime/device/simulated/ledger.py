@@ -50,6 +50,10 @@ class Ledger:
         """Return what is taken."""
         return self._allocator.read()
 
+    def release(self) -> None:
+        """Give segments back of which nothing is used."""
+        self._allocator.release()
+
     def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""
         self._allocator.reset_peaks()

@@ -1,9 +1,10 @@
-"""What can be asked about a training loop under plans."""
+"""What can be asked of an offload: its steps, its latest one, what it needs of the host."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+
+from torch import nn
 
 from offcert.core.schedule import Schedule
 from offcert.core.training_record import HostMemory
@@ -16,14 +17,25 @@ from offcert.runtime.run import StepRun
 from offcert.runtime.segments.attach import Segments
 
 
-class Accounted:
-    """Tells of its steps; see `offcert.runtime.offload.Offload`."""
+class Outcome:
+    """What `offcert.runtime.offload.Offload` tells of itself; that sets the attributes."""
 
     programs: list[Program]
     _accounts: Accounts
-    _movers: Movers[Any]
+    _movers: Movers[object]
+    _root: nn.Module
     _run: StepRun | None
+    _open: object
     _segments: Segments | None
+
+    def __repr__(self) -> str:
+        plans = "1 plan" if len(self.programs) == 1 else f"{len(self.programs)} plans"
+        steps = ", ".join(f"{number} {kind}" for kind, number in self.steps.items())
+        state = "not entered" if self._open is None else "entered"
+        return (
+            f"<{type(self).__name__} of {type(self._root).__name__}: {plans}; steps: "
+            f"{steps or 'none'}; {state}>"
+        )
 
     @property
     def report(self) -> StepReport:
