@@ -87,6 +87,25 @@ class Accounts:
                 stacklevel=3,
             )
 
+    def failed(self, error: Exception, reason: str, run: StepRun | None) -> None:
+        """Take note that we have failed in the midst of a step, or outside of any.
+
+        Raises
+        ------
+        PlanError
+            If whoever trains is strict.
+        """
+        if self._strict and isinstance(error, PlanError):
+            # We have not failed: it is what was asked for.
+            raise error
+        if run is not None:
+            run.fail(reason)
+        else:
+            self.report = StepReport(reason, True)
+        if self._strict:
+            raise PlanError(reason) from error
+        self.tell("failed", reason)
+
     def close(self, run: StepRun) -> StepReport:
         """Take stock of a step after which another one begins, or nothing."""
         self._account(run)

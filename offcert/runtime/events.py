@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from offcert.runtime.guard import Guard, entry
 from offcert.runtime.recomputing import is_recomputing
 from offcert.runtime.segments.proof import require_same
 
@@ -103,6 +104,16 @@ class Session:
         self._ends = 0
 
     @property
+    def guard(self) -> Guard:
+        """That of the hooks."""
+        return self.hooks.guard
+
+    @property
+    def session(self) -> Session:
+        """The step that its guard is told of."""
+        return self
+
+    @property
     def backward_passes(self) -> int:
         """How many backward passes through the step have ended."""
         return self._ends
@@ -145,6 +156,7 @@ class Session:
         calls = self._open.get(path)
         return calls.pop() if calls else None
 
+    @entry()
     def run_again(self, kind: str, path: str) -> None:
         """Note that a segment, which is named by a module, begins to run again, or has done so."""
         key = f"{kind} {path}"
@@ -214,31 +226,44 @@ class Session:
 class _Ending:
     """Called by the engine at the end of a backward pass; only dropped if that has failed."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("guard", "session")
 
     def __init__(self, session: Session) -> None:
-        self._session: Session | None = session
+        self.session: Session | None = session
+        self.guard = session.hooks.guard
 
-    def __call__(self) -> None:
-        session, self._session = self._session, None
+    def _left_anyway(self) -> None:
+        session, self.session = self.session, None
         if session is not None:
-            session.ended()
+            session.leave_backward()
 
+    @entry(_left_anyway)
+    def __call__(self) -> None:
+        if self.session is not None:
+            self.session.ended()
+            self.session = None
+
+    @entry()
     def __del__(self) -> None:
-        if self._session is not None:
-            self._session.leave_backward()
+        self._left_anyway()
 
 
 class _GradientTick:
     """A hook on a tensor that tells the session of its gradient."""
 
-    __slots__ = ("_again", "_event", "_session")
+    __slots__ = ("_again", "_event", "session")
 
     def __init__(self, session: Session, event: Event) -> None:
-        self._session = session
+        self.session = session
         self._event = event
         self._again = 0
 
+    @property
+    def guard(self) -> Guard:
+        """That of the hooks."""
+        return self.session.hooks.guard
+
+    @entry()
     def __call__(self, gradient: torch.Tensor) -> None:
         again, self._again = self._again, self._again + 1
-        self._session.gradient(self._event._replace(again=again) if again else self._event)
+        self.session.gradient(self._event._replace(again=again) if again else self._event)

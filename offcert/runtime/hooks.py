@@ -13,8 +13,10 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.runtime.events import Session
+from offcert.runtime.guard import RAISING, Guard, entry
 from offcert.runtime.parts import Parts
-from offcert.runtime.saved_storages import SavedStorages
+from offcert.runtime.saving import Saving
+from offcert.runtime.unseen import Unseen
 
 # Wrappers whose replicas or shards are other modules than those that would be hooked.
 _REFUSED = {
@@ -170,11 +172,17 @@ class Hooks:
         Paths of the modules that are hooked and compiled.
     parts : Parts
         Of the root, as they were when they were last looked at.
+    guard : Guard
+        Of all that is called in the model's steps.
+    unseen : Unseen or None
+        Who waits for the first call of the root.
     """
 
-    def __init__(self, root: nn.Module, steps: Steps) -> None:
+    def __init__(self, root: nn.Module, steps: Steps, guard: Guard = RAISING) -> None:
         self.root = root
         self.steps = steps
+        self.guard = guard
+        self.unseen: Unseen | None = None
         self._threads = _Threads()
         self.compiled: set[str] = set()
         self.parts = Parts(root)
@@ -211,22 +219,6 @@ class Hooks:
         self._threads = _Threads()
 
 
-class Saving:
-    """Saved-tensor hooks of a thread, entered and left apart from each other."""
-
-    def __init__(self, storages: SavedStorages) -> None:
-        self._hooks = storages.hooks()
-        self._hooks.__enter__()
-
-    def leave(self) -> bool:
-        """Leave them; return whether that was possible: only the innermost hooks can be left."""
-        top = torch._C._autograd._top_saved_tensors_default_hooks(True)
-        if top is None or top[0] != self._hooks.pack_hook:
-            return False
-        self._hooks.__exit__()
-        return True
-
-
 class _Threads(threading.local):
     """Something of each thread's own."""
 
@@ -261,15 +253,30 @@ class Local:
 class UncopiedHook:
     """A hook that a copy of the model does not inherit: the copy is not the model of the plan."""
 
-    __slots__ = ("function",)
+    __slots__ = ("function", "guard", "otherwise")
 
-    def __init__(self, function: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., None],
+        guard: Guard = RAISING,
+        otherwise: Callable[..., None] | None = None,
+    ) -> None:
         self.function = function
+        self.guard = guard
+        self.otherwise = otherwise
 
     def __call__(self, *arguments: Any) -> None:
         """Call the function, unless the compiler only looks at the module."""
         if not torch.compiler.is_compiling():
-            self.function(*arguments)
+            self._tell(*arguments)
+
+    def _instead(self, *arguments: Any) -> None:
+        if self.otherwise is not None:
+            self.otherwise()
+
+    @entry(_instead)
+    def _tell(self, *arguments: Any) -> None:
+        self.function(*arguments)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> UncopiedHook:
         return UncopiedHook(_ignore)
@@ -289,8 +296,8 @@ class _ModuleHook:
         self.hooks = hooks
         self.path = path
         self.module = module
-        self.enter = UncopiedHook(self._enter)
-        self.leave = UncopiedHook(self._leave)
+        self.enter = UncopiedHook(self._enter, hooks.guard)
+        self.leave = UncopiedHook(self._leave, hooks.guard, self._left_anyway)
 
     def _enter(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
@@ -309,6 +316,9 @@ class _ModuleHook:
         elif local.backward is not None:
             local.backward.leave(self.path, output)
 
+    def _left_anyway(self) -> None:
+        """The call has returned, and nobody has been told."""
+
 
 class _RootHook(_ModuleHook):
     """The hooks of the model itself, which begin a step."""
@@ -324,6 +334,9 @@ class _RootHook(_ModuleHook):
         local.depth += 1
         if local.depth == 1:
             local.error = sys.exception()
+            if self.hooks.unseen is not None and torch.is_grad_enabled():
+                self.hooks.unseen.close()
+                self.hooks.unseen = None
             local.forward = self.hooks.steps.begin(args, kwargs or {})
         super()._enter(module, args, kwargs)
 
@@ -336,6 +349,12 @@ class _RootHook(_ModuleHook):
         if local.depth == 0:
             failed, local.error = local.failing, None
             self._end(local, output, failed)
+
+    def _left_anyway(self) -> None:
+        local = self.hooks.local
+        if local.depth:
+            local.depth, local.error = 0, None
+            self._end(local, None, failed=True)
 
     def _end(self, local: Local, output: Any, failed: bool) -> None:
         session, local.forward = local.forward, None

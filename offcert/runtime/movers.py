@@ -50,6 +50,8 @@ class Movers(ABC, Generic[Room]):
     def __init__(self) -> None:
         self.record: StepRecord | None = None
         self._rooms: dict[int, list[tuple[Room, weakref.ref[User]]]] = {}
+        # The rooms in which something has gone wrong, by identity: they are used no more.
+        self._distrusted: set[int] = set()
 
     @abstractmethod
     def mover(self, program: Program) -> tuple[Mover | None, Room | None]:
@@ -59,6 +61,11 @@ class Movers(ABC, Generic[Room]):
         """Take note of the step that uses a room."""
         if room is not None:
             self._rooms.setdefault(id(program), []).append((room, weakref.ref(step)))
+
+    def distrust(self, step: User) -> None:
+        """Let no other step use the room of one in which something has gone wrong."""
+        for rooms in self._rooms.values():
+            self._distrusted.update(id(room) for room, user in rooms if user() is step)
 
     def _free_room(self, program: Program) -> Room | None:
         """Return room that no other step needs any more, if there is some; it must be taken."""
@@ -70,9 +77,11 @@ class Movers(ABC, Generic[Room]):
             else:
                 free.append(room)
         self._rooms[id(program)] = taken
-        for room in free[1:]:
+        good = [room for room in free if id(room) not in self._distrusted]
+        for room in [room for room in free if room not in good[:1]]:
+            self._distrusted.discard(id(room))
             self._give_back(room)
-        return free[0] if free else None
+        return good[0] if good else None
 
     def _give_back(self, room: Room) -> None:
         """Give room back that is not needed: more steps were under way at once than now."""
@@ -80,6 +89,7 @@ class Movers(ABC, Generic[Room]):
     def close(self) -> None:
         """Give all memory of the host back."""
         self._rooms.clear()
+        self._distrusted.clear()
 
 
 class SynchronousMovers(Movers[HostStore]):

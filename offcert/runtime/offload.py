@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from offcert.core.errors import InputError
+from offcert.core.errors import InputError, OffcertError
 from offcert.core.options import require_count
 from offcert.core.problem import Problem
 from offcert.runtime.accounts import Accounts
@@ -21,20 +21,25 @@ from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
 from offcert.runtime.events import OPERATOR, Session
 from offcert.runtime.excess import IdleRun
-from offcert.runtime.hooks import Hooks, Saving, require_cpu, require_no_graphs, unwrap
+from offcert.runtime.guard import Guard
+from offcert.runtime.hooks import Hooks, require_cpu, require_no_graphs, unwrap
 from offcert.runtime.host_memory import memory_limit, within_host
+from offcert.runtime.kinds import Kinds, share_calls
+from offcert.runtime.modes import within_transform
 from offcert.runtime.movers import movers_for
 from offcert.runtime.outcome import Outcome
-from offcert.runtime.plans import AnyPlan, CertificateLike, plan_for, programs
+from offcert.runtime.plans import AnyPlan, CertificateLike, programs
 from offcert.runtime.program import Program
-from offcert.runtime.relay import Relay, count_in, give_up, unhook
+from offcert.runtime.relay import Relay, counting, give_up, unhook, watch_unseen
 from offcert.runtime.reports import OffloadWarning
 from offcert.runtime.reserved import Reserved
-from offcert.runtime.run import StepRun, StepStorages
+from offcert.runtime.run import StepRun
 from offcert.runtime.saved_storages import owned_storages
+from offcert.runtime.saving import enter_saving, leave_saving
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.signature import Signature, signature
+from offcert.runtime.step_storages import StepStorages
 from offcert.runtime.tracker import LiveBytes
 
 __all__ = ["Offload", "OffloadWarning", "offload"]
@@ -106,9 +111,8 @@ def offload(
         allocator's statistics are reset in every step, and what it keeps in vain beyond the limit
         is given back before a step.
     verify_every : int, optional
-        After how many steps each segment that runs again is compared with its first run anew, bit
-        by bit; by default in its first step only, and samples later. Needs as much of the host's
-        memory as the segments save.
+        After how many steps segments that run again are compared with their first runs anew, bit by
+        bit: copies of all they save wait on the host. By default in their first steps only.
 
     Returns
     -------
@@ -168,27 +172,24 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         reserved_memory: int | None = None,
         verify_every: int | None = None,
     ) -> None:
-        if verify_every is not None:
-            require_count(verify_every, "verify_every")
-        self._verify_every = verify_every
-        self._model = model
-        self._root = unwrap(model)
+        again = None if verify_every is None else require_count(verify_every, "verify_every")
+        self._verify_every = again
+        self._model, self._root = model, unwrap(model)
         if device is None:
             require_cpu(self._root)
         else:
             require_no_graphs(self._root)
         self.programs = list(programs)
-        self._strict = strict
+        self._strict, self._count, self._device = strict, count, device
         self._accounts = Accounts(strict)
-        self._count = count
-        self._device = device
         # Steps under plans that change nothing run without us, unless something is asked of them.
         self._asked = count or timed or reserved_memory is not None
         self._reserved = Reserved(device, reserved_memory)
         self._movers = movers_for(device, directory, timed=timed, spill=spill)
         self._relay = Relay(self)
-        self._hooks = Hooks(self._root, self._relay)
+        self._hooks = Hooks(self._root, self._relay, Guard(self._relay.failed))
         self._segments = self._segmented()
+        self._kinds = Kinds(self._hooks.parts.modules)
         # The latest step, as long as no other one has begun, and what it saves.
         self._run: StepRun | None = None
         self._storages: StepStorages | None = None
@@ -216,8 +217,9 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
             undo.callback(self._movers.close)
             undo.callback(unhook, self._hooks, self._segments)
             self._attach()
+            undo.callback(watch_unseen(self._hooks, self._accounts).close)
             if self._count or any(each.by_operators for each in self.programs):
-                self._start_counting(undo)
+                self._counter = counting(self._hooks, self._relay, self._device, undo)
             self._open = undo.pop_all()
         self._finalizer = weakref.finalize(self, give_up, self._open)
         self._finalizer.atexit = False
@@ -234,10 +236,18 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         if undo is not None:
             assert self._finalizer is not None
             self._finalizer.detach()
-            with undo:
+            with self._hooks.guard.end(failing=kind is not None), undo:
                 self._detach()
         if kind is None:
             self._accounts.warn_if_nothing_moved(self.programs)
+
+    def failed(self, error: Exception, reason: str, session: Session | None) -> None:
+        """Take note that an entry has failed: the step goes on, and nothing more leaves."""
+        run = session if isinstance(session, StepRun) else self._run
+        leave_saving(self._hooks.local)
+        if run is not None:
+            self._movers.distrust(run)
+        self._accounts.failed(error, reason, run)
 
     def _segmented(self) -> Segments | None:
         """Return the segments of all programs, if anything runs again."""
@@ -263,26 +273,18 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
 
     def _watched(self) -> list[Program]:
         """Return the programs whose clock has to tick."""
-        return [each for each in self.programs if self._asked or not each.is_idle]
+        several = share_calls(self.programs)
+        return [p for p in self.programs if self._asked or several or not p.is_idle]
 
     def _detach(self) -> None:
         if self._busy():
             self._tell("thread", "the context ends while another thread runs a forward pass")
         if self._storages is not None:
             self._storages.closed = True
-        self._leave_hooks()
+        leave_saving(self._hooks.local)
         self._close_run("the context ended")
         self._thread = None
         self._counter = None
-
-    def _start_counting(self, undo: ExitStack) -> None:
-        counter = self._counter = LiveBytes()
-        counter.announcer = self._relay.announce
-        # Only a simulated device does not see by itself which memory operators take.
-        watch = getattr(self._device, "watch", None)
-        if watch is not None:
-            watch(counter)
-        count_in(self._root, counter, undo)
 
     def announce(self, name: str) -> None:
         """Tick at an operator, if the clock is one of operators."""
@@ -298,6 +300,9 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         if not torch.is_grad_enabled() or self._open is None:
             return None
         with self._lock:
+            if within_transform():
+                self._refuse("transform", "the model is called within a transform of torch.func")
+                return None
             if self._busy():
                 self._refuse("thread", "another thread is in the middle of a forward pass")
                 return None
@@ -307,7 +312,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
             run = self._run if goes_on else self._begin_step(call)
             if isinstance(run, StepRun):
                 if run.hooks_saved:
-                    self._enter_hooks(run)
+                    enter_saving(self._hooks.local, run, self._storages)
                 self._thread = threading.get_ident()
         return run
 
@@ -315,7 +320,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         """Leave the saved-tensor hooks with the model."""
         if self._thread == threading.get_ident():
             self._thread = None
-        self._leave_hooks()
+        leave_saving(self._hooks.local)
         if not session.failed:
             session.returned()
 
@@ -327,11 +332,13 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
 
     def _begin_step(self, call: Signature) -> Session | None:
         self._close_run("another step began")
-        chosen = self._choose(call)
-        if isinstance(chosen, str):
-            self._refuse("unplanned", chosen)
+        found = self._choose(call)
+        if isinstance(found, str):
+            self._refuse("unplanned", found)
             return None
-        if chosen.is_idle and not self._asked:
+        chosen, *others = found
+        # Of several it has to turn out that it is the right one.
+        if chosen.is_idle and not self._asked and not others:
             self._accounts.idle(chosen)
             return IdleRun(self._hooks, chosen, self._accounts.exceeded)
         counter = self._counter
@@ -341,21 +348,28 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
                 return None
             self._tell("count", "live bytes are only counted where the context was entered")
             counter = None
-        return self._start(chosen, counter)
+        run = self._start(chosen, counter)
+        if run is not None and others:
+            run.choose_among(found)
+        return run
 
-    def _choose(self, call: Signature) -> Program | str:
-        """Return the plan that a step follows, or why there is none."""
-        return plan_for(self.programs, call, self._hooks.parts.device)
+    def _choose(self, call: Signature) -> list[Program] | str:
+        """Return the plan that a step follows and what else it may be, or why there is none."""
+        return self._kinds.plans_for(self.programs, call, self._hooks.parts.device)
 
-    def _start(self, chosen: Program, counter: LiveBytes | None) -> StepRun:
+    def _start(self, chosen: Program, counter: LiveBytes | None) -> StepRun | None:
         # Memory of the host does not count.
         with nullcontext() if counter is None else counter.paused():
-            mover, room = self._movers.mover(chosen)
+            try:
+                mover, room = self._movers.mover(chosen)
+            except OffcertError as error:
+                self._refuse("room", str(error))
+                return None
         if counter is not None:
             counter.start()
         self._reserved.begin()
-        ended, watch = self._relay.ended, self._reserved
-        run = StepRun(self._hooks, chosen, mover, counter, self._strict, ended, watch)
+        told = self._relay.ended, self._reserved
+        run = StepRun(self._hooks, chosen, mover, counter, self._strict, *told)
         self._movers.took(chosen, room, run)
         accepted = run.accepts(chosen.capture.calls[0])
         assert accepted
@@ -375,6 +389,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         run, self._run, self._storages = self._run, None, None
         if run is not None:
             run.supersede(what)
+            self._kinds.ended(run)
             if self._accounts.close(run).unforeseen:
                 self._hooks.look_again()
 
@@ -382,21 +397,3 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         """Take stock of a step whose backward pass has ended."""
         latest = self._latest is not None and self._latest() is run
         self._accounts.ended(run, under_way=self._run is run, latest=latest)
-
-    # Saved tensors.
-
-    def _enter_hooks(self, run: StepRun) -> None:
-        self._leave_hooks()
-        if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
-            run.deviate("other saved-tensor hooks are active around the model")
-            return
-        assert self._storages is not None
-        try:
-            self._hooks.local.saving = Saving(self._storages)
-        except RuntimeError as error:
-            run.deviate(f"saved-tensor hooks are not allowed here: {error}")
-
-    def _leave_hooks(self) -> None:
-        saving = self._hooks.local.saving
-        if saving is not None and saving.leave():
-            self._hooks.local.saving = None

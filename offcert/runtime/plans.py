@@ -84,8 +84,8 @@ def planned(
         )
 
 
-def plan_for(found: Sequence[Program], call: Signature, here: str) -> Program | str:
-    """Return the program that was captured with a first call like this one, or why there is none.
+def plans_for(found: Sequence[Program], call: Signature, here: str) -> list[Program] | str:
+    """Return the programs captured with a first call like this one, or why there is none.
 
     Parameters
     ----------
@@ -97,9 +97,9 @@ def plan_for(found: Sequence[Program], call: Signature, here: str) -> Program | 
         The device that it is on, as `offcert.runtime.parts.Parts` names it.
     """
     pairs = [(each.capture.calls[0], as_if_on(call, each.capture.device, here)) for each in found]
-    for each, (captured, asked) in zip(found, pairs, strict=True):
-        if captured == asked:
-            return each
+    same = [each for each, (known, asked) in zip(found, pairs, strict=True) if known == asked]
+    if same:
+        return same
     # Only now: to say in what calls differ takes longer than to see that they do.
     reason = (difference(*pairs[0]) if pairs else None) or "none has been made yet"
     return f"there is no plan for this step: {reason}"

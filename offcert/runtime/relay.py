@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import weakref
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any, Protocol
 
 import torch
-from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from offcert.runtime.accounts import Accounts
 from offcert.runtime.events import Session
+from offcert.runtime.guard import Guard, entry
 from offcert.runtime.hooks import Hooks
 from offcert.runtime.run import StepRun
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.tracker import LiveBytes
+from offcert.runtime.unseen import Unseen
 
 
 class Teller(Protocol):
@@ -34,6 +37,9 @@ class Teller(Protocol):
 
     def announce(self, name: str) -> None:
         """Take note of an operator that is called."""
+
+    def failed(self, error: Exception, reason: str, session: Session | None) -> None:
+        """Take note that an entry has failed in the midst of a step."""
 
 
 class Relay:
@@ -70,6 +76,12 @@ class Relay:
         if teller is not None:
             teller.ended(run)
 
+    def failed(self, error: Exception, reason: str, session: Session | None) -> None:
+        """Pass on that an entry has failed; nobody hears of it after the context is gone."""
+        teller = self._teller()
+        if teller is not None:
+            teller.failed(error, reason, session)
+
     def announce(self, func: Any, args: Any, kwargs: Any) -> None:
         """Pass on that an operator is called."""
         teller = self._teller()
@@ -83,10 +95,23 @@ class Excluding:
     def __init__(self, counter: LiveBytes) -> None:
         self._counter = counter
 
+    @property
+    def guard(self) -> Guard:
+        """That of the counter."""
+        return self._counter.guard
+
+    @entry()
     def __call__(self, parameter: torch.Tensor) -> None:
         """Leave the parameter's gradient out."""
         if parameter.grad is not None:
             self._counter.exclude([parameter.grad])
+
+
+def watch_unseen(hooks: Hooks, accounts: Accounts) -> Unseen:
+    """Wait for gradients of a model until it is called for the first time."""
+    told = partial(accounts.refuse, "unseen", alone=True)
+    hooks.unseen = Unseen(hooks.root, told, hooks.guard)
+    return hooks.unseen
 
 
 def unhook(hooks: Hooks, segments: Segments | None) -> None:
@@ -98,14 +123,22 @@ def unhook(hooks: Hooks, segments: Segments | None) -> None:
             segments.detach()
 
 
-def count_in(model: nn.Module, counter: LiveBytes, undo: ExitStack) -> None:
+def counting(hooks: Hooks, relay: Relay, device: Any, undo: ExitStack) -> LiveBytes:
     """Count what a model's steps allocate until it is undone, its gradients left out."""
+    counter = LiveBytes()
+    counter.guard = hooks.guard
+    counter.announcer = relay.announce
+    # Only a simulated device does not see by itself which memory operators take.
+    watch = getattr(device, "watch", None)
+    if watch is not None:
+        watch(counter)
     excluding = Excluding(counter)
-    for parameter in model.parameters():
-        if parameter.requires_grad:
+    for parameter in hooks.root.parameters():
+        if parameter.requires_grad and parameter.is_leaf:
             undo.callback(parameter.register_post_accumulate_grad_hook(excluding).remove)
     counter.__enter__()
     undo.callback(stop_counting, counter)
+    return counter
 
 
 def stop_counting(counter: LiveBytes) -> None:

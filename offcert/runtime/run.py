@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -28,8 +27,8 @@ from offcert.runtime.mover import Mover
 from offcert.runtime.program import Program
 from offcert.runtime.reports import StepReport, Unforeseen
 from offcert.runtime.reserved import Reserved
-from offcert.runtime.saved import Entry, Handle
-from offcert.runtime.saved_storages import Owned, Place, SavedStorages, dtype_name
+from offcert.runtime.saved import Entry
+from offcert.runtime.saved_storages import Place, PlacedEntries
 from offcert.runtime.segments.uncounted import HELD
 from offcert.runtime.signature import Signature, as_if_on
 from offcert.runtime.tracker import LiveBytes
@@ -79,6 +78,12 @@ class StepRun(Session):
     exceeded : str or None
         In what it takes more memory than was planned, or may. The plan is still followed then:
         tensors that stay would take yet more.
+    broken : bool
+        Whether an error of ours is why it does not follow its plan.
+    alternatives : tuple of Program
+        Those that the program was chosen from, if there were several.
+    entered : list of str or None
+        Then the modules that its forward pass has called, in order.
     """
 
     def __init__(
@@ -104,20 +109,23 @@ class StepRun(Session):
         self.superseded: str | None = None
         self.counted_as: str | None = None
         self.counter = counter
-        self._mover = mover
-        self._strict = strict
-        self._ended = ended
+        self.broken = False
+        self.alternatives: tuple[Program, ...] = ()
+        self.entered: list[str] | None = None
+        self._mover, self._strict, self._ended = mover, strict, ended
         self._by_operators = program.capture.ticks[0].kind in (OPERATOR, UNPACK)
         self._counts: dict[str, int] = {}
         self._calls_made = 0
-        self._ordinals: dict[tuple[Any, ...], int] = {}
-        # Not a dictionary that forgets the dead: that costs more than all of them take.
-        self._entries: dict[Place, weakref.ref[Entry]] = {}
+        self._entries = PlacedEntries()
         self._unforeseen: list[Unforeseen] = []
         self._excess = Excess(program, hooks.parts)
         self._at_begin: list[int] = []
         self._at_end: list[int] = []
         self._peaks: list[int] = []
+
+    def choose_among(self, programs: Sequence[Program]) -> None:
+        """Take note of what tells the programs apart that it was chosen from."""
+        self.alternatives, self.entered = tuple(programs), []
 
     def accepts(self, call: Signature) -> bool:
         """Take a call of the model as the next one of this step, if it is."""
@@ -161,8 +169,7 @@ class StepRun(Session):
         """Whether bytes on the host may still be written or needed."""
         if not self.finished:
             return True
-        entries = (reference() for reference in self._entries.values())
-        return any(entry is not None and entry.away for entry in entries)
+        return any(entry.away for entry in self._entries.alive())
 
     @property
     def offloaded_bytes(self) -> int:
@@ -199,6 +206,8 @@ class StepRun(Session):
 
     def enter(self, path: str, values: Any) -> None:
         """Note that a module is called; nothing is made of it where nothing can tick."""
+        if self.entered is not None and not self._backward_runs and not self.backward_passes:
+            self.entered.append(path)
         kinds = self.program.kinds.get(path)
         if kinds is None:
             return
@@ -285,7 +294,13 @@ class StepRun(Session):
         """Look whether the call of the model has done more than the captured one."""
         self.exceed(self._excess.end_call(self._calls_made - 1))
         if self._unforeseen:
-            self.exceed(self._excess.of_bytes(self._entries))
+            self.exceed(self._excess.of_bytes(self._entries.by_place))
+
+    def fail(self, what: str) -> None:
+        """Take note that we have failed, not the step."""
+        self.broken = True
+        if self.deviation is None:
+            self.deviation = what
 
     def strayed(self, what: str) -> None:
         """Take note that less runs again than was planned."""
@@ -345,7 +360,7 @@ class StepRun(Session):
                 self.deviate(f"{self.name(self.now + 1)} never began")
             self.exceed(self._reserved.exceeded(self._memory))
             if self._excess.stayed:
-                self.exceed(self._excess.of_bytes(self._entries))
+                self.exceed(self._excess.of_bytes(self._entries.by_place))
             self.exceed(self._excess.of_peaks(self._peaks))
         finally:
             if self._ended is not None:
@@ -359,8 +374,7 @@ class StepRun(Session):
 
     def entry(self, place: Place) -> Entry | None:
         """Return what was saved there, if it was, and autograd still needs it."""
-        reference = self._entries.get(place)
-        return None if reference is None else reference()
+        return self._entries.get(place)
 
     def asked_for(self, entry: Entry) -> None:
         """Bring back what autograd asks for, if the plan has not."""
@@ -377,42 +391,9 @@ class StepRun(Session):
 
     def saved(self, size: int, tensor: torch.Tensor) -> Entry:
         """Return the entry of a storage that is saved for the first time."""
-        dtype = dtype_name(tensor.dtype)
-        shape = tuple(tensor.shape)
-        kind = (max(self.now, 0), size, dtype, shape)
-        ordinal = self._ordinals.get(kind, 0)
-        self._ordinals[kind] = ordinal + 1
-        place = Place(*kind, ordinal)
-        entry = Entry(place, size)
-        self._entries[place] = weakref.ref(entry)
+        entry = self._entries.add(max(self.now, 0), size, tensor)
+        place = entry.key
         if place not in self.program.places:
-            self._unforeseen.append(Unforeseen(self.name(max(self.now, 0)), size, dtype, shape))
+            name = self.name(place.operation)
+            self._unforeseen.append(Unforeseen(name, size, place.dtype, place.shape))
         return entry
-
-
-class StepStorages(SavedStorages):
-    """Saved storages that tell their step; the step must not hold them, for their hooks hold it."""
-
-    def __init__(self, run: StepRun, owned: Owned, counter: LiveBytes | None) -> None:
-        super().__init__(owned, run.hooks.parts.device, counter)
-        self._run = run
-
-    def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:
-        """Return the entry that the step makes for it."""
-        self._run.saves()
-        return self._run.saved(storage.nbytes(), tensor)
-
-    def saved_again(self, entry: Entry) -> None:
-        """Tell the step in which stream it is used, too."""
-        self._run.saves()
-
-    def unpack(self, handle: Handle) -> torch.Tensor:
-        """Tell the step, which brings it back if it has not yet."""
-        entry = handle.entry
-        if entry is not None:
-            self._run.count(UNPACK)
-            self._run.asked_for(entry)
-            if entry.data is not None:
-                # What is made of it may be saved: a gradient that can be differentiated.
-                self.know(entry)
-        return super().unpack(handle)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 
+from offcert.runtime.guard import RAISING, Guard, entry
 from offcert.runtime.parts import Parts
 from offcert.runtime.saved import Entry, Handle, is_plain
 from offcert.runtime.tracker import LiveBytes
@@ -37,6 +39,43 @@ class Place(NamedTuple):
     dtype: str
     shape: tuple[int, ...]
     ordinal: int
+
+
+class PlacedEntries:
+    """What the forward pass of a step has saved, by where that was; it is held weakly.
+
+    Attributes
+    ----------
+    by_place : dict
+        References to the entries.
+    """
+
+    def __init__(self) -> None:
+        # Not a dictionary that forgets the dead: that costs more than all of them take.
+        self.by_place: dict[Place, weakref.ref[Entry]] = {}
+        self._ordinals: dict[tuple[Any, ...], int] = {}
+
+    def get(self, place: Place) -> Entry | None:
+        """Return what was saved there, if it was, and autograd still needs it."""
+        reference = self.by_place.get(place)
+        return None if reference is None else reference()
+
+    def alive(self) -> Iterator[Entry]:
+        """Yield what autograd still needs."""
+        for reference in self.by_place.values():
+            entry = reference()
+            if entry is not None:
+                yield entry
+
+    def add(self, operation: int, size: int, tensor: torch.Tensor) -> Entry:
+        """Return the entry of a storage of so many bytes that is saved for the first time."""
+        kind = (operation, size, dtype_name(tensor.dtype), tuple(tensor.shape))
+        ordinal = self._ordinals.get(kind, 0)
+        self._ordinals[kind] = ordinal + 1
+        place = Place(*kind, ordinal)
+        entry = Entry(place, size)
+        self.by_place[place] = weakref.ref(entry)
+        return entry
 
 
 @cache
@@ -105,13 +144,22 @@ class SavedStorages:
 
     Attributes
     ----------
+    guard : Guard
+        Of the hooks.
     closed : bool
         Whether what is saved from now on is left alone.
     """
 
-    def __init__(self, owned: Owned, device: str, tracker: LiveBytes | None = None) -> None:
+    def __init__(
+        self,
+        owned: Owned,
+        device: str,
+        tracker: LiveBytes | None = None,
+        guard: Guard = RAISING,
+    ) -> None:
         self.owned = owned
         self.device = device
+        self.guard = guard
         self.closed = False
         self._tracker = tracker
         # Not a dictionary that forgets the dead: that costs more than all of them take.
@@ -119,7 +167,7 @@ class SavedStorages:
 
     def hooks(self) -> torch.autograd.graph.saved_tensors_hooks:
         """Return the context in which autograd saves handles."""
-        pack: Callable[[Any], Any] = self._pack
+        pack: Callable[[Any], Any] = self.pack
         unpack: Callable[[Any], Any] = self.unpack
         if "torch._dynamo" in sys.modules:
             # Compiled code calls them, and would compile them, again and again.
@@ -137,12 +185,34 @@ class SavedStorages:
         """Recognise an entry by the storage that it is in now."""
         self._by_address[entry.device_storage()._cdata] = weakref.ref(entry)
 
+    def asked_for(self, handle: Handle) -> None:
+        """Take note that autograd asks for what it had saved."""
+
+    def bring_back(self, handle: Handle) -> None:
+        """See to it that the bytes are there."""
+
     def unpack(self, handle: Handle) -> torch.Tensor:
-        """Return what autograd had saved."""
+        """Return what autograd had saved; without it there are no right gradients."""
+        self._told(handle)
+        self.bring_back(handle)
         if self._tracker is None:
             return handle.restore()
         with self._tracker.paused():
             return handle.restore()
+
+    @entry()
+    def _told(self, handle: Handle) -> None:
+        self.asked_for(handle)
+
+    def _alone(self, tensor: torch.Tensor) -> Handle:
+        """Return a handle on a tensor that stays where it is."""
+        with nullcontext() if self._tracker is None else self._tracker.paused():
+            return Handle(tensor, None)
+
+    @entry(_alone)
+    def pack(self, tensor: torch.Tensor) -> Handle:
+        """Return what autograd holds instead of a tensor."""
+        return self._pack(tensor)
 
     def _pack(self, tensor: torch.Tensor) -> Handle:
         entry = self._entry(tensor)

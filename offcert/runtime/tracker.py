@@ -11,6 +11,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from offcert.runtime.guard import RAISING, Guard, entry
+
 # Constructors such as torch.tensor() allocate below the dispatcher; the new storage is first seen
 # as the argument of this operator.
 _ADOPTING = {torch.ops.aten.lift_fresh.default}
@@ -72,6 +74,8 @@ class LiveBytes(TorchDispatchMode):
         Called with the address and the bytes of each storage before it counts, and with its
         address once it counts no more. What `allocated` raises is raised by the operator: there
         is not so much memory.
+    guard : Guard
+        Of all that is done beside the operators.
     """
 
     def __init__(self) -> None:
@@ -83,6 +87,7 @@ class LiveBytes(TorchDispatchMode):
         self.listener: Listener | None = None
         self.allocated: Allocated | None = None
         self.freed: Freed | None = None
+        self.guard: Guard = RAISING
         self._counting = False
         # Keyed by the address of the storage, which is unique while the storage lives.
         self._alive: dict[int, StorageRecord] = {}
@@ -105,17 +110,33 @@ class LiveBytes(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self._counting:
             return func(*args, **kwargs)
+        self._before(func, args, kwargs)
+        out = func(*args, **kwargs)
+        refused = self._after(func, args, kwargs, out)
+        if refused is not None:
+            raise refused
+        return out
+
+    @entry()
+    def _before(self, func: Any, args: Any, kwargs: Any) -> None:
         if self.announcer is not None:
             self.announcer(func, args, kwargs)
         if func not in _ADOPTING:
             for tensor in _tensors((args, kwargs)):
                 self._meet(tensor.untyped_storage())
-        out = func(*args, **kwargs)
-        for tensor in _tensors(out):
-            self.adopt(tensor)
+
+    @entry()
+    def _after(self, func: Any, args: Any, kwargs: Any, out: Any) -> Exception | None:
+        """Account for what an operator has returned; return that there is no memory for it."""
+        try:
+            for tensor in _tensors(out):
+                self.adopt(tensor)
+        except torch.OutOfMemoryError as error:
+            # What the operator itself would have said.
+            return error
         if self.listener is not None:
             self.listener(func, args, kwargs, out)
-        return out
+        return None
 
     def _meet(self, storage: torch.UntypedStorage) -> None:
         # A storage first seen as an argument is older than the count: it belongs to someone else.
@@ -148,12 +169,16 @@ class LiveBytes(TorchDispatchMode):
         self._alive[key] = record
 
         def died(_: object, key: int = key, record: StorageRecord = record) -> None:
-            self._bury(key, record)
+            self._is_dead(key, record)
 
         record.reference = weakref.ref(storage, died)
         self.live += record.size
         self.peak = max(self.peak, self.live)
         return record
+
+    @entry()
+    def _is_dead(self, key: int, record: StorageRecord) -> None:
+        self._bury(key, record)
 
     def _bury(self, key: int, record: StorageRecord) -> None:
         if not record.excluded:
@@ -177,6 +202,9 @@ class LiveBytes(TorchDispatchMode):
     def exclude(self, tensors: Iterable[torch.Tensor]) -> None:
         """Leave the storages of `tensors` out of the count from now on."""
         for tensor in tensors:
+            if tensor.layout is not torch.strided:
+                # Never counted, as a whole: the gradient of a sparse embedding.
+                continue
             storage = tensor.untyped_storage()
             record = self.record(storage)
             if record is not None:

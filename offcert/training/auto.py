@@ -2,48 +2,36 @@
 
 from __future__ import annotations
 
-import statistics
 import warnings
-from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    _get_current_dispatch_mode_stack,
-    _pop_mode,
-    _push_mode,
-)
 
 from offcert.core.errors import InputError, NoPlanError, OffcertError, PlanError
 from offcert.core.problem import Problem, Recompute
 from offcert.proofs.certificate import Certificate
-from offcert.runtime.capture import Capture, Clock
 from offcert.runtime.capture.recorder import Recorder
-from offcert.runtime.capture.run import batch_bytes, captured
-from offcert.runtime.device.cuda import cuda_device
-from offcert.runtime.device.interface import Event as DeviceEvent
-from offcert.runtime.events import END, Event, Session
-from offcert.runtime.hooks import Hooks
+from offcert.runtime.events import Session
 from offcert.runtime.host_memory import host_memory_of
-from offcert.runtime.measurement import measured, retimed
+from offcert.runtime.modes import sweep, within_transform
 from offcert.runtime.offload import Offload
 from offcert.runtime.program import Program, program
 from offcert.runtime.quiet import one_line
 from offcert.runtime.reports import OffloadWarning, StepReport
+from offcert.runtime.run import StepRun
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.signature import Signature, signature
 from offcert.runtime.step import TrainingStep
-from offcert.runtime.stopwatch import Stopwatch
 from offcert.training.barred import opaque_modules, price, without
+from offcert.training.branches import Branches
 from offcert.training.planner import Planner, first_call
+from offcert.training.study import Study
+from offcert.training.times import StepTimes
 
-# Steps that are timed for a plan, and tries after which a kind of step is left without one.
-_TIMED = 3
+# Tries after which a kind of step is left without a plan.
 _TRIES = 8
 # Of the time for a plan, what goes into one that only says what it costs that less may run again.
 # Arbitrary.
@@ -75,10 +63,13 @@ class AutoOffload(Offload):
         self._max_plans = max_plans
         self._host_memory = host_memory
         self._spills = spills
-        self._study: _Study | None = None
+        self._study: Study | None = None
         # Kinds of steps that are left without a plan, and why.
         self._settled: list[Signature] = []
         self._reasons: list[str] = []
+        self._branches = Branches()
+        # Steps with a call that no gradient came to: if it is so again, that is how they are.
+        self._odd: set[str] = set()
         # What each program was made for, if parts of it may run again; and modules that may not.
         self._problems: list[Problem] = []
         self._barred: dict[str, str] = {}
@@ -91,7 +82,8 @@ class AutoOffload(Offload):
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
         """Study a step of a new kind; follow a plan in the others."""
-        if not torch.is_grad_enabled() or self._busy():
+        sweep()
+        if not torch.is_grad_enabled() or self._busy() or within_transform():
             return super().begin(args, kwargs)
         study = self._study
         if study is not None:
@@ -112,7 +104,8 @@ class AutoOffload(Offload):
                 return None
             return super().begin(args, kwargs)
         if self._study is None:
-            self._study = _Study(self._root, call, self._planner.hardware is None)
+            begun = self._kinds.now()
+            self._study = Study(self._root, call, self._planner.hardware is None, begun)
             self._reserved.begin(fresh=True)
         self._close_run("another step began")
         self.steps.update(["studied"])
@@ -121,10 +114,24 @@ class AutoOffload(Offload):
 
     def left(self, session: Session, output: Any) -> None:
         """Leave what the session has entered."""
-        if isinstance(session, Recorder | _Stopwatch):
+        if isinstance(session, Recorder | StepTimes):
             session.left(session, output)
         else:
             super().left(session, output)
+
+    def failed(self, error: Exception, reason: str, session: Session | None) -> None:
+        """Take note that an entry has failed: a study is of no use then."""
+        if self._study is None or isinstance(session, StepRun):
+            super().failed(error, reason, session)
+            return
+        self._study.fail(reason)
+        self._accounts.failed(error, reason, None)
+
+    def _close_run(self, what: str) -> None:
+        run = self._run
+        super()._close_run(what)
+        if run is not None:
+            self._branches.ended(run)
 
     def _segmented(self) -> Segments:
         """Return segments without programs: those that are made on the way will be theirs."""
@@ -148,11 +155,20 @@ class AutoOffload(Offload):
     def _is_new(self, call: Signature) -> bool:
         if self._study is not None and self._study.call == call:
             return True
+        if self._study is not None or len(self.programs) >= self._max_plans:
+            return False
         known = [each.capture.calls[0] for each in self.programs] + self._settled
-        return self._study is None and len(self.programs) < self._max_plans and call not in known
+        return call not in known or self._branches.wants(call)
 
-    def _conclude(self, study: _Study) -> None:
+    def _conclude(self, study: Study) -> None:
         """Take what a study has found out, and make a plan once it is complete."""
+        if study.broken:
+            # That has been told.
+            self._study = None
+            self._settled.append(study.call)
+            self._reasons.append(study.broken)
+            study.abandon()
+            return
         self._planner.fragments = max(self._planner.fragments, self._reserved.fragments)
         try:
             problem = study.conclude(self._planner)
@@ -167,17 +183,35 @@ class AutoOffload(Offload):
             # The user's training goes on whatever we stumble over.
             self._give_up(study.call, one_line(error))
             return
-        if problem is not None:
+        if self._is_disturbed(study):
+            self._study = None
+        elif problem is not None:
             self._study = None
             try:
+                made = len(self.programs)
                 self._plan(problem)
+                for program in self.programs[made:]:
+                    self._kinds.was(program, study.begun)
             except (InputError, PlanError) as error:
                 self._give_up(study.call, str(error))
         elif study.tries >= _TRIES:
             self._give_up(study.call, "its steps differ, or run no backward pass")
 
+    def _is_disturbed(self, study: Study) -> bool:
+        """Whether a study is to begin anew: it found a step that was given up, or a known one."""
+        odd = study.oddity
+        if odd is not None and odd not in self._odd and len(self._odd) < _TRIES:
+            self._odd.add(odd)
+            return True
+        if study.capture is None or study.recorded:
+            return False
+        study.recorded = True
+        known = [each.capture for each in self.programs]
+        return not self._branches.studied(study.capture, known)
+
     def _give_up(self, call: Signature, reason: str) -> None:
         self._study = None
+        self._branches.stop(call)
         self._settled.append(call)
         self._reasons.append(f"no plan can be made: {reason}")
         self._tell("study", self._reasons[-1])
@@ -258,9 +292,10 @@ class AutoOffload(Offload):
         """Leave a kind of step without a plan."""
         self._settled.append(call)
         self._reasons.append(f"no plan fits: {reason}")
+        self._branches.stop(call)
         self._tell("budget", self._reasons[-1])
 
-    def _choose(self, call: Signature) -> Program | str:
+    def _choose(self, call: Signature) -> list[Program] | str:
         """Return the plan that a step follows, or what was found out when none could be made."""
         found = super()._choose(call)
         if isinstance(found, str) and call in self._settled:
@@ -306,139 +341,3 @@ class AutoOffload(Offload):
             finally:
                 self._hooks.attach()
             self._unfollowed = len(made.capture.calls)
-
-
-class _Study:
-    """Finds out what a plan for one kind of step needs: a recording, then times."""
-
-    def __init__(self, root: nn.Module, call: Signature, timed: bool) -> None:
-        self.call = call
-        self.tries = 0
-        self.session: Recorder | _Stopwatch
-        self._root = root
-        self._timed = timed
-        self._watching: ExitStack | None = None
-        self._batch = 0
-        self._capture: Capture | None = None
-        self._times: list[list[int]] = []
-
-    @property
-    def under_way(self) -> bool:
-        """Whether the backward pass of the step that is being studied is still to end."""
-        inside = torch._C._current_graph_task_id() != -1
-        return inside or (self.session.calls_made > 0 and self.session.backward_passes == 0)
-
-    def begin(
-        self, hooks: Hooks, args: tuple[Any, ...], kwargs: dict[str, Any], planner: Planner
-    ) -> Session | None:
-        """Study the step that begins."""
-        self.tries += 1
-        if self._capture is not None:
-            self.session = _Stopwatch(hooks, self._capture)
-            return self.session.begin(args, kwargs)
-        self._batch = batch_bytes((args, kwargs))
-        self.session = Recorder(hooks, planner.hardware)
-        self._watching = ExitStack()
-        self._watching.enter_context(self.session.active())
-        return self.session.begin(args, kwargs)
-
-    def conclude(self, planner: Planner) -> Problem | None:
-        """Return the problem if everything is known, or None."""
-        if isinstance(self.session, Recorder):
-            self.abandon()
-            self.session.finish()
-            if self.session.backward_passes:
-                step = TrainingStep(self._root, lambda model, batch: None)
-                self._capture = captured(step, self.session, Clock.MODULES, "real", self._batch)
-                if self._timed:
-                    # Not only after the steps that are timed.
-                    planner.require_possible(self._capture, type(self._root).__name__)
-        elif self.session.complete:
-            self._times.append(self.session.durations())
-        if self._capture is None:
-            return None
-        name = type(self._root).__name__
-        if not self._timed:
-            return planner.problem_of(self._capture, None, name)
-        if len(self._times) < _TIMED:
-            return None
-        durations = [round(statistics.median(times)) for times in zip(*self._times, strict=True)]
-        capture = replace(self._capture, trace=retimed(self._capture.trace, durations))
-        device = next((p.device for p in self._root.parameters()), torch.device("cpu"))
-        return planner.problem_of(capture, measured(capture.trace, device), name)
-
-    def abandon(self) -> None:
-        """Stop watching operators."""
-        watching, self._watching = self._watching, None
-        if watching is not None:
-            assert isinstance(self.session, Recorder)
-            with _innermost(self.session.tracker):
-                watching.close()
-
-
-class _innermost:  # noqa: N801
-    """Makes a dispatch mode the innermost one in a block that leaves it.
-
-    The user's own modes may have been entered after it, and modes are left in the order of a stack.
-    """
-
-    def __init__(self, mode: TorchDispatchMode) -> None:
-        self._mode = mode
-        self._above: Sequence[Any] = ()
-
-    def __enter__(self) -> None:
-        stack = _get_current_dispatch_mode_stack()
-        place = max(index for index, mode in enumerate(stack) if mode is self._mode)
-        self._above = stack[place + 1 :]
-        for _ in self._above:
-            _pop_mode()
-
-    def __exit__(self, *reason: object) -> None:
-        for mode in self._above:
-            _push_mode(mode)
-
-
-class _Stopwatch(Session):
-    """Marks the time at every tick of a capture, in a step of the user's training."""
-
-    def __init__(self, hooks: Hooks, capture: Capture) -> None:
-        super().__init__(hooks)
-        self.calls_made = 0
-        self._ticks = capture.ticks
-        self._numbers = {event: number for number, event in enumerate(capture.ticks)}
-        self._passes = capture.backward_passes
-        # Not the device of the plans, which may be a simulated one: its time is that of plans.
-        self._watch = Stopwatch(cuda_device(hooks.root, timed=True))
-        self._marks: list[int | DeviceEvent] = []
-        self._wrong = False
-
-    @property
-    def complete(self) -> bool:
-        """Whether every operation has begun, in order, and the last one has ended."""
-        return not self._wrong and len(self._marks) == len(self._ticks) + 1
-
-    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session:
-        """Go on with the step, which may call the model several times."""
-        self.calls_made += 1
-        return self
-
-    def left(self, session: Session, output: Any) -> None:
-        """Nothing has been entered."""
-
-    def wants(self, event: Event) -> bool:
-        """Whether the event is a tick; the model's own tell that a backward pass runs."""
-        return event in self._numbers or not event.path
-
-    def tick(self, event: Event) -> None:
-        """Mark the time if an operation begins, or the last one ends."""
-        number = self._numbers.get(event)
-        if number is not None:
-            self._wrong |= number != len(self._marks)
-            self._marks.append(self._watch.mark())
-        elif event.kind == END and event.call + 1 == self._passes:
-            self._wrong |= len(self._marks) != len(self._ticks)
-            self._marks.append(self._watch.mark())
-
-    def durations(self) -> list[int]:
-        """Return the nanoseconds of every operation."""
-        return self._watch.between(self._marks)

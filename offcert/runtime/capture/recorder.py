@@ -20,12 +20,15 @@ from offcert.runtime.capture.lines import LineFinder
 from offcert.runtime.capture.moments import Life, Moment, Saved, Seen
 from offcert.runtime.cost import operator_cost
 from offcert.runtime.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
+from offcert.runtime.guard import entry
 from offcert.runtime.hardware import Hardware, roofline_ns
 from offcert.runtime.hooks import Hooks
 from offcert.runtime.in_place import changed_in_place
+from offcert.runtime.modes import is_here, leave
 from offcert.runtime.nodes import NodeCount, keeps_casts
 from offcert.runtime.saved import Entry, Handle
 from offcert.runtime.saved_storages import SavedStorages, dtype_name, owned_storages
+from offcert.runtime.saving import Saving
 from offcert.runtime.segments.caches import given_a_cache
 from offcert.runtime.signature import Signature, signature
 from offcert.runtime.tracker import LiveBytes, StorageRecord
@@ -64,6 +67,8 @@ class Recorder(Session):
         Calls that cannot be made again: they change what they are given.
     lines : LineFinder
         Calls of which each takes what the one before returned.
+    elsewhere : bool
+        Whether some of the step ran in a thread whose operators have not been seen.
     unpacked : list of (int, int)
         The moment at which autograd asked for something, and the one at which it had saved it.
     """
@@ -71,6 +76,7 @@ class Recorder(Session):
     def __init__(self, hooks: Hooks, hardware: Hardware | None = None) -> None:
         super().__init__(hooks)
         self.tracker = LiveBytes()
+        self.tracker.guard = hooks.guard
         self.moments: list[Moment] = []
         self.lives: list[Life] = []
         self.saved: list[Saved] = []
@@ -83,6 +89,7 @@ class Recorder(Session):
         self.given: list[tuple[int, list[Seen]]] = []
         self.only_once: set[Event] = set()
         self.lines = LineFinder()
+        self.elsewhere = False
         self._hardware = hardware
         self._life_of: dict[StorageRecord, Life] = {}
         self._storages = _Storages(self)
@@ -93,8 +100,15 @@ class Recorder(Session):
         self._paths: list[str] = []
         self._gradient_path = ""
         self._in_backward = False
-        self._context: ExitStack | None = None
         self._node_count = NodeCount()
+        self._context: Saving | None = None
+        # The calls of the root whose results wait for a gradient.
+        self._waiting: set[int] = set()
+
+    @property
+    def abandoned(self) -> tuple[int, ...]:
+        """The calls of the root to whose results no gradient has come."""
+        return tuple(sorted(self._waiting))
 
     @property
     def calls_made(self) -> int:
@@ -106,13 +120,16 @@ class Recorder(Session):
         """Watch operators and the gradients of parameters."""
         with ExitStack() as stack:
             for parameter in self.hooks.root.parameters():
-                if parameter.requires_grad:
+                # Others have been put in their place for a call (`torch.func.functional_call`).
+                if parameter.requires_grad and parameter.is_leaf:
                     hook = parameter.register_post_accumulate_grad_hook(self._exclude_gradient)
                     stack.callback(hook.remove)
             stack.callback(self._leave_hooks)
-            stack.enter_context(self.tracker)
+            self.tracker.__enter__()
+            stack.callback(leave, self.tracker)
             yield
 
+    @entry()
     def _exclude_gradient(self, parameter: torch.Tensor) -> None:
         if parameter.grad is not None:
             self.tracker.exclude([parameter.grad])
@@ -123,14 +140,14 @@ class Recorder(Session):
         if not torch.is_grad_enabled():
             return None
         self.calls.append(signature(self.hooks.parts, args, kwargs))
+        self.elsewhere |= not is_here(self.tracker)
         if not self.moments:
             self._storages.owned = owned_storages(self.hooks.parts)
             self._storages.device = self.hooks.parts.device
             self.tracker.start()
             self.tracker.announcer = self._announce
             self.tracker.listener = self._listen
-        self._context = ExitStack()
-        self._context.enter_context(self._storages.hooks())
+        self._context = Saving(self._storages)
         self._node_count = NodeCount()
         return self
 
@@ -142,22 +159,27 @@ class Recorder(Session):
     def _leave_hooks(self) -> None:
         context, self._context = self._context, None
         if context is not None:
-            context.close()
+            context.leave()
 
     def tick(self, event: Event) -> None:
         """Note an event as a moment."""
         if event.kind in (INPUT, OUTPUT):
             self._gradient_path = event.path
+            if not event.path:
+                self._waiting.discard(event.call)
         self._next(event)
 
     def wants(self, event: Event) -> bool:
         """Every gradient is of interest."""
+        if event.kind == OUTPUT and not event.path:
+            self._waiting.add(event.call)
         return True
 
     def begin_backward(self) -> None:
         """From now on operators belong to the backward pass."""
         self._in_backward = True
         self.autocast |= keeps_casts(self.hooks.parts.device)
+        self.elsewhere |= not is_here(self.tracker)
 
     def end_backward(self) -> None:
         """From now on they do not."""
@@ -330,7 +352,8 @@ class _Storages(SavedStorages):
     """Saved storages that tell the recorder."""
 
     def __init__(self, recorder: Recorder) -> None:
-        super().__init__({}, recorder.hooks.parts.device, recorder.tracker)
+        hooks = recorder.hooks
+        super().__init__({}, hooks.parts.device, recorder.tracker, hooks.guard)
         self._recorder = recorder
         # At which moment each was saved.
         self._moments: weakref.WeakKeyDictionary[Handle, int] = weakref.WeakKeyDictionary()
@@ -349,9 +372,8 @@ class _Storages(SavedStorages):
         self._moments[handle] = self._recorder.moment_of_saving(tensor)
         return handle
 
-    def unpack(self, handle: Handle) -> torch.Tensor:
+    def asked_for(self, handle: Handle) -> None:
         recorder = self._recorder
         if handle.entry is not None:
             recorder.note_unpacked(handle.entry)
         recorder.unpacked.append((recorder.tracker.now, self._moments[handle]))
-        return super().unpack(handle)

@@ -158,7 +158,15 @@ def _bytes(tensor: torch.Tensor) -> int:
 def batch_bytes(batch: Any) -> int:
     """Return the bytes of the storages of a batch."""
     tensors = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
-    storages = {t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}
+    storages: dict[int, int] = {}
+    for tensor in tensors:
+        try:
+            storage = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            # Sparse tensors have none, and neither have those of function transforms.
+            storages[id(tensor)] = _bytes(tensor)
+        else:
+            storages[storage._cdata] = storage.nbytes()
     return sum(storages.values())
 
 

@@ -13,12 +13,14 @@ from offcert.core.errors import InputError
 from offcert.runtime.events import Session
 from offcert.runtime.hooks import Hooks
 from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.saving import is_checkpointed, may_hook
 from offcert.runtime.segments.frame import Frame, Now, Walk
 from offcert.runtime.segments.keeper import Keeper
 from offcert.runtime.segments.lines import LineFrame, end_lines
 from offcert.runtime.segments.placed import PlacedProgram
-from offcert.runtime.segments.proof import Proof, require_same
+from offcert.runtime.segments.proof import Proof
 from offcert.runtime.segments.resolve import LinePart, Lookup, Part, resolve
+from offcert.runtime.segments.teller import Teller
 from offcert.runtime.segments.wrapped import ContainerRun, ModuleCall, TickHook
 
 AnyFrame = TypeVar("AnyFrame", bound=Frame)
@@ -201,7 +203,7 @@ class Segments:
             every = self._verify_every
             again = every is not None and self._steps % every == 0
             rehearses = part.proof.rehearses(again=again)
-        told = _Told(self, path)
+        told = Teller(self, path)
         return kind(part, self.now, keeper, told, rehearses=rehearses, turn=self._steps)
 
     def line_frame(self, part: LinePart, path: str, call: int) -> LineFrame:
@@ -232,63 +234,15 @@ class Segments:
         InputError
             If the program itself checkpoints what is around it.
         """
-        if not torch.is_grad_enabled() or not _may_hook():
+        if not torch.is_grad_enabled() or not may_hook():
             return False
         if part.proof.refused is not None:
             self.strayed(f"{part.name} does not run again: {part.proof.refused}")
             return False
         walk = self.now.walk
         assert walk is not None
-        if walk.frame is None and _is_checkpointed():
+        if walk.frame is None and is_checkpointed():
             raise InputError(
                 f"{part.name} cannot run again by a plan: the program itself checkpoints it"
             )
         return True
-
-
-class _Told:
-    """Tells the step under way what becomes of a call of a segment.
-
-    Parameters
-    ----------
-    segments : Segments
-        Whose segment it is.
-    path : str
-        Of the module that names it.
-    """
-
-    __slots__ = ("_path", "_segments")
-
-    def __init__(self, segments: Segments, path: str) -> None:
-        self._segments = segments
-        self._path = path
-
-    def ran(self, kind: str) -> None:
-        """Tell that it begins to run again, or has done so."""
-        session = self._segments.session
-        if session is not None:
-            session.run_again(kind, self._path)
-
-    def may_drop_casts(self) -> bool:
-        """Whether the step says that nobody will use weights that autocast has cast."""
-        session = self._segments.session
-        return session is not None and session.calls_are_over
-
-    def doubts(self, proof: Proof, flag: torch.Tensor) -> None:
-        """Let the step look at a flag on a device when its backward pass has ended."""
-        session = self._segments.session
-        if session is None:
-            require_same(proof, flag)
-        else:
-            session.flags.append((proof, flag))
-
-
-def _may_hook() -> bool:
-    """Whether saved-tensor hooks are allowed: function transforms switch them off."""
-    return torch._C._autograd._saved_tensors_hooks_is_enabled()  # type: ignore[attr-defined]
-
-
-def _is_checkpointed() -> bool:
-    """Whether the innermost saved-tensor hooks are those of a checkpoint."""
-    top = torch._C._autograd._top_saved_tensors_default_hooks(True)
-    return top is not None and getattr(top[0], "__module__", "") == "torch.utils.checkpoint"

@@ -11,7 +11,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -30,6 +31,9 @@ from offcert.runtime.segments.uncounted import uncounted
 
 # By the addresses of storages that a segment is given: the storage, and which input lies in it.
 Given = dict[int, tuple[weakref.ref[torch.UntypedStorage], int]]
+
+
+Block = TypeVar("Block", bound=Callable[[], Any])
 
 
 class Checked(Protocol):
@@ -78,6 +82,26 @@ def checkpointed(call: Checked, body: Callable[[], Any]) -> Iterator[None]:
         generator.throw(error)
         raise
     next(generator, None)
+
+
+class Begun(AbstractContextManager[None], Generic[Block]):
+    """The first run of a segment, which has begun; no stack of contexts.
+
+    A stack holds the exception that leaves it, and so whatever the calls that were left held.
+    """
+
+    def __init__(self, call: Checked, body: Block) -> None:
+        self.body = body
+        self._context = checkpointed(call, body)
+        self._context.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return self._context.__exit__(kind, error, traceback)
 
 
 @dataclass(slots=True)

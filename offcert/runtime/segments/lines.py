@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from offcert.runtime.events import Session
+from offcert.runtime.guard import Guard, entry, guard_of
+from offcert.runtime.segments.body import Body
 from offcert.runtime.segments.checkpoint import checkpointed
-from offcert.runtime.segments.frame import Body, Frame, Walk
+from offcert.runtime.segments.frame import Frame, Walk
 from offcert.runtime.segments.generators import GeneratorStates
 from offcert.runtime.segments.handed import Handed
 from offcert.runtime.segments.keeping import Keep
@@ -154,17 +157,7 @@ class LineCall:
         """Make it as the next one of the lines that are open, and of those that begin with it."""
         walk = self.walk
         with ExitStack() as stack:
-            for place, line in enumerate(walk.lines):
-                reason = line.stray(self.key, args, kwargs)
-                if reason is not None:
-                    self._close(place, reason)
-                    break
-                stack.enter_context(line.call(walk, args[0].device))
-            for part in walk.program.lines.get(self.key, ()):
-                if part.depth > walk.depth and self._fits(part, args, kwargs):
-                    frame = self.segments.line_frame(part, *self.key)
-                    walk.lines.append(_OpenLine(frame, part, args[0]))
-                    stack.enter_context(walk.lines[-1].call(walk, args[0].device))
+            self._begin(stack, args, kwargs)
             # What is called in the call is no matter of the lines.
             walk.calling = bool(walk.lines)
             try:
@@ -176,6 +169,36 @@ class LineCall:
                 walk.calling = False
         self._returned(result)
         return result
+
+    @property
+    def guard(self) -> Guard:
+        """Of the step that the line is in."""
+        return guard_of(self.segments.hooks)
+
+    @property
+    def session(self) -> Session | None:
+        """The step that the line is in."""
+        return self.segments.session
+
+    def _leave(self, stack: ExitStack, *given: Any) -> None:
+        stack.close()
+        self._close(0, f"a call of {self.key[0]} could not be made a part of them")
+
+    @entry(_leave)
+    def _begin(self, stack: ExitStack, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Enter the lines that the call is a part of."""
+        walk = self.walk
+        for place, line in enumerate(walk.lines):
+            reason = line.stray(self.key, args, kwargs)
+            if reason is not None:
+                self._close(place, reason)
+                break
+            stack.enter_context(line.call(walk, args[0].device))
+        for part in walk.program.lines.get(self.key, ()):
+            if part.depth > walk.depth and self._fits(part, args, kwargs):
+                frame = self.segments.line_frame(part, *self.key)
+                walk.lines.append(_OpenLine(frame, part, args[0]))
+                stack.enter_context(walk.lines[-1].call(walk, args[0].device))
 
     def _fits(self, part: LinePart, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         if not self.segments.runs(part):

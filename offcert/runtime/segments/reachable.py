@@ -216,6 +216,8 @@ class Reach:
             if home(each.__module__) != "stateless" and id(each) not in self._seen:
                 self._seen[id(each)] = each
                 self._add(Named(each, each.__qualname__, data_of(each)))
+                if home(type(each).__module__) == "own":
+                    self._kind(name, type(each))
         self._queue.extend((kind.__name__, function) for function in functions_of(kind))
 
     def _class(self, name: str, kind: type) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from offcert.runtime.guard import entry, guard_of
 from offcert.runtime.hooks import UncopiedHook
 from offcert.runtime.segments.frame import Frame, Walk, run_frame
 from offcert.runtime.segments.lines import LineCall, encloses
@@ -28,6 +29,13 @@ class _Wrapped:
         self.module = module
         own = module.__dict__.get(self.method)
         self.original = own or getattr(type(module), self.method).__get__(module)
+        self.guard = guard_of(segments.hooks)
+
+    @entry()
+    def frame(self, part: Part) -> Frame | None:
+        """Return a frame for a call of a segment, if it is to run again."""
+        runs = self.segments.runs(part)
+        return self.segments.frame(part, self.path, Frame) if runs else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is made of a copy of the model is no matter of the plan.
@@ -57,9 +65,10 @@ class ModuleCall(_Wrapped):
 
     def _once(self, walk: Walk, key: tuple[str, int], /, *args: Any, **kwargs: Any) -> Any:
         part = walk.program.calls.get(key)
-        if part is None or not self.segments.runs(part):
+        frame = None if part is None else self.frame(part)
+        if frame is None:
             return self.original(*args, **kwargs)
-        return run_frame(self.segments.frame(part, self.path, Frame), self.original, args, kwargs)
+        return run_frame(frame, self.original, args, kwargs)
 
 
 class ContainerRun(_Wrapped):
@@ -85,13 +94,12 @@ class ContainerRun(_Wrapped):
         at = first
         while at <= last:
             part = starts.get(at)
-            if part is not None and self.segments.runs(part):
+            frame = None if part is None else self.frame(part)
+            if part is not None and frame is not None:
                 # Nobody but the segment is to hold its input.
                 cell = [value]
                 del value
-                body = _Children(self, part)
-                frame = self.segments.frame(part, self.path, Frame)
-                value = run_frame(frame, body, (cell,), {})
+                value = run_frame(frame, _Children(self, part), (cell,), {})
                 at = part.last + 1
             else:
                 child = children[at]
@@ -119,8 +127,8 @@ class TickHook:
     def __init__(self, segments: Segments, path: str) -> None:
         self.segments = segments
         self.path = path
-        self.enter = UncopiedHook(self._enter)
-        self.leave = UncopiedHook(self._leave)
+        guard = guard_of(segments.hooks)
+        self.enter, self.leave = UncopiedHook(self._enter, guard), UncopiedHook(self._leave, guard)
 
     def _enter(self, module: nn.Module, args: Any) -> None:
         walk = self.segments.now.walk

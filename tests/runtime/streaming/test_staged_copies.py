@@ -216,6 +216,7 @@ def test_threads_that_take_their_time(case, tmp_path, monkeypatch):
 # Errors.
 
 
+@pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
 @pytest.mark.parametrize("number", range(8))
 def test_what_goes_wrong_in_a_thread_is_told_and_nothing_stays(case, number, tmp_path, monkeypatch):
     carry, calls = SimulatedClerk.carry, []
@@ -228,8 +229,13 @@ def test_what_goes_wrong_in_a_thread_is_told_and_nothing_stays(case, number, tmp
 
     monkeypatch.setattr(SimulatedClerk, "carry", fail)
     made, device = spilling(case, tmp_path)
-    with pytest.raises(RuntimeError, match="the disk is on fire"):
-        train_in(case, made)
+    if number < 6:
+        # Nothing is lost yet: it is on the device.
+        assert train_in(case, made)
+        assert made.steps == {"deviating": 1, "planned": 1}
+    else:
+        with pytest.raises(RuntimeError, match="the disk is on fire"):
+            train_in(case, made)
     assert hooked(made._root) == 0
     assert device.pinned_bytes == 0
     assert list(tmp_path.iterdir()) == []
@@ -243,7 +249,7 @@ def test_what_goes_wrong_in_a_thread_is_told_and_nothing_stays(case, number, tmp
 
 def train_in(case, made):
     with made:
-        equal(case, made)
+        return equal(case, made)
 
 
 @pytest.mark.parametrize("where", ["copy_out", "copy_back", "clerk"])

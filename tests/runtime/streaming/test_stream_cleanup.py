@@ -177,7 +177,7 @@ def test_a_device_that_fails_as_the_context_ends_gives_its_arenas_back():
     made.__enter__()
     gradients(here, made._root)
     device.synchronise = fails
-    with pytest.raises(RuntimeError, match="lost"):
+    with pytest.warns(OffloadWarning, match="offcert has failed: RuntimeError: lost"):
         made.__exit__(None, None, None)
     assert device.pinned_bytes == 0
     assert hooked(made._root) == 0
@@ -190,13 +190,15 @@ def test_a_host_with_too_little_memory_says_so_and_nothing_is_left(monkeypatch):
     model = Layers()
     problem = captured_problem(model)
     plan = evicting(problem)
+    here = On("simulated")
+    expected = plain(here, model)
     device = SimulatedDevice.of(problem.platform)
     monkeypatch.setattr(device, "arena", refuses)
-    with (
-        pytest.raises(OffcertError, match="no room for"),
-        offload(model, plan, problem, device=device),
-    ):
-        mean(model, torch.randn(4, 8)).backward()
+    made = offload(model, plan, problem, device=device)
+    with pytest.warns(OffloadWarning, match="no room for"), made:
+        assert same(gradients(here, model), expected)
+    assert made.steps == {"unplanned": 1}
+    assert "no room for" in made.report.deviation
     assert hooked(model) == 0
     assert device.pinned_bytes == 0
 
@@ -247,8 +249,12 @@ def test_an_error_or_an_interrupt_in_a_copy(call, error, after):
 
     with made:
         setattr(device, call, fails)
-        with pytest.raises(error):
-            gradients(here, model)
+        if error is KeyboardInterrupt:
+            with pytest.raises(error):
+                gradients(here, model)
+        else:
+            with pytest.warns(OffloadWarning, match="offcert has failed: RuntimeError: in the"):
+                assert same(gradients(here, model), expected)
         assert error.__name__ in made.report.deviation
         gc.collect()
         assert same(gradients(here, model), expected)

@@ -1,0 +1,55 @@
+"""Leaving dispatch modes that a user's program goes on around.
+
+Modes are left in the order of a stack, each thread has its own stack, and an operator runs with the
+modes that see it taken off.
+"""
+
+from __future__ import annotations
+
+import weakref
+
+import torch
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode_stack,
+    _pop_mode,
+    _push_mode,
+)
+
+# Modes that are to be left, but were entered in another thread, or see the operator that runs.
+_LEFT_BEHIND: weakref.WeakSet[TorchDispatchMode] = weakref.WeakSet()
+
+
+def within_transform() -> bool:
+    """Whether a function transform (`torch.func`) is under way: nothing runs backward then."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def is_here(mode: TorchDispatchMode) -> bool:
+    """Whether a mode sees the operators of the calling thread."""
+    return any(each is mode for each in _get_current_dispatch_mode_stack())
+
+
+def leave(mode: TorchDispatchMode) -> None:
+    """Leave a mode, wherever it is among the user's own; if it is not here, `sweep` will."""
+    stack = _get_current_dispatch_mode_stack()
+    places = [index for index, each in enumerate(stack) if each is mode]
+    if not places:
+        _LEFT_BEHIND.add(mode)
+        return
+    above = stack[places[-1] + 1 :]
+    for _ in above:
+        _pop_mode()
+    try:
+        mode.__exit__(None, None, None)
+    finally:
+        for each in above:
+            _push_mode(each)
+
+
+def sweep() -> None:
+    """Leave the modes that could not be left from elsewhere and are in the calling thread."""
+    for mode in list(_LEFT_BEHIND) if _LEFT_BEHIND else ():
+        if is_here(mode):
+            _LEFT_BEHIND.discard(mode)
+            leave(mode)

@@ -1,0 +1,66 @@
+"""When steps that have a plan are studied again: they do not do what the captured one did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from offcert.runtime.capture import Capture
+from offcert.runtime.run import StepRun
+from offcert.runtime.signature import Signature
+
+# Steps that deviate before one is studied again, and studies that may meet what is known already:
+# where kinds of steps take turns, the next step is not like the last one.
+_MISSES = 3
+_WASTED = 3
+
+
+@dataclass
+class _Kind:
+    """Steps that begin with the same call."""
+
+    misses: int = 0
+    wasted: int = 0
+    enough: float = _MISSES
+
+
+class Branches:
+    """Counts how often steps with a plan have turned out to be others."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, _Kind] = {}
+
+    def _of(self, call: Signature) -> _Kind:
+        return self._kinds.setdefault(repr(call), _Kind())
+
+    def ended(self, run: StepRun) -> None:
+        """Take note of a step that followed a plan, or did not."""
+        if run.finished and run.deviation is not None and not (run.failed or run.broken):
+            self._of(run.program.capture.calls[0]).misses += 1
+
+    def wants(self, call: Signature) -> bool:
+        """Whether a step that begins with the call is to be studied, although there is a plan."""
+        kind = self._kinds.get(repr(call))
+        return kind is not None and kind.misses >= kind.enough
+
+    def studied(self, capture: Capture, known: Sequence[Capture]) -> bool:
+        """Take note of what a step was; return whether that is new."""
+        kind = self._of(capture.calls[0])
+        if not any(_does_the_same(capture, each) for each in known):
+            kind.misses = kind.wasted = 0
+            return True
+        kind.wasted += 1
+        if kind.wasted == _WASTED:
+            # They deviate for other reasons, or rarely do something else.
+            kind.misses = kind.wasted = 0
+            kind.enough *= 4
+        return False
+
+    def stop(self, call: Signature) -> None:
+        """Study no more steps that begin with a call."""
+        self._of(call).enough = float("inf")
+
+
+def _does_the_same(one: Capture, other: Capture) -> bool:
+    places = [[each.place for each in capture.storages] for capture in (one, other)]
+    return one.ticks == other.ticks and places[0] == places[1]
