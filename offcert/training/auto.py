@@ -36,6 +36,9 @@ _TRIES = 8
 # Of the time for a plan, what goes into one that only says what it costs that less may run again.
 # Arbitrary.
 _SHARE_OF_PRICE = 0.25
+# Plans in the place of others of which something was refused; after so many plans only move
+# tensors. Arbitrary.
+_MOST_ANEW = 6
 
 
 class AutoOffload(Offload):
@@ -70,9 +73,11 @@ class AutoOffload(Offload):
         self._branches = Branches()
         # Steps with a call that no gradient came to: if it is so again, that is how they are.
         self._odd: set[str] = set()
-        # What each program was made for, if parts of it may run again; and modules that may not.
-        self._problems: list[Problem] = []
+        # What each program was made for and from; modules that must not run again, and why; how
+        # many plans were made in the place of others.
+        self._made: list[tuple[Problem, Certificate]] = []
         self._barred: dict[str, str] = {}
+        self._anew = 0
         # Calls of the model that are still to be made in the step in which modules were wrapped.
         self._unfollowed = 0
 
@@ -226,7 +231,8 @@ class AutoOffload(Offload):
             # Less time than the plan gets: it only says what is lost.
             unbarred = self._planner.certificate(problem, share=_SHARE_OF_PRICE)
         self._follow(allowed)
-        self._problems.extend([problem] * (len(self.programs) - len(self._problems)))
+        if len(self.programs) > len(self._made):
+            self._made.append((problem, self.certificates[-1]))
         self._say_price(unbarred)
 
     def _plan_anew(self) -> None:
@@ -237,12 +243,18 @@ class AutoOffload(Offload):
             return
         for number, each in enumerate(self.programs):
             proofs = [refused[n] for n in map(str, each.segments.nested()) if n in refused]
-            if not proofs:
+            new = {path: str(proof.refused) for proof in proofs for path in proof.paths}
+            if new.keys() <= self._barred.keys():
                 continue
-            self._barred |= {path: str(proof.refused) for proof in proofs for path in proof.paths}
+            self._barred |= new
+            self._anew += 1
             self._close_run("another step began")
-            before = next(c for c in self.certificates if c.problem.name == each.name)
-            self._follow(without(self._problems[number], self._barred), number)
+            problem, before = self._made[number]
+            allowed = without(problem, self._barred)
+            if self._anew > _MOST_ANEW:
+                allowed = replace(problem, recompute=Recompute.NONE)
+            self._follow(allowed, number)
+            self._made[number] = problem, self.certificates[-1]
             self._say_price(before)
 
     def _say_price(self, unbarred: Certificate | None) -> None:
@@ -325,19 +337,27 @@ class AutoOffload(Offload):
         With a number it takes the place of another one.
         """
         assert self._segments is not None
+        if self._open is None or not (made.segments or number is not None):
+            self._put(made, number)
+            return
+        # The call that has just begun is one of the model as it was: it runs as it is. As in the
+        # beginning, what runs again is attached before the clock.
+        self._hooks.detach()
+        self._segments.detach()
+        try:
+            self._put(made, number)
+            self._unfollowed = len(made.capture.calls)
+        finally:
+            try:
+                self._segments.attach()
+            finally:
+                self._hooks.attach()
+
+    def _put(self, made: Program, number: int | None) -> None:
+        assert self._segments is not None
         if number is None:
             self._segments.add(made.segments)
             self.programs.append(made)
         else:
             self._segments.replace(number, made.segments)
             self.programs[number] = made
-        if (made.segments or number is not None) and self._open is not None:
-            # The call that has just begun is one of the model as it was: it runs as it is. As in
-            # the beginning, what runs again is attached before the clock.
-            self._hooks.detach()
-            self._segments.detach()
-            try:
-                self._segments.attach()
-            finally:
-                self._hooks.attach()
-            self._unfollowed = len(made.capture.calls)

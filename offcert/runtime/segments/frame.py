@@ -181,8 +181,8 @@ class Frame:
 
     def ended(self, states: ModuleStates, before: Before) -> None:
         """Take note of what the first run has changed, and of what that forbids."""
-        for doubt in states.end(before).doubts[:1]:
-            self.proof.refuse(doubt)
+        for reason, name in states.end(before).doubts[:1]:
+            self.proof.refuse(reason, states.module_of(name))
 
     @contextmanager
     def first(self) -> Iterator[None]:

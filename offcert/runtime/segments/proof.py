@@ -35,6 +35,8 @@ class Proof:
     ----------
     seen : int
         In how many rehearsals it has made the same again.
+    paths : tuple of str
+        Of the modules that it calls; of those that stand in the way, once it is refused.
     refused : str or None
         Why it never runs again from now on.
     """
@@ -65,10 +67,19 @@ class Proof:
         """Take note that the segment has made the same again."""
         self.seen += 1
 
-    def refuse(self, reason: str) -> None:
-        """Take note of why the segment must not run again; only the first reason counts."""
+    def refuse(self, reason: str, blamed: tuple[str, ...] = ()) -> None:
+        """Take note of why the segment must not run again; only the first reason counts.
+
+        Parameters
+        ----------
+        reason : str
+            For people.
+        blamed : tuple of str
+            Paths of the modules that stand in the way, if it is known that others do not.
+        """
         if self.refused is None:
             self.refused = reason
+            self.paths = blamed or self.paths
             if self._told is not None:
                 self._told(self)
 

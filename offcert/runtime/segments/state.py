@@ -97,7 +97,7 @@ class Before:
         States of generators that PyTorch does not keep.
     rehearses : bool
         Whether everything is compared.
-    doubts : list of str
+    doubts : list of (str, str)
         Why the segment must not run again, as far as a rehearsal has shown.
     """
 
@@ -108,7 +108,7 @@ class Before:
     python: Any
     numpy: Any
     rehearses: bool
-    doubts: list[str] = field(default_factory=list)
+    doubts: list[tuple[str, str]] = field(default_factory=list)
 
 
 class ModuleStates:
@@ -141,6 +141,11 @@ class ModuleStates:
         self._changing: set[Any] = set()
         self._looked = False
 
+    def module_of(self, name: str) -> tuple[str, ...]:
+        """Return the path of the innermost module whose attributes an object was reached by."""
+        paths = [path for path, _ in self._modules if name.startswith((f"{path}.", f"{path}, "))]
+        return (max(paths, key=len),) if paths else ()
+
     # Taking down.
 
     def begin(self, arguments: Iterable[Any] = (), *, rehearses: bool = False) -> Before:
@@ -170,7 +175,8 @@ class ModuleStates:
                 values.append(content.take())
                 tensors.append((-1, _tensors_in(content, values[-1])))
         rows = self._rows(contents, tensors, rehearses)
-        doubts = [f"{each} may change unseen" for each in self._unseen] if rehearses else []
+        unseen = self._unseen if rehearses else []
+        doubts = [(f"{each} may change unseen", each) for each in unseen]
         python, numbers = random.getstate(), numpy.random.get_state()
         return Before(contents, values, rows, settings(), python, numbers, rehearses, doubts)
 
@@ -241,7 +247,7 @@ class ModuleStates:
             elif not before.rehearses:
                 row.copy = None
             if before.rehearses and row.fixed and digest(row.tensor) != row.digest:
-                before.doubts.append(f"it changes {row.name}, a parameter")
+                before.doubts.append((f"it changes {row.name}, a parameter", row.name))
             if not row.fixed:
                 # What shows from now on is somebody else's doing.
                 row.version, row.address = _version(row.tensor), _address(row.tensor)
@@ -261,7 +267,7 @@ class ModuleStates:
         with uncounted():
             return not _is_same(row.copy, row.tensor)
 
-    def _kept_or_lost(self, before: Before) -> Iterator[str]:
+    def _kept_or_lost(self, before: Before) -> Iterator[tuple[str, str]]:
         """Yield what the first run has done that cannot be done again, or is dear to undo."""
         for content, value in zip(before.contents, before.values, strict=True):
             now = content.take()
@@ -270,13 +276,14 @@ class ModuleStates:
             ):
                 continue
             if not content.restorable:
-                yield f"{content.name} changes, and cannot be put back"
+                yield f"{content.name} changes, and cannot be put back", content.name
             kept = set(map(id, (each for _, each in content.items(now))))
             for name, held in content.items(value):
                 if isinstance(held, torch.Tensor) and id(held) not in kept:
                     size = held.numel() * held.element_size()
                     if size > _SMALL:
-                        yield f"it would hold the {size} bytes that were in {name} before"
+                        where = f"{content.name}.{name}"
+                        yield f"it would hold the {size} bytes that were in {where} before", where
 
     # Running again.
 
