@@ -6,6 +6,7 @@ Needs no torch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
@@ -35,8 +36,11 @@ def within_host(
     Raises
     ------
     InputError
-        If it is too much and nothing may go into a file, or the limit is none.
+        If it is too much and nothing may go into a file, the limit is none, or there is no such
+        folder.
     """
+    if isinstance(spill, str) and not Path(spill).is_dir():
+        raise InputError(f"host_spill must be a folder that exists, not {spill!r}")
     left = memory_limit(limit)
     if left is None:
         if spill is not False:

@@ -114,7 +114,11 @@ class LiveBytes(TorchDispatchMode):
         out = func(*args, **kwargs)
         refused = self._after(func, args, kwargs, out)
         if refused is not None:
-            raise refused
+            try:
+                raise refused
+            finally:
+                # Its traceback holds this frame.
+                del refused
         return out
 
     @entry()

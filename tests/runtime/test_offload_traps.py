@@ -422,12 +422,12 @@ def test_graph_that_is_dropped_without_a_backward_pass():
     with offload(model, evict_everything(problem), problem, count=True) as made:
         loss = model(torch.randn(4, 8)).square().mean()
         run = made._run
-        entries = [run.entry(place) for place in run._entries]
+        entries = [run.entry(place) for place in run._entries.by_place]
         assert len(entries) == 4
         assert any(entry.away for entry in entries)
         del entries
         del loss
-        assert [run.entry(place) for place in run._entries] == [None] * 4
+        assert [run.entry(place) for place in run._entries.by_place] == [None] * 4
         assert made._counter.live == 0
         model(torch.randn(4, 8)).square().mean().backward()
         assert made.report.follows_prediction

@@ -15,68 +15,15 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from offcert.runtime.segments.contents import Content
-from offcert.runtime.segments.evidence import copied, digest, is_same
+from offcert.runtime.segments.evidence import digest
 from offcert.runtime.segments.proof import RecomputeError
 from offcert.runtime.segments.reachable import Reach, is_atom
+from offcert.runtime.segments.rows import Row, address_of, same_elements, version_of
 from offcert.runtime.segments.settings import settings, under
 from offcert.runtime.segments.uncounted import HELD, uncounted
 
 # Bytes of the largest tensor that is copied before it was seen to change. Arbitrary.
 _SMALL = 2**16
-
-
-@dataclass(slots=True)
-class Row:
-    """A tensor that a segment's code can reach, when the segment began.
-
-    Attributes
-    ----------
-    name : str
-        For people.
-    key : hashable
-        Where it is held.
-    tensor : torch.Tensor
-        The tensor.
-    version, address : int
-        By which it shows that it has been changed, or has another storage.
-    copy : torch.Tensor or None
-        Of it, as it was.
-    fixed : bool
-        Whether it must not change: a parameter.
-    ignored : bool
-        Whether nothing depends on it: running statistics of what normalises by the batch.
-    digest : object
-        Of its elements, in a rehearsal.
-    """
-
-    name: str
-    key: Any
-    tensor: torch.Tensor
-    version: int
-    address: int
-    copy: torch.Tensor | None = None
-    fixed: bool = False
-    ignored: bool = False
-    digest: Any = None
-
-    @property
-    def moved(self) -> bool:
-        """Whether the tensor shows that it is not what it was."""
-        return _version(self.tensor) != self.version or _address(self.tensor) != self.address
-
-    @property
-    def storage(self) -> int:
-        """The address of its storage object; 0 for tensors without."""
-        try:
-            return self.tensor.untyped_storage()._cdata
-        except (NotImplementedError, RuntimeError):
-            return 0
-
-    def shows_change(self, *, closely: bool) -> bool:
-        """Whether it is not what it was, and matters; `closely`: by its elements, too."""
-        if self.ignored:
-            return False
-        return self.moved or (closely and self.fixed and digest(self.tensor) != self.digest)
 
 
 @dataclass(slots=True)
@@ -222,7 +169,7 @@ class ModuleStates:
             for name, tensor in those:
                 if id(tensor) in rows:
                     continue
-                row = Row(name, (index, name), tensor, _version(tensor), _address(tensor))
+                row = Row(name, (index, name), tensor, version_of(tensor), address_of(tensor))
                 rows[id(tensor)] = row
                 if isinstance(tensor, nn.Parameter) or tensor.requires_grad:
                     row.fixed = True
@@ -250,7 +197,7 @@ class ModuleStates:
                 before.doubts.append((f"it changes {row.name}, a parameter", row.name))
             if not row.fixed:
                 # What shows from now on is somebody else's doing.
-                row.version, row.address = _version(row.tensor), _address(row.tensor)
+                row.version, row.address = version_of(row.tensor), address_of(row.tensor)
         if before.rehearses:
             before.doubts += self._kept_or_lost(before)
         self._looked = True
@@ -265,7 +212,7 @@ class ModuleStates:
         # Some kernels write without a trace: running statistics, for example.
         assert row.copy is not None
         with uncounted():
-            return not _is_same(row.copy, row.tensor)
+            return not same_elements(row.copy, row.tensor)
 
     def _kept_or_lost(self, before: Before) -> Iterator[tuple[str, str]]:
         """Yield what the first run has done that cannot be done again, or is dear to undo."""
@@ -329,7 +276,7 @@ class ModuleStates:
         if not before.rehearses or isinstance(row.tensor, FakeTensor):
             return row.moved
         assert row.copy is not None
-        if row.moved or not _is_same(row.copy, row.tensor):
+        if row.moved or not same_elements(row.copy, row.tensor):
             # From the next step on it is copied each time.
             self._changing.add(row.key)
             return True
@@ -387,19 +334,3 @@ def _tensors_in(content: Content, value: Any) -> list[tuple[str, torch.Tensor]]:
         elif isinstance(held, tuple):
             todo += [(f"{name}[{index}]", each) for index, each in enumerate(held)]
     return found
-
-
-def _is_same(copy: torch.Tensor, tensor: torch.Tensor) -> bool:
-    return copy.shape == tensor.shape and is_same(copied(tensor), copied(copy))
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
-
-
-def _address(tensor: torch.Tensor) -> int:
-    """Return where the bytes of a tensor are; 0 for those without an address."""
-    try:
-        return 0 if isinstance(tensor, FakeTensor) else tensor.data_ptr()
-    except RuntimeError:
-        return 0
