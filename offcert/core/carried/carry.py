@@ -242,12 +242,15 @@ class _Carrier:
 
         Of what cannot leave, the network only says when it is given up at last.
         """
+        self.uses[copy].add(self._held_until(group, value, min(self.uses[copy])))
+
+    def _held_until(self, group: Group, value: int, since: int) -> int:
+        """Return the last operation in which variables hold what they hold since an operation."""
         last = self._given_up(group, value)
         if self.network.values[value].evictable or not self.network.computations[last].repeatable:
-            return
+            return since
         still = [place for place, run in enumerate(group.runs) if run <= last]
-        if still:
-            self.uses[copy].add(max(min(self.uses[copy]), group.begin + still[-1]))
+        return max(since, group.begin + still[-1]) if still else since
 
     def _given_up(self, group: Group, value: int) -> int:
         """Return the computation in which the program gives up a value at last.
@@ -288,6 +291,9 @@ class _Carrier:
             copy = self._copy(value, group.begin)
             if copy is None:
                 continue
+            if sight.moment <= group.stop:
+                # What is handed out is in the program's variables again.
+                last = max(last, self._held_until(group, value, handed))
             self.uses[copy].update(range(handed, max(*self.uses[copy], last) + 1))
 
     def _handed(self, group: Group, moment: int) -> int:

@@ -112,17 +112,18 @@ def note_events(
         if until >= 0:
             _add(work, value, begin, until)
     over = _over(tables, state, work, segment)
+    line = _is_line(tables, state, work, segment)
+    calls = (first, last) if line else (0, -1)
     run = begin
     for computation in range(first, last + 1):
         if run < end and work.runs[run] == computation:
             run += 1
         elif state.kept[computation]:
             handed = told if run == begin else run - 1
-            _note_kept(tables, work, segment, computation, saved, handed, over)
-    line = _is_line(tables, state, work, segment)
+            _note_kept(tables, work, segment, computation, saved, (handed, over, end), calls)
     for again in range(begin, end):
         work.part[again] = LINE if line else segment
-    _note_variables(tables, work, begin, end, (first, last) if line else (0, -1))
+    _note_variables(tables, work, begin, end, calls)
     return True
 
 
@@ -159,18 +160,22 @@ def _note_kept(
     segment: int,
     computation: int,
     saved: int,
-    run: int,
-    until: int,
+    runs: tuple[int, int, int],
+    line: tuple[int, int],
 ) -> None:
     """Note how long results stay: they are handed out during a run, or later if it stops before.
 
-    Then it is until the outermost segment is over.
+    Then it is until the outermost segment is over. The runs are that, the one in which that is
+    over, or -1, and the one after the segment's last.
     """
+    run, until, end = runs
     carrying = tables.carrying
     own = work.innermost[computation] == segment and until >= 0
     for place in range(carrying.result_first[computation], carrying.result_first[computation + 1]):
         if 2 * computation + carrying.late[place] <= saved:
             _add(work, carrying.result[place], run, -1)
+            # It is in the program's variables again.
+            _note_holder(tables, work, carrying.result[place], computation, (run, end), line)
         elif own:
             _add(work, carrying.result[place], run, until)
     for part in range(2 * computation, 2 * computation + 2):
@@ -191,16 +196,29 @@ def _note_variables(
     for run in range(begin, end):
         computation = work.runs[run]
         for place in range(tables.write_first[computation], tables.write_first[computation + 1]):
-            value = tables.write[place]
-            until = tables.carrying.until[value]
-            if until <= computation:
-                continue
-            until = min(until, _returned(tables, value, computation, line))
-            holder = run
-            while holder + 1 < end and work.runs[holder + 1] <= until:
-                holder += 1
-            if holder > run:
-                _add(work, value, holder, -1)
+            _note_holder(tables, work, tables.write[place], computation, (run, end), line)
+
+
+@inlined
+def _note_holder(
+    tables: Tables,
+    work: Work,
+    value: int,
+    computation: int,
+    runs: tuple[int, int],
+    line: tuple[int, int],
+) -> None:
+    """Note the last run in which the program's variables hold a value that they hold since one."""
+    run, end = runs
+    until = tables.carrying.until[value]
+    if until <= computation:
+        return
+    until = min(until, _returned(tables, value, computation, line))
+    holder = run
+    while holder + 1 < end and work.runs[holder + 1] <= until:
+        holder += 1
+    if holder > run:
+        _add(work, value, holder, -1)
 
 
 @inlined

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from torch import nn
+
 # Packages whose functions keep no state that training depends on, beside what PyTorch's own
 # checkpointing and `ModuleStates` know.
 _STATELESS = frozenset({*sys.stdlib_module_names, "numpy", "offcert", "torch"}) - {"__main__"}
@@ -47,6 +49,9 @@ def functions_of(kind: type) -> Iterator[types.FunctionType]:
             for name, value in vars(each).items():
                 methods.setdefault(name, []).extend(_functions_in(value))
     if home(kind.__module__) == "own":
+        if issubclass(kind, nn.Module):
+            # No call of a module makes it.
+            methods.pop("__init__", None)
         for found in methods.values():
             yield from found
         return

@@ -7,9 +7,6 @@ from typing import Any
 
 from offcert.core.errors import OffcertError
 
-# Steps in which a segment is rehearsed although it never ran again in the one before. Arbitrary.
-_MOST_REHEARSALS = 3
-
 
 class RecomputeError(OffcertError, RuntimeError):
     """A segment has not made, or cannot make, the same again; gradients would have been wrong."""
@@ -52,16 +49,10 @@ class Proof:
         self.seen = 0
         self.refused: str | None = None
         self._told = told
-        self._tries = 0
 
     def rehearses(self, *, again: bool) -> bool:
         """Whether the call that begins is a rehearsal; `again`: though the segment is proved."""
-        if again and self.seen:
-            return True
-        if self.seen or self._tries >= _MOST_REHEARSALS:
-            return False
-        self._tries += 1
-        return True
+        return again or not self.seen
 
     def accept(self) -> None:
         """Take note that the segment has made the same again."""

@@ -247,7 +247,8 @@ class Reach:
             self._add(Attributes(function, function.__qualname__))
         names = names_in(code)
         if whose == "own":
-            for each in sorted(names & _ANYTHING):
+            # `sys.modules`, not those of a model.
+            for each in sorted(names & _ANYTHING - ({"modules"} if "sys" not in names else set())):
                 self.found.unseen.append(f"what {function.__qualname__} reaches by {each}")
             # Imported where they are used.
             for each in sorted(names - function.__globals__.keys()):

@@ -31,6 +31,8 @@ class Row:
         Whether it must not change: a parameter.
     ignored : bool
         Whether nothing depends on it: running statistics of what normalises by the batch.
+    lost : bool
+        Whether what it was is not known any more: it was changed, and never had been before.
     digest : object
         Of its elements, in a rehearsal.
     """
@@ -43,6 +45,7 @@ class Row:
     copy: torch.Tensor | None = None
     fixed: bool = False
     ignored: bool = False
+    lost: bool = False
     digest: Any = None
 
     @property

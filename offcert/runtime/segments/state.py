@@ -191,6 +191,9 @@ class ModuleStates:
         for row in before.rows:
             if row.copy is not None and self._has_changed(row, before.rehearses):
                 self._changing.add(row.key)
+            elif row.copy is None and not row.fixed and not row.ignored and row.moved:
+                row.lost = True
+                self._changing.add(row.key)
             elif not before.rehearses:
                 row.copy = None
             if before.rehearses and row.fixed and digest(row.tensor) != row.digest:
@@ -263,6 +266,8 @@ class ModuleStates:
         with uncounted():
             for row in before.rows:
                 changing = row.key in self._changing
+                if row.lost:
+                    self._lost(f"{row.name}, which had never changed before, was changed in place")
                 if row.copy is not None and (changing or self._moved_since(row, before)):
                     swap[id(row.tensor)] = HELD.taken(row.copy.clone())
                 elif row.shows_change(closely=before.rehearses):
