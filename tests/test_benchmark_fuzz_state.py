@@ -77,8 +77,7 @@ def unguard(monkeypatch):
     monkeypatch.setattr(reachable.Reach, "visit", lambda *_: reachable.Reached())
 
 
-SEEN = ("tensor rebound", "bn_in_list", "counter: dict", "hidden: eval", "closure set by the loop",
-        "pure: small buffers")  # fmt: skip
+SEEN = ("tensor rebound", "bn_in_list", "counter: dict", "hidden: eval", "closure set by the loop")
 
 
 @pytest.mark.parametrize("kind", SEEN)

@@ -340,14 +340,19 @@ class AutoOffload(Offload):
         if self._open is None or not (made.segments or number is not None):
             self._put(made, number)
             return
+        wrapped = any(each.segments for each in self.programs)
+        if not wrapped:
+            # Refused before anything is changed.
+            self._put(made, number)
         # The call that has just begun is one of the model as it was: it runs as it is. As in the
         # beginning, what runs again is attached before the clock.
         self._hooks.detach()
         self._segments.detach()
         try:
-            self._put(made, number)
-            self._unfollowed = len(made.capture.calls)
+            if wrapped:
+                self._put(made, number)
         finally:
+            self._unfollowed = len(made.capture.calls)
             try:
                 self._segments.attach()
             finally:
