@@ -59,7 +59,9 @@ class SegmentedSteps:
 
 
 @contextmanager
-def segmented(model: nn.Module, program: PlacedProgram, *, calls: int = 1) -> Iterator[None]:
+def segmented(
+    model: nn.Module, program: PlacedProgram, *, calls: int = 1, verify_every: int | None = None
+) -> Iterator[None]:
     """Train a model in the block so that parts of it run again in the backward pass.
 
     Nothing leaves the device. Losses, gradients, parameters and buffers are bitwise those of plain
@@ -73,6 +75,8 @@ def segmented(model: nn.Module, program: PlacedProgram, *, calls: int = 1) -> It
         What runs again.
     calls : int
         How often a step calls the model: calls of modules are counted anew after so many.
+    verify_every : int, optional
+        After how many steps each segment is rehearsed anew; by default never.
 
     Raises
     ------
@@ -80,7 +84,7 @@ def segmented(model: nn.Module, program: PlacedProgram, *, calls: int = 1) -> It
         If the program cannot be carried out on the model.
     """
     root = unwrap(model)
-    segments = Segments(root, [program])
+    segments = Segments(root, [program], verify_every=verify_every)
     hooks = Hooks(root, _EachCall(calls))
     hooks.steps = SegmentedSteps(_EachCall(calls, hooks), segments)
     segments.attach()
