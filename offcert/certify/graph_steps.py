@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from offcert.certify.effort import Effort
 from offcert.certify.joint_search import JointSearch
 from offcert.certify.search import Search
+from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.plan import Plan
@@ -48,10 +49,12 @@ def _executions(network: Network, seconds: float) -> Iterator[Execution]:
     from offcert.heuristics.checkpoint_graphs.arbitrary import expansions
     from offcert.heuristics.checkpoint_graphs.networks import graph_of
 
-    if not any(each.repeatable and each.writes for each in network.computations):
-        return
     deadline = time.monotonic() + seconds
-    made = graph_of(network)
+    try:
+        made = graph_of(network)
+    except InputError:
+        # Nothing can run again.
+        return
     seen: set[tuple[int, ...]] = set()
     for _, selection, _ in expansions(made.graph):
         if selection.stored not in seen:

@@ -13,7 +13,7 @@ from offcert.certify.joint_rungs import chooses_execution
 from offcert.certify.joint_search import JointSearch
 from offcert.certify.method import Method
 from offcert.certify.modnn_methods import MODNN_METHODS
-from offcert.certify.running import keeper
+from offcert.certify.running import ALONE, keeper
 from offcert.certify.search import Search, SearchProgress
 from offcert.certify.searched_steps import (
     climb_heads,
@@ -371,7 +371,7 @@ def solve(
         if search.infeasibility is None:
             effort = Effort(search.remaining, workers, seed, grid, solver)
             _bound_cheaply(search, effort)
-            with watched(search, time_limit, known), search.surviving():
+            with watched(search, time_limit, known), search.surviving(but=ALONE):
                 chosen.run(search, effort)
     except NoPlanError as error:
         search.note(no_plan=str(error))

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from offcert.certify.placement_methods import PLACEMENT_LADDER, placement_method_called
 from offcert.certify.placement_search import PlacementSearch
-from offcert.certify.running import SearchProgress
+from offcert.certify.running import ALONE, SearchProgress
 from offcert.certify.watchdog import watched
 from offcert.core.check import check
 from offcert.core.errors import InputError, MethodError
@@ -170,7 +170,7 @@ def place_alone(
         if chosen is None:
             _climb(search, partial(known, search))
         else:
-            with watched(search, left, partial(known, search)), search.surviving():
+            with watched(search, left, partial(known, search)), search.surviving(but=ALONE):
                 chosen.run(search, left)
     except KeyboardInterrupt:
         search.note(interrupted=True)

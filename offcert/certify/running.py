@@ -15,12 +15,15 @@ from offcert.certify.compile import group_of, noted_compilations
 from offcert.certify.interrupts import held_interrupts, is_interrupt
 from offcert.certify.keeping import Keeping
 from offcert.certify.workings import Workings
-from offcert.core.errors import OffcertError
+from offcert.core.errors import MethodError, OffcertError
 from offcert.core.result import Bound, Evidence
 from offcert.proofs.certificate import current_versions
 from offcert.proofs.settings import Notes, Settings
 
 _LOG = logging.getLogger("offcert")
+
+# What a method that was asked for by name may raise: nothing takes its place.
+ALONE = (OffcertError, AssertionError)
 
 # What a search returns.
 Known = TypeVar("Known")
@@ -47,7 +50,11 @@ class SearchProgress:
 
 
 class UnsoundError(OffcertError):
-    """A solver contradicted itself: a program error that must never be papered over."""
+    """A program error of ours: what a step offers is invalid, or results contradict each other."""
+
+
+class ContradictionError(UnsoundError):
+    """A proved bound exceeds the value of a valid answer: this must never be papered over."""
 
 
 class Running(Generic[Known]):
@@ -134,14 +141,20 @@ class Running(Generic[Known]):
         return self.remaining <= 0
 
     @contextmanager
-    def surviving(self) -> Iterator[None]:
-        """Keep what is known if a step fails: a solver is missing, crashes, or runs out of memory.
+    def surviving(
+        self, but: tuple[type[Exception], ...] = (MethodError, ContradictionError)
+    ) -> Iterator[None]:
+        """Keep what is known if a step fails: a solver is missing or crashes, or a fault of ours.
 
-        That a method does not apply, or that the program contradicts itself, is no such failure.
+        Parameters
+        ----------
+        but : tuple of type
+            Exceptions that are no such failure; by default that a method does not apply, and that
+            what has been proved contradicts what has been found.
         """
         try:
             yield
-        except (OffcertError, AssertionError):
+        except but:
             raise
         except MemoryError:
             self.note_failure("out of memory")
@@ -201,7 +214,7 @@ class Running(Generic[Known]):
 
         Raises
         ------
-        UnsoundError
+        ContradictionError
             If it is proved and exceeds what was found. A solver's claim that does is
             dropped with a warning, and kept among the refuted ones.
         """
@@ -275,7 +288,7 @@ class Running(Generic[Known]):
             return
         for bound in [bound for bound in self.bounds if bound.value > self.objective]:
             if bound.evidence is Evidence.PROVED:
-                raise UnsoundError(
+                raise ContradictionError(
                     f"the bound {bound.value} of {bound.method} exceeds "
                     f"{self._value_of_found.format(self.objective)}"
                 )

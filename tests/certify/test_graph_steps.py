@@ -11,12 +11,15 @@ from random_networks import random_network
 from offcert.certify.effort import Effort
 from offcert.certify.graph_steps import descend_graphs
 from offcert.certify.joint_search import JointSearch
+from offcert.certify.ladder import certify
 from offcert.core.checkpoint_graph import CheckpointGraph
-from offcert.core.network import Network
+from offcert.core.network import Computation, Network, Value
 from offcert.core.platform import Platform
 from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.heuristics.checkpoint_graphs.networks import graph_of
 from offcert.instances.checkpoint_graphs import random_checkpoint_graph
 from offcert.instances.training_steps import training_step
+from offcert.verify.document import verify
 
 EFFORT = Effort(5)
 CHAIN = training_step(CheckpointGraph([0] + [4] * 8 + [0], [(v, v + 1) for v in range(9)]))
@@ -71,6 +74,39 @@ def test_everything_offered_is_legal() -> None:
         assert search.objective <= network.trace().peak_memory
         better += search.objective < network.trace().peak_memory
     assert better > 5
+
+
+def half_repeatable() -> Network:
+    """A forward computation in the middle that may run once only, and reads what runs again."""
+    rows = (
+        ("F0", 2, 0, (), (0,), True, None),
+        ("F1", 1, 0, (0,), (1,), False, None),
+        ("F2", 4, 3, (0, 1), (2, 3), True, 1),
+        ("F3", 1, 0, (), (4,), True, None),
+        ("B0", 3, 0, (0, 3, 4), (), False, None),
+    )
+    computations = [
+        Computation(name, ticks, workspace, reads, writes, again, lean=lean)
+        for name, ticks, workspace, reads, writes, again, lean in rows
+    ]
+    return Network(computations, [Value(f"v{i}", size) for i, size in enumerate((3, 5, 5, 2, 1))])
+
+
+def test_what_cannot_run_again_in_the_midst_reads_the_first_copies() -> None:
+    """It used to run F2 again before F1 had made what it reads, which ended the whole search."""
+    network = half_repeatable()
+    made = graph_of(network)
+    assert made.strategy(made.graph.select(())).order == (0, 1, 2, 3, 3, 0, 2, 4)
+    certificate = certify(problem_of(network, 9), time_limit=2)
+    assert certificate.notes.failed == {}
+    assert verify(certificate).valid
+
+
+def test_a_network_in_which_nothing_can_run_again_is_left_alone() -> None:
+    values = [Value("x", 1), Value("x'", 0, False, base=0)]
+    network = Network([Computation("add_", 1, 0, (0,), (1,))], values)
+    search = searched(problem_of(network, 0, minimise=Minimise.MEMORY))
+    assert search.objective is None
 
 
 def test_other_problems_are_left_alone() -> None:

@@ -20,7 +20,7 @@ from offcert.certify.placement_methods import (
 )
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.placing import place
-from offcert.certify.running import SearchProgress, UnsoundError
+from offcert.certify.running import ContradictionError, SearchProgress, UnsoundError
 from offcert.core.errors import InputError
 from offcert.core.placement import Placement, PlacementProblem, Residence
 from offcert.core.result import Bound, Evidence, SolveStatus
@@ -168,6 +168,7 @@ def test_what_fails_or_contradicts_itself_is_told_apart(monkeypatch: pytest.Monk
         raise ValueError("no solver here")
 
     def overlap(search: PlacementSearch, seconds: float) -> None:
+        search.begin("overlap")
         search.offer(Placement([0, 3, 0]))
 
     def claim(search: PlacementSearch, seconds: float) -> None:
@@ -184,10 +185,14 @@ def test_what_fails_or_contradicts_itself_is_told_apart(monkeypatch: pytest.Monk
     only(monkeypatch, claim)
     with pytest.warns(UserWarning, match="no pool is smaller than 8, but one has 7"):
         assert place(problem).notes.refuted == {"somebody": 8}
-    for run, sentence in ((overlap, "a .*overlaps b"), (prove, "exceeds the pool of a valid")):
-        only(monkeypatch, run)
-        with pytest.raises(UnsoundError, match=sentence):
-            place(problem)
+    only(monkeypatch, overlap)
+    with pytest.warns(UserWarning, match="a .*overlaps b"):
+        placed = place(problem)
+    assert placed.notes.failed.keys() == {"overlap"}
+    assert placed.result.placement is None
+    only(monkeypatch, prove)
+    with pytest.raises(ContradictionError, match="exceeds the pool of a valid"):
+        place(problem)
 
 
 def test_what_is_kept_of_a_certificate_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

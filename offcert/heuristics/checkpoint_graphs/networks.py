@@ -39,9 +39,11 @@ class NetworkGraph:
     def strategy(self, selection: GraphSelection) -> Strategy:
         """Return the strategy that keeps what is stored and computes components again.
 
-        In the first run nothing else stays for the backward pass. When it first needs something of
-        a component, all of that component that the backward pass needs runs again, in the network's
-        order; what stays then is lost with its last reader.
+        In the first run nothing else stays for the backward pass. When this first needs something
+        of a component, all of the component that it needs runs again, in the network's order; what
+        stays then is lost with its last reader. The backward pass of a component begins when all
+        that can run again, and is computed from the component, has run once: what cannot run again
+        and comes before reads what the first run made.
         """
         return _Unrolling(self, selection).strategy()
 
@@ -56,6 +58,9 @@ class NetworkGraph:
 
 def graph_of(network: Network) -> NetworkGraph:
     """Return the graph of the computations of a network that may run again.
+
+    What may not run again because of a change in place that cannot be made again is no part of it,
+    nor what must run again together with that: it is kept.
 
     Raises
     ------
@@ -116,13 +121,18 @@ class _Groups:
             if each.repeatable and each.writes
         ]
         for index in members:
-            self._join_changes(index)
+            for writer in self._changed(index):
+                if writer >= 0 and self.network.computations[writer].repeatable:
+                    self._join(index, writer)
+        lasting = {self._of(index) for index in members if self._lasts(index)}
+        members = [index for index in members if self._of(index) not in lasting]
+        again = set(members)
         flow = networkx.DiGraph()
         flow.add_nodes_from(sorted({self._of(index) for index in members}))
         for index in members:
             for value in self.network.computations[index].reads:
                 writer = self.network.writer[value]
-                if writer >= 0 and self.network.computations[writer].repeatable:
+                if writer in again:
                     flow.add_edge(self._of(writer), self._of(index))
         # A change that waits for a reader of what it changes makes a cycle: all of it is one.
         whole = networkx.condensation(flow)
@@ -132,16 +142,27 @@ class _Groups:
         order = networkx.lexicographical_topological_sort(whole, key=lambda node: joined[node][0])
         return [tuple(joined[node]) for node in order]
 
-    def _join_changes(self, index: int) -> None:
-        """Join a computation with the one whose memory it changes, or reads before a change."""
+    def _changed(self, index: int) -> dict[int, list[int]]:
+        """Return what changes the memory that a computation writes, changes or reads before that.
+
+        It is given by who writes that memory first, -1 if nobody does.
+        """
+        found: dict[int, list[int]] = {}
         computation = self.network.computations[index]
         for value in (*computation.reads, *computation.writes):
             base = self.network.values[value].base
             stored = value if base is None else base
-            writer = self.network.writer[stored]
-            later = any(changer >= index for changer in self.changers.get(stored, ()))
-            if later and writer >= 0 and self.network.computations[writer].repeatable:
-                self._join(index, writer)
+            changers = self.changers.get(stored, [])
+            if any(changer >= index for changer in changers):
+                found.setdefault(self.network.writer[stored], []).extend(changers)
+        return found
+
+    def _lasts(self, index: int) -> bool:
+        """Whether a computation is tied to a change in place that cannot be made again."""
+        return any(
+            writer < 0 or not all(self.network.computations[c].repeatable for c in (writer, *rest))
+            for writer, rest in self._changed(index).items()
+        )
 
     def _of(self, index: int) -> int:
         while self.leader[index] != index:
@@ -163,6 +184,14 @@ class _Unrolling:
             for part in selection.components
         ]
         self.part_of = {c: index for index, part in enumerate(self.parts) for c in part}
+        latest = self._latest()
+        self.ends = [max((latest[c] for c in part), default=-1) for part in self.parts]
+        self.needed = {
+            value
+            for computation in self.network.computations
+            if not computation.repeatable
+            for value in computation.reads
+        }
 
     def strategy(self) -> Strategy:
         runs: list[int] = []
@@ -170,11 +199,25 @@ class _Unrolling:
         for index, computation in enumerate(self.network.computations):
             if not computation.repeatable:
                 needed = {self._part(value) for value in computation.reads} & waiting
-                for part in sorted(needed, reverse=True):
+                over = {part for part in needed if self.ends[part] < index}
+                for part in sorted(over, reverse=True):
                     runs += self._again(part)
-                waiting -= needed
+                waiting -= over
             runs.append(index)
         return Strategy(runs).without_unread(self.network)
+
+    def _latest(self) -> list[int]:
+        """Return for each computation the last repeatable one that is computed from it."""
+        latest = [-1] * len(self.network)
+        for index in range(len(self.network) - 1, -1, -1):
+            computation = self.network.computations[index]
+            if computation.repeatable:
+                latest[index] = max(latest[index], index)
+            for value in computation.reads:
+                writer = self.network.writer[value]
+                if writer >= 0:
+                    latest[writer] = max(latest[writer], latest[index])
+        return latest
 
     def _part(self, value: int) -> int:
         """Return the component that writes a value, or -1."""
@@ -182,16 +225,16 @@ class _Unrolling:
 
     def _again(self, part: int) -> list[int]:
         """Return what of a component runs again: what the backward pass needs, and its inputs."""
-        needed = {
-            value
-            for computation in self.network.computations
-            if not computation.repeatable
-            for value in computation.reads
-        }
-        found = []
-        for index in reversed(self.parts[part]):
-            computation = self.network.computations[index]
-            if needed.intersection(computation.writes):
-                found.append(index)
-                needed.update(computation.reads)
-        return found[::-1]
+        needed = set(self.needed)
+        found: set[int] = set()
+        size = -1
+        # What is made again is changed in place again, which may need more.
+        while size < len(found):
+            size = len(found)
+            for index in reversed(self.parts[part]):
+                computation = self.network.computations[index]
+                stored = {self.network.values[value].base for value in computation.writes}
+                if needed.intersection(computation.writes) or needed & stored:
+                    found.add(index)
+                    needed.update(computation.reads)
+        return sorted(found)

@@ -54,6 +54,9 @@ def live(tables: Tables, state: State, work: Work, runs: int) -> bool:
                 work.last[value] = run
             if run >= turn:
                 work.after[value] = run
+                if tables.found[place] != tables.left[place]:
+                    # What is changed in place later would not be changed on the host.
+                    work.before[value] = _NEVER
             elif work.before[value] == _NONE:
                 work.before[value] = run
         for place in range(tables.hold_first[computation], tables.hold_first[computation + 1]):
