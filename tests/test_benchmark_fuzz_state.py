@@ -36,11 +36,11 @@ def without_segments(fuzz, monkeypatch):
 
 def test_training_twice_without_segments_is_the_same(fuzz, monkeypatch, tmp_path):
     without_segments(fuzz, monkeypatch)
-    _, document = found(fuzz, tmp_path / "found.json", "--count", 60, "--seed", 7)
+    _, document = found(fuzz, tmp_path / "found.json", "--count", 36, "--seed", 7)
     counts = document["counts"]
     # Some random programs are wrong by themselves: autograd refuses what they change.
-    assert counts["same"] + counts.get("both raised", 0) == counts["programs"] == 60
-    assert counts["same"] > 55
+    assert counts["same"] + counts.get("both raised", 0) == counts["programs"] == 36
+    assert counts["same"] > 32
 
 
 def test_it_fails_where_nothing_runs_again(fuzz, monkeypatch, tmp_path):
@@ -51,16 +51,16 @@ def test_it_fails_where_nothing_runs_again(fuzz, monkeypatch, tmp_path):
 
 
 def test_what_is_pure_runs_again(fuzz, tmp_path):
-    arguments = ["--count", 20, "--kinds", "pure", "--loops", *ORDINARY]
+    arguments = ["--count", 12, "--kinds", "pure", "--loops", *ORDINARY]
     code, document = found(fuzz, tmp_path / "found.json", *arguments)
     assert code == 0
     assert document["failures"] == []
     counts = document["counts"]
-    assert counts["of pure kinds, in which something ran again at last"] > 15
+    assert counts["of pure kinds, in which something ran again at last"] > 8
 
 
 # The first way is the fastest by far.
-@pytest.mark.parametrize(("door", "count"), [("hand", 160), ("certificate", 16), ("way", 16)])
+@pytest.mark.parametrize(("door", "count"), [("hand", 90), ("certificate", 10), ("way", 10)])
 def test_no_state_makes_training_silently_another_one(fuzz, tmp_path, door, count):
     arguments = ["--count", count, "--seed", 1, "--doors", door]
     code, document = found(fuzz, tmp_path / "found.json", *arguments)
