@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,14 +34,41 @@ _FLAGS = (
 )
 
 
+# PyTorch's newer names for the precision of float32: backends and operators.
+_PRECISIONS = (
+    ("generic", "all"),
+    *((backend, operator) for backend in ("cuda", "mkldnn") for operator in ("all", "matmul")),
+    *((backend, operator) for backend in ("cuda", "mkldnn") for operator in ("conv", "rnn")),
+)
+
+
+def _precision() -> str | None:
+    """Return the precision of products by its older name; None if only the newer ones are set."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return None
+
+
+def _set_precision(value: str | None) -> None:
+    if value is not None:
+        torch.set_float32_matmul_precision(value)
+
+
 def _pairs() -> Iterator[tuple[str, _Pair]]:
     """Yield name, getter and setter of every setting that this PyTorch has."""
     core: Any = torch._C
     yield "the default data type", (torch.get_default_dtype, torch.set_default_dtype)
-    yield (
-        "the precision of products",
-        (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    )
+    yield "the precision of products", (_precision, _set_precision)
+    # Those that others are made of come first: what is set for all need not be set for each.
+    for backend, operator in _PRECISIONS if hasattr(core, "_get_fp32_precision_getter") else ():
+        yield (
+            f"the precision of {backend}, {operator}",
+            (
+                partial(core._get_fp32_precision_getter, backend, operator),
+                partial(core._set_fp32_precision_setter, backend, operator),
+            ),
+        )
     yield "the number of threads", (torch.get_num_threads, torch.set_num_threads)
     yield (
         "deterministic algorithms",
@@ -83,14 +111,15 @@ def under(asked: tuple[Any, ...]) -> Iterator[None]:
     if now == asked:
         yield
         return
-    _put(now, asked)
+    put(asked)
     try:
         yield
     finally:
-        _put(settings(), now)
+        put(now)
 
 
-def _put(found: tuple[Any, ...], asked: tuple[Any, ...]) -> None:
-    for before, value, (_, setter) in zip(found, asked, _PAIRS.values(), strict=True):
-        if before != value:
+def put(asked: tuple[Any, ...]) -> None:
+    """Make settings what they were when they were taken down."""
+    for value, (getter, setter) in zip(asked, _PAIRS.values(), strict=True):
+        if getter() != value:
             setter(value)
