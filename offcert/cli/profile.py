@@ -25,7 +25,17 @@ HARDWARE = (
     "a100-40gb-pcie",
     "a100-80gb-sxm",
     "h100-sxm",
+    "h100-pcie",
+    "h200",
+    "gh200",
+    "b200",
+    "mi300x",
+    "rtx-3090",
     "rtx-4090",
+    "rtx-5090",
+    "a10",
+    "l4",
+    "l40s",
     "t4",
     "k40",
 )
@@ -53,15 +63,23 @@ def add(commands: Commands) -> None:
     times = parser.add_mutually_exclusive_group()
     times.add_argument(
         "--hardware",
-        choices=HARDWARE,
+        type=_hardware,
         default=HARDWARE[0],
-        help="whose roofline model says how long operations take",
+        metavar="NAME",
+        help="whose roofline model says how long operations take: "
+        f"{', '.join(HARDWARE)}; or a TOML file that describes another (default: {HARDWARE[0]})",
     )
     times.add_argument(
         "--measure",
         action="store_true",
         help="measure on the device at hand: durations and, on a CUDA device, workspaces, and the "
         "rates of the link while the step runs",
+    )
+    parser.add_argument(
+        "--peak",
+        action="store_true",
+        help="let all operations reach the hardware's peak rates, whatever is known of what they "
+        "reach",
     )
     limits = parser.add_mutually_exclusive_group()
     limits.add_argument(
@@ -124,6 +142,19 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the initial weights")
 
 
+def _hardware(text: str) -> str:
+    """Return the name of a hardware model, or of a file, which is read later."""
+    from offcert.core.messages import meant, show
+
+    if text in HARDWARE or text.endswith(".toml"):
+        return text
+    known = ", ".join(HARDWARE)
+    raise argparse.ArgumentTypeError(
+        f"must be one of {known}, or a file that ends in .toml, not {show(text)}"
+        f"{meant(text, HARDWARE)}"
+    )
+
+
 class _Zoo(argparse.Action):
     """Lists what else would have to be known, as ``--help`` does."""
 
@@ -183,9 +214,13 @@ def _measured_lines(problem: Problem) -> list[str]:
 
 
 def _profile(options: argparse.Namespace) -> Problem:
+    from offcert.core.errors import InputError
     from offcert.core.units import parse_size
+    from offcert.runtime.hardware import hardware
     from offcert.runtime.profile import profile
 
+    if options.measure and options.peak:
+        raise InputError("--peak is for hardware models, not for --measure")
     device_memory = options.device_memory
     if device_memory is not None:
         device_memory = parse_size(device_memory, "device memory")
@@ -194,7 +229,7 @@ def _profile(options: argparse.Namespace) -> Problem:
         options.model,
         options.input,
         clock=options.clock,
-        hardware=None if options.measure else options.hardware,
+        hardware=None if options.measure else hardware(options.hardware, peak=options.peak),
         measure=options.measure,
         options=_options(options.option),
         seed=options.seed,

@@ -6,6 +6,7 @@ from typing import Any
 
 from offcert.core.device_memory import describe_uncounted, uncounted_bytes
 from offcert.core.errors import InputError
+from offcert.core.messages import cut
 from offcert.core.problem import Problem
 from offcert.core.units import format_size
 
@@ -38,6 +39,7 @@ def origin_lines(problem: Problem) -> list[str]:
     lines = []
     if "clock" in found:
         lines.append(f"  clock          {_CLOCKS.get(found['clock'], found['clock'])}")
+    lines += _times(problem)
     if "tensors" in found:
         tensors = _TENSORS.get(found["tensors"], found["tensors"])
         lines.append(f"  captured on    {tensors}; device: {found.get('device')}")
@@ -48,6 +50,20 @@ def origin_lines(problem: Problem) -> list[str]:
         if "optimiser" not in sizes:
             lines.append("                 and the optimiser's state, which is not known")
     return lines
+
+
+def _times(problem: Problem) -> list[str]:
+    """Return in a line whose times these are, and which part of its peaks a model reaches."""
+    source = problem.source or {}
+    name = source.get("hardware")
+    if not isinstance(name, str):
+        return []
+    if source.get("measured"):
+        return [f"  times          measured on {cut(name)}"]
+    reached = source.get("efficiency")
+    rows = reached.items() if isinstance(reached, dict) else ()
+    parts = [f", {cut(kind)}: {cut(str(part))} of the peak" for kind, part in rows]
+    return [f"  times          roofline of {cut(name)} at its peak rates{''.join(parts)}"]
 
 
 def _capture(problem: Problem) -> dict[str, Any]:

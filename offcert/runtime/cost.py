@@ -21,6 +21,8 @@ from torch.utils.flop_counter import (
     sdpa_flop_count,
 )
 
+from offcert.runtime.hardware import Work
+
 aten = torch.ops.aten
 
 # These return memory without writing to it.
@@ -37,6 +39,8 @@ _OVERWRITES = frozenset({
 
 # These read from their first argument no more than what they write.
 _GATHERS = frozenset({aten.embedding, aten.gather, aten.index, aten.index_select})
+
+_CONVOLUTIONS = frozenset({aten.convolution, aten._convolution, aten.convolution_backward})
 
 _Key = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
@@ -70,6 +74,44 @@ def operator_cost(
     if _launches_nothing(func, args, kwargs, out):
         return 0, 0
     return _flops(func, args, kwargs, out), _traffic(func, args, kwargs, out)
+
+
+def computed_as(func: OpOverload, args: Sequence[Any]) -> tuple[str, Work]:
+    """Return in which type an operator multiplies, and of which class of work it is.
+
+    Parameters
+    ----------
+    func, args
+        The call, as a `TorchDispatchMode` gets it: below autocast, which has cast its operands.
+
+    Returns
+    -------
+    dtype : str
+        One of `offcert.runtime.hardware.model.TYPES`. Products in float32 count as TF32 where
+        PyTorch may use that: convolutions by default, other products if it was asked for.
+    work : Work
+        What it multiplies for; of an operator without products it does not matter.
+    """
+    packet = func.overloadpacket
+    work = Work.PRODUCT
+    if packet in _CONVOLUTIONS:
+        work = Work.CONVOLUTION
+    elif "attention" in packet.__name__:
+        work = Work.ATTENTION
+    operands = [each.dtype for each in _tensors(args) if each.dtype.is_floating_point]
+    dtype = min(operands, key=lambda each: each.itemsize, default=torch.float32)
+    if dtype is torch.float32:
+        return ("tf32" if _allows_tf32(work) else "float32"), work
+    return "float8" if dtype.itemsize == 1 else str(dtype).removeprefix("torch."), work
+
+
+def _allows_tf32(work: Work) -> bool:
+    convolves = work is Work.CONVOLUTION
+    getter = getattr(torch._C, "_get_fp32_precision_getter", None)
+    if getter is not None:
+        return bool(getter("cuda", "conv" if convolves else "matmul") == "tf32")
+    matmul = torch.backends.cuda.matmul
+    return bool(torch.backends.cudnn.allow_tf32 if convolves else matmul.allow_tf32)
 
 
 def _launches_nothing(

@@ -36,7 +36,7 @@ def profile(
     input_shape: str | Sequence[int] | None = None,
     *,
     clock: str = "modules",
-    hardware: str | None = None,
+    hardware: str | Hardware | None = None,
     measure: bool = False,
     loss: str = DEFAULT_LOSS,
     options: Mapping[str, Any] | None = None,
@@ -67,8 +67,10 @@ def profile(
         What an operation of the trace is: ``"modules"`` (what happens between two events at the
         boundaries of leaf modules), ``"operators"``, or ``"stages"`` (what lies between two places
         where a single value is live; for the papers' algorithms).
-    hardware : str, optional
-        Name of a hardware model (`offcert.runtime.hardware.HARDWARE`): a roofline.
+    hardware : str or Hardware, optional
+        Name of a hardware model (`offcert.runtime.hardware.HARDWARE`), or of a TOML file that
+        describes one: a roofline. ``hardware(name, peak=True)`` is one in which all operations
+        reach the peak rates.
     measure : bool
         Measure durations and bandwidth: of a model that is named, on the first CUDA device or,
         without one, on the CPU, whose "link" is the copy to a memory-mapped file; of one that is
@@ -136,7 +138,7 @@ def profile(
     # Problems of stages are what they always were, unless more is asked for.
     if chosen is not Clock.STAGES or device_memory is not None or optimiser is not None:
         source["uncounted"] = uncounted
-    source |= _origin(made.found, measure)
+    source |= _origin(made.found, measure, asked.hardware)
     if device_memory is not None:
         memory = memory_beside(device_memory, uncounted)
     elif memory is None:
@@ -187,13 +189,11 @@ def _made(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> 
     return _modelled(made, workload, asked.clock, asked.hardware)
 
 
-def _origin(found: Measurement, measured: bool) -> dict[str, Any]:
+def _origin(found: Measurement, measured: bool, model: Hardware | None) -> dict[str, Any]:
     """Return what is recorded of where durations come from."""
-    origin = {
-        "hardware": found.device,
-        "measured": measured,
-        "torch": torch.__version__.partition("+")[0],
-    }
+    stated = {} if model is None or measured else model.origin
+    version = torch.__version__.partition("+")[0]
+    origin = {"hardware": found.device, "measured": measured, "torch": version} | stated
     return origin | {"measurement": dict(found.details)} if found.details else origin
 
 
@@ -203,7 +203,7 @@ def _memory_left(found: Measurement, uncounted: Mapping[str, int]) -> int:
 
 
 def _require_one_choice(
-    clock: Clock, hardware: str | None, measure: bool, device: Device | None
+    clock: Clock, hardware: str | Hardware | None, measure: bool, device: Device | None
 ) -> None:
     if device is not None:
         _require_measurable(clock, measure)

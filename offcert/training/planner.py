@@ -105,6 +105,8 @@ class Planner:
             "hardware": measurement.device,
             "measured": self.hardware is None,
         }
+        if self.hardware is not None:
+            source |= self.hardware.origin
         network: Network | Trace = measurement.trace
         if capture.network is not None and capture.record is not None:
             network = retimed_network(capture.network, measurement.trace)
@@ -112,8 +114,8 @@ class Planner:
 
     def problem_of_step(self, step: TrainingStep) -> Problem:
         """Return the problem of an example."""
-        name = None if self.hardware is None else self.hardware.name
-        return self._asked(profile(step, hardware=name, measure=name is None))
+        model = self.hardware
+        return self._asked(profile(step, hardware=model, measure=model is None))
 
     def _asked(self, problem: Problem) -> Problem:
         """Return the problem in which what may run again may do so."""

@@ -108,13 +108,14 @@ def test_profile_says_clock_tensors_and_what_is_not_counted(
         "leave"
     )
     assert lines[1] == "  clock          operators, one by one"
-    assert lines[2] == (
+    assert lines[2] == "  times          roofline of v100-pcie at its peak rates"
+    assert lines[3] == (
         "  captured on    real tensors, because the program looks at values; device: cpu"
     )
-    assert lines[3] == (
+    assert lines[4] == (
         "  not counted    5.12 KiB: parameters 2.25 KiB, gradients 2.25 KiB, batch 640 B"
     )
-    assert "optimiser's state, which is not known" in lines[4]
+    assert "optimiser's state, which is not known" in lines[5]
     assert any(line.startswith("  least memory ") for line in lines)
     assert any(line.startswith("  peak memory ") for line in lines)
 

@@ -5,7 +5,9 @@ from torch._subclasses import FakeTensorMode
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from offcert.runtime.cost import operator_cost
+from offcert.runtime.cost import computed_as, operator_cost
+from offcert.runtime.hardware import Work, hardware
+from offcert.runtime.profile import profile
 
 aten = torch.ops.aten
 
@@ -164,3 +166,77 @@ def test_fake_tensors_cost_what_real_ones_do():
         fake = costs(train)
     assert launches(real) == launches(fake)
     assert len(launches(real)) > 10
+
+
+class Kinds(TorchDispatchMode):
+    """Records in which type every operator with products computes, and what for."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        if operator_cost(func, args, kwargs, out)[0]:
+            self.found.append(computed_as(func, args))
+        return out
+
+
+def kinds(function):
+    with Kinds() as recorded:
+        function()
+    return set(recorded.found)
+
+
+def test_an_operator_computes_in_the_type_of_its_operands():
+    layer = nn.Linear(4, 4)
+    x = torch.randn(3, 4)
+    assert kinds(lambda: layer(x).sum().backward()) == {("float32", Work.PRODUCT)}
+    assert kinds(lambda: layer.double()(x.double())) == {("float64", Work.PRODUCT)}
+    layer.bfloat16()
+    assert kinds(lambda: layer(x.bfloat16()).sum().backward()) == {("bfloat16", Work.PRODUCT)}
+
+
+def test_autocast_is_counted_in_the_type_that_it_casts_to():
+    layer, x = nn.Linear(4, 4), torch.randn(3, 4)
+
+    def train():
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = layer(x).sum()
+        loss.backward()
+
+    assert kinds(train) == {("bfloat16", Work.PRODUCT)}
+
+
+def test_convolutions_may_use_tf32_by_default_and_products_if_they_are_asked_to():
+    layer, x = nn.Conv2d(2, 2, 3), torch.randn(1, 2, 5, 5)
+    assert kinds(lambda: layer(x).sum().backward()) == {("tf32", Work.CONVOLUTION)}
+    torch.backends.cudnn.conv.fp32_precision = "ieee"
+    try:
+        assert kinds(lambda: layer(x)) == {("float32", Work.CONVOLUTION)}
+    finally:
+        torch.backends.cudnn.conv.fp32_precision = "tf32"
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert kinds(lambda: torch.mm(x[0, 0], x[0, 1])) == {("tf32", Work.PRODUCT)}
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_attention_is_a_class_of_its_own():
+    q = torch.randn(1, 2, 8, 4, dtype=torch.bfloat16, requires_grad=True)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        found = kinds(lambda: scaled_dot_product_attention(q, q, q).sum().backward())
+    assert found == {("bfloat16", Work.ATTENTION)}
+
+
+def test_a_step_in_bfloat16_is_shorter_on_tensor_cores_and_not_on_others():
+    def ticks(dtype, name):
+        # So much computing that neither traffic nor overhead counts.
+        problem = profile("gpt", "8x512", hardware=hardware(name, peak=True), dtype=dtype)
+        return problem.trace.compute_time
+
+    assert ticks("float32", "a100-80gb-sxm") > 3 * ticks("bfloat16", "a100-80gb-sxm")
+    # Without tensor cores only the traffic is less.
+    assert ticks("float32", "k40") < 1.5 * ticks("bfloat16", "k40")

@@ -1,13 +1,14 @@
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, fields, replace
 from fractions import Fraction
 from math import ceil
 
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.runtime.hardware import HARDWARE, Hardware, hardware, roofline_ns
+from offcert.runtime.hardware import HARDWARE, Hardware, Work, hardware, roofline_ns
+from offcert.runtime.hardware.model import TYPES
 
 TOY = Hardware("toy", 3 * 10**9, 2 * 10**9, 10**9, 1, overhead_ns=10, source="none")
 
@@ -26,17 +27,104 @@ def test_numbers_are_positive_integers_in_a_plausible_order(model):
         if field.name in ("name", "source"):
             assert isinstance(value, str)
             assert value
+        elif field.name == "rates":
+            assert value.keys() <= set(TYPES) - {"float32"}
+            assert all(type(rate) is int for rate in value.values())
+        elif field.name == "efficiency":
+            assert value.keys() <= set(Work)
+            assert all(0 < part < 1 for part in value.values())
         else:
             assert type(value) is int
             assert value > 0
     assert model.link_bandwidth < model.memory_bandwidth < model.flops
-    assert "link: effective" in model.source
+    assert "link: " in model.source
     assert hardware(model.name) is model
+    half, tf32 = model.rate("float16"), model.rate("tf32")
+    assert model.flops <= tf32 <= half
+    assert model.rate("bfloat16") in (half, model.flops)
+    assert model.rate("float8") in (half, model.flops) or 1.9 * half < model.rate("float8")
 
 
 def test_all_promised_models_are_there():
     promised = {"v100-pcie", "v100-sxm2", "a100-40gb-pcie", "a100-80gb-sxm", "h100-sxm"}
-    assert promised | {"rtx-4090", "t4"} <= set(HARDWARE)
+    promised |= {"h100-pcie", "h200", "b200", "gh200", "mi300x", "a10", "l4", "l40s", "t4"}
+    assert promised | {"rtx-3090", "rtx-4090", "rtx-5090"} <= set(HARDWARE)
+
+
+def test_types_and_what_is_reached_by_hand():
+    toy = replace(
+        TOY,
+        rates={"bfloat16": 12 * 10**9},
+        efficiency={Work.ATTENTION: Fraction(1, 3), Work.TRAFFIC: Fraction(1, 2)},
+    )
+    assert roofline_ns(toy, 36, 0) == 12 + 10
+    assert roofline_ns(toy, 36, 0, "bfloat16") == 3 + 10
+    # It has no other tensor cores.
+    assert roofline_ns(toy, 36, 0, "float16") == roofline_ns(toy, 36, 0, "tf32") == 12 + 10
+    assert roofline_ns(toy, 36, 0, "bfloat16", Work.ATTENTION) == 9 + 10
+    assert roofline_ns(toy, 0, 36) == 36 + 10
+    assert toy.origin == {
+        "hardware": "toy",
+        "efficiency": {"attention": str(1 / 3), "traffic": "0.5"},
+    }
+    assert TOY.origin == {"hardware": "toy"}
+
+
+FILE = """
+name = "mine"
+memory = "24GiB"
+memory_bandwidth = 1.008e12
+link_bandwidth = 25_000_000_000
+overhead_ns = 2000
+source = "measured by me"
+[rates]
+float32 = 82.6e12
+bfloat16 = 165.2e12
+[efficiency]
+product = 0.85
+"""
+
+
+def test_a_file_of_ones_own(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(FILE)
+    mine = hardware(str(path))
+    assert (mine.name, mine.memory, mine.source) == ("mine", 24 * 2**30, "measured by me")
+    assert (mine.rate("bfloat16"), mine.rate("float16")) == (165_200 * 10**9, 82_600 * 10**9)
+    assert mine.reached(Work.PRODUCT) == Fraction(85, 100)
+    assert mine.reached(Work.CONVOLUTION) == 1
+    at_peak = hardware(str(path), peak=True)
+    assert at_peak.reached(Work.PRODUCT) == 1
+    assert hardware(at_peak) is at_peak
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('name = "mine"', "", 'the field "name" is missing'),
+        ("float32 =", "float31 =", 'the field "rates.float32" is missing'),
+        ("bfloat16 =", "bfloat17 =", 'the field "rates.bfloat17" is not known'),
+        ("0.85", "1.5", "efficiency.product must be at most 1, not 1.5"),
+        ("0.85", '"most"', 'efficiency.product must be an integer or a number, not "most"'),
+        ("1.008e12", "0", "memory_bandwidth must be finite and more than 0, not 0"),
+        ("1.008e12", "inf", "memory_bandwidth must be finite and more than 0, not inf"),
+        ("24GiB", "24", 'memory "24" needs a unit'),
+        ("2000", "-1", "overhead_ns must be at least 0, not -1"),
+        ("[rates]", "[rates", "is not valid TOML"),
+    ],
+)
+def test_bad_files_get_one_sentence(tmp_path, old, new, message):
+    path = tmp_path / "bad.toml"
+    path.write_text(FILE.replace(old, new, 1))
+    with pytest.raises(InputError) as error:
+        hardware(str(path))
+    assert str(error.value).startswith(str(path))
+    assert message in str(error.value)
+
+
+def test_a_file_that_is_not_there():
+    with pytest.raises(InputError, match=r"nowhere\.toml cannot be read: No such file"):
+        hardware("nowhere.toml")
 
 
 def test_models_are_immutable():

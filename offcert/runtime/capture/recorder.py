@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from offcert.runtime.capture.lines import LineFinder
 from offcert.runtime.capture.moments import Life, Moment, Saved, Seen
-from offcert.runtime.cost import operator_cost
+from offcert.runtime.cost import computed_as, operator_cost
 from offcert.runtime.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
 from offcert.runtime.guard import entry
 from offcert.runtime.hardware import Hardware, roofline_ns
@@ -245,7 +245,8 @@ class Recorder(Session):
         moment = self.moments[-1]
         moment.launches = flops > 0 or traffic > 0
         if self._hardware is not None:
-            moment.duration = roofline_ns(self._hardware, flops, traffic)
+            kind = computed_as(func, args)
+            moment.duration = roofline_ns(self._hardware, flops, traffic, *kind)
 
     def see(self, tensor: torch.Tensor) -> Seen:
         """Return what is known of a tensor now."""

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from offcert.core.errors import OffcertError
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.runtime.cost import operator_cost
+from offcert.runtime.cost import computed_as, operator_cost
 from offcert.runtime.hardware import Hardware, roofline_ns
 from offcert.runtime.saved import Entry
 from offcert.runtime.stages.meter import Meter
@@ -59,7 +59,8 @@ class Recorder(Meter):
                 self._touch(leaf)
         if self._hardware is not None and self.tracker.now >= 0:
             flops, traffic = operator_cost(func, args, kwargs, out)
-            self.durations[self.tracker.now] += roofline_ns(self._hardware, flops, traffic)
+            kind = computed_as(func, args)
+            self.durations[self.tracker.now] += roofline_ns(self._hardware, flops, traffic, *kind)
 
     def _touch(self, tensor: torch.Tensor) -> _Life | None:
         record = self.tracker.record(tensor.untyped_storage())

@@ -1,0 +1,7 @@
+"""Stated models of accelerators, and the time that an operation takes on them."""
+
+from offcert.runtime.hardware.cards import HARDWARE
+from offcert.runtime.hardware.files import hardware
+from offcert.runtime.hardware.model import Hardware, Work, roofline_ns
+
+__all__ = ["HARDWARE", "Hardware", "Work", "hardware", "roofline_ns"]

@@ -1,0 +1,246 @@
+"""The accelerators that are known by name.
+
+Rates are those of data sheets: dense, and for half precision and float8 with sums in float32.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from types import MappingProxyType
+
+from offcert.runtime.hardware.model import Hardware, Work
+
+_GIB = 2**30
+_GIGA = 10**9
+
+# Launches are queued ahead of the device, so a kernel costs its start and drain there, not
+# the several microseconds that the host spends. An assumption, the same for all models.
+_OVERHEAD_NS = 2_000
+
+# What a copy between pinned memory and the device reaches is less than the link's raw rate.
+# 12.2 GB/s is the measurement of the offloading paper on 16 lanes of PCI Express 3.0 (raw:
+# 15.75 GB/s in each direction). Later generations double the raw rate; their effective rate
+# is taken to double too. So is the part of the raw rate that is reached of NVLink-C2C (raw: 450
+# GB/s in each direction).
+_PCIE_3 = 12_200_000_000
+_LINKS = {
+    "3.0": _PCIE_3,
+    "4.0": 2 * _PCIE_3,
+    "5.0": 4 * _PCIE_3,
+}
+_C2C = 450 * _GIGA * 122 // 158
+
+_MEASURED = "measured by Beaumont, Eyraud-Dubois, Shilova, Euro-Par 2020"
+_SCALED = "scaled from 12.2 GB/s measured on PCIe 3.0"
+_TAKEN = "taken from the V100 " + _MEASURED
+
+_MATMUL = (
+    "; products: the most that bfloat16 reaches, S. Bekman, Machine Learning Engineering, table of "
+    "maximum achievable products as of August 2026"
+)
+_ATTENTION = {
+    "0.73": "; attention: the most of FlashAttention-2, Dao 2023",
+    "0.75": "; attention: the most of FlashAttention-3, Shah and others 2024",
+}
+
+
+def _link(generation: str, origin: str = _SCALED) -> str:
+    return f"; link: effective rate of 16 PCIe {generation} lanes, {origin}"
+
+
+def _card(
+    name: str,
+    memory: int,
+    bandwidth: int,
+    tera: dict[str, float],
+    source: str,
+    pcie: str = "4.0",
+    products: str | None = None,
+    attention: str | None = None,
+    link: int | None = None,
+) -> Hardware:
+    """Return a card; rates are given in 10^12 operations a second, bandwidth in GB/s."""
+    rates = {dtype: round(rate * 1000) * _GIGA for dtype, rate in tera.items()}
+    efficiency: dict[str, Fraction] = {}
+    if products is not None:
+        efficiency[Work.PRODUCT] = Fraction(products)
+        source += _MATMUL
+    if attention is not None:
+        efficiency[Work.ATTENTION] = Fraction(attention)
+        source += _ATTENTION[attention]
+    return Hardware(
+        name=name,
+        flops=rates.pop("float32"),
+        memory_bandwidth=bandwidth * _GIGA,
+        link_bandwidth=_LINKS[pcie] if link is None else link,
+        memory=memory,
+        overhead_ns=_OVERHEAD_NS,
+        source=source,
+        rates=MappingProxyType(rates),
+        efficiency=MappingProxyType(efficiency),
+    )
+
+
+def _half(rate: float, **others: float) -> dict[str, float]:
+    """Return rates with the same one for both types of half precision."""
+    return {"float16": rate, "bfloat16": rate, **others}
+
+
+_HOPPER = _half(989.4, float64=67, float32=67, tf32=494.7, float8=1978.9)
+
+_ALL = (
+    _card(
+        "v100-pcie",
+        63 * _GIB // 4,
+        900,
+        {"float64": 7, "float32": 14, "float16": 112},
+        "NVIDIA Tesla V100 GPU Accelerator data sheet, 2018 (rates); memory: 15.75 GB reported in "
+        "the offloading paper, read as GiB" + _link("3.0", _MEASURED),
+        "3.0",
+    ),
+    _card(
+        "v100-sxm2",
+        16 * _GIB,
+        900,
+        {"float64": 7.8, "float32": 15.7, "float16": 125},
+        "NVIDIA Tesla V100 GPU Accelerator data sheet, 2018 (rates, 16 GB version)"
+        + _link("3.0", _MEASURED),
+        "3.0",
+    ),
+    _card(
+        "a100-40gb-pcie",
+        40 * _GIB,
+        1_555,
+        _half(312, float64=19.5, float32=19.5, tf32=156),
+        "NVIDIA A100 Tensor Core GPU data sheet, 2021 (40 GB PCIe)" + _link("4.0"),
+        products="0.811",
+        attention="0.73",
+    ),
+    _card(
+        "a100-80gb-sxm",
+        80 * _GIB,
+        2_039,
+        _half(312, float64=19.5, float32=19.5, tf32=156),
+        "NVIDIA A100 Tensor Core GPU data sheet, 2021 (80 GB SXM)" + _link("4.0"),
+        products="0.869",
+        attention="0.73",
+    ),
+    _card(
+        "h100-sxm",
+        80 * _GIB,
+        3_350,
+        _HOPPER,
+        "NVIDIA H100 Tensor Core GPU data sheet, 2023 (SXM5)" + _link("5.0"),
+        "5.0",
+        products="0.803",
+        attention="0.75",
+    ),
+    _card(
+        "h100-pcie",
+        80 * _GIB,
+        2_000,
+        _half(756, float64=51, float32=51, tf32=378, float8=1_513),
+        "NVIDIA H100 Tensor Core GPU data sheet, 2023 (PCIe)" + _link("5.0"),
+        "5.0",
+    ),
+    _card(
+        "h200",
+        141 * _GIGA,
+        4_800,
+        _HOPPER,
+        "NVIDIA H200 Tensor Core GPU data sheet, 2024 (SXM)" + _link("5.0"),
+        "5.0",
+        products="0.803",
+        attention="0.75",
+    ),
+    _card(
+        "gh200",
+        96 * _GIB,
+        4_000,
+        _HOPPER,
+        "NVIDIA GH200 Grace Hopper Superchip data sheet, 2024 (96 GB HBM3); link: NVLink-C2C, 450 "
+        "GB/s in one direction, of which the part is reached that was measured on PCIe 3.0",
+        products="0.838",
+        link=_C2C,
+    ),
+    _card(
+        "b200",
+        180 * _GIGA,
+        8_000,
+        _half(2_250, float64=37, float32=75, tf32=1_125, float8=4_500),
+        "NVIDIA HGX B200 data sheet, 2025 (an eighth of the board)" + _link("5.0"),
+        "5.0",
+        products="0.776",
+    ),
+    _card(
+        "mi300x",
+        192 * _GIGA,
+        5_300,
+        _half(1_307.4, float64=163.4, float32=163.4, tf32=653.7, float8=2_614.9),
+        "AMD Instinct MI300X data sheet, 2023" + _link("5.0"),
+        "5.0",
+        products="0.514",
+    ),
+    _card(
+        "rtx-3090",
+        24 * _GIB,
+        936,
+        _half(71, float32=35.6, tf32=35.6),
+        "NVIDIA Ampere GA102 GPU Architecture white paper, 2021 (GeForce RTX 3090)" + _link("4.0"),
+    ),
+    _card(
+        "rtx-4090",
+        24 * _GIB,
+        1_008,
+        _half(165.2, float32=82.6, tf32=82.6, float8=330.3),
+        "NVIDIA Ada GPU Architecture white paper, 2022 (GeForce RTX 4090)" + _link("4.0"),
+    ),
+    _card(
+        "rtx-5090",
+        32 * _GIB,
+        1_792,
+        _half(209.5, float32=104.8, tf32=104.8, float8=419),
+        "NVIDIA RTX Blackwell GPU Architecture white paper, 2025 (GeForce RTX 5090)" + _link("5.0"),
+        "5.0",
+    ),
+    _card(
+        "a10",
+        24 * _GIB,
+        600,
+        _half(125, float32=31.2, tf32=62.5),
+        "NVIDIA A10 Tensor Core GPU data sheet, 2021" + _link("4.0"),
+    ),
+    _card(
+        "l4",
+        24 * _GIB,
+        300,
+        _half(121, float32=30.3, tf32=60, float8=242.5),
+        "NVIDIA L4 Tensor Core GPU data sheet, 2023" + _link("4.0"),
+    ),
+    _card(
+        "l40s",
+        48 * _GIB,
+        864,
+        _half(362, float32=91.6, tf32=183, float8=733),
+        "NVIDIA L40S GPU data sheet, 2023" + _link("4.0"),
+    ),
+    _card(
+        "t4",
+        16 * _GIB,
+        320,
+        {"float32": 8.1, "float16": 65},
+        "NVIDIA T4 data sheet (flops) and product brief (memory, up to 320 GB/s), 2018"
+        + _link("3.0", _TAKEN),
+        "3.0",
+    ),
+    _card(
+        "k40",
+        12 * _GIB,
+        288,
+        {"float64": 1.43, "float32": 4.29},
+        "NVIDIA Tesla K40 board specification, 2013 (base clock)" + _link("3.0", _TAKEN),
+        "3.0",
+    ),
+)
+
+HARDWARE: dict[str, Hardware] = {model.name: model for model in _ALL}

@@ -1,0 +1,110 @@
+"""An accelerator by its name, or from a file of one's own."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Collection
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from offcert.core.documents import Fields
+from offcert.core.errors import InputError
+from offcert.core.messages import meant, show
+from offcert.core.units import parse_size
+from offcert.runtime.hardware.cards import HARDWARE
+from offcert.runtime.hardware.model import TYPES, Hardware, Work
+
+_SUFFIX = ".toml"
+
+
+def hardware(name: str | Hardware, *, peak: bool = False) -> Hardware:
+    """Return the accelerator called `name`, or the one that a file describes.
+
+    Parameters
+    ----------
+    name : str or Hardware
+        A key of `HARDWARE`, or the path of a TOML file, which ends in ``.toml``; or what it would
+        be.
+    peak : bool
+        Whether operations reach the peaks, whatever is known of what they do reach.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name, or the file says not what it has to.
+    """
+    if isinstance(name, Hardware):
+        found = name
+    elif name.endswith(_SUFFIX):
+        found = _read(Path(name))
+    elif name in HARDWARE:
+        found = HARDWARE[name]
+    else:
+        known = ", ".join(HARDWARE)
+        hint = meant(name, HARDWARE)
+        raise InputError(
+            f"hardware must be one of {known}, or a file that ends in {_SUFFIX}, not "
+            f"{show(name)}{hint}"
+        )
+    return replace(found, efficiency=MappingProxyType({})) if peak else found
+
+
+def _read(path: Path) -> Hardware:
+    """Return what a file describes."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise InputError(f"{path} is not valid TOML: {error}") from None
+    try:
+        return _parsed(Fields(document))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _parsed(fields: Fields) -> Hardware:
+    rates = _numbers(fields, "rates", TYPES, required="float32")
+    efficiency = _numbers(fields, "efficiency", tuple(Work))
+    for name, value in efficiency.items():
+        if value > 1:
+            raise InputError(f"efficiency.{name} must be at most 1, not {float(value):g}")
+    found = Hardware(
+        name=fields.get("name", str),
+        flops=int(rates.pop("float32")),
+        memory_bandwidth=int(_positive(fields, "memory_bandwidth")),
+        link_bandwidth=int(_positive(fields, "link_bandwidth")),
+        memory=parse_size(fields.get("memory", str), "memory"),
+        overhead_ns=fields.integer("overhead_ns", 0),
+        source=fields.get("source", str),
+        rates=MappingProxyType({name: int(value) for name, value in rates.items()}),
+        efficiency=MappingProxyType(efficiency),
+    )
+    fields.finish()
+    return found
+
+
+def _numbers(
+    fields: Fields, table: str, names: Collection[str], required: str | None = None
+) -> dict[str, Fraction]:
+    """Return the numbers of a table, some of those that it may have."""
+    if required is None and not fields.has(table):
+        return {}
+    rows = Fields(fields.get(table, dict), table)
+    if required is not None:
+        rows.get(required, (int, float))
+    found = {name: _positive(rows, name) for name in names if rows.has(name)}
+    rows.finish()
+    return found
+
+
+def _positive(fields: Fields, name: str) -> Fraction:
+    value: Any = fields.get(name, (int, float))
+    if not 0 < value < math.inf:
+        raise InputError(f"{fields.path(name)} must be finite and more than 0, not {value:g}")
+    # The decimal number that is written there.
+    return Fraction(str(value))

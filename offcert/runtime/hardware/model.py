@@ -1,0 +1,131 @@
+"""What a roofline knows of an accelerator, and the time that an operation takes there.
+
+A roofline is an optimistic model: it knows peak rates and, if it is told, what part of them kernels
+of a class reach at best. Numbers derived from it are labelled with the model's name and never mixed
+with measured ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+from offcert.core.errors import InputError
+
+_NS_PER_SECOND = 10**9
+
+
+class Work(StrEnum):
+    """Classes of operations, by which part of a peak they reach."""
+
+    PRODUCT = "product"
+    CONVOLUTION = "convolution"
+    ATTENTION = "attention"
+    TRAFFIC = "traffic"
+
+
+# Types with rates of their own, and what stands for them where a card has none: it converts. One
+# that multiplies no float64 by itself is slower than float32 says, which is optimistic.
+TYPES = ("float64", "float32", "tf32", "float16", "bfloat16", "float8")
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """An accelerator, as far as a roofline knows it.
+
+    Attributes
+    ----------
+    name
+        Key in `HARDWARE`, or what its file says.
+    flops
+        Peak floating-point operations per second at float32, without tensor cores.
+    memory_bandwidth
+        Peak rate of the device memory in bytes per second, reads and writes together.
+    link_bandwidth
+        Effective, not peak, rate between host and device in one direction, bytes per second.
+    memory
+        Device memory in bytes: the nominal size, from which driver and context still take
+        their part, where the source names no smaller number.
+    overhead_ns
+        Nanoseconds that every kernel takes beyond its work; assumed, not from a data sheet.
+    source
+        Where the numbers come from.
+    rates
+        Peak floating-point operations per second of the other types in `TYPES`, on tensor cores
+        where there are some: dense, with sums in float32. A type without one has that of float32.
+    efficiency
+        By class of work (`Work`), which part of a peak is reached. A class without a number is
+        counted at the peak.
+    """
+
+    name: str
+    flops: int
+    memory_bandwidth: int
+    link_bandwidth: int
+    memory: int
+    overhead_ns: int
+    source: str
+    rates: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    efficiency: Mapping[str, Fraction] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What a problem's ``source`` records of it: its name, and what operations reach."""
+        reached = {str(name): str(float(part)) for name, part in self.efficiency.items()}
+        return {"hardware": self.name} | ({"efficiency": reached} if reached else {})
+
+    def rate(self, dtype: str) -> int:
+        """Return the peak of a type in floating-point operations per second."""
+        return self.rates.get(dtype, self.flops)
+
+    def reached(self, work: str) -> Fraction:
+        """Return which part of its peak a class of work reaches."""
+        return self.efficiency.get(work, Fraction(1))
+
+
+def roofline_ns(
+    hardware: Hardware,
+    flops: int,
+    bytes: int,
+    dtype: str = "float32",
+    work: str = Work.PRODUCT,
+) -> int:
+    """Return the time of one kernel on `hardware` in nanoseconds, rounded up.
+
+    The larger of compute and memory traffic time, plus the overhead of a kernel. No work
+    and no traffic mean that there is no kernel, which takes no time.
+
+    Parameters
+    ----------
+    hardware
+        The accelerator.
+    flops
+        Floating-point operations of the kernel.
+    bytes
+        Bytes that it reads from and writes to device memory.
+    dtype
+        One of `TYPES`: in which it multiplies.
+    work
+        One of `Work`: which part of that type's peak it reaches.
+
+    References
+    ----------
+    Williams, Waterman, Patterson: Roofline: an insightful visual performance model for
+    multicore architectures. Communications of the ACM 52 (4), 2009.
+    """
+    if flops < 0 or bytes < 0:
+        raise InputError(f"A kernel cannot have {flops} flops and move {bytes} bytes.")
+    if flops == 0 and bytes == 0:
+        return 0
+    compute = _ns(flops, hardware.rate(dtype), hardware.reached(work))
+    traffic = _ns(bytes, hardware.memory_bandwidth, hardware.reached(Work.TRAFFIC))
+    return max(compute, traffic) + hardware.overhead_ns
+
+
+def _ns(amount: int, peak: int, reached: Fraction) -> int:
+    """Return the nanoseconds that an amount takes at a part of a peak, rounded up."""
+    return -(-amount * _NS_PER_SECOND * reached.denominator // (peak * reached.numerator))
