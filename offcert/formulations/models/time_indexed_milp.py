@@ -129,12 +129,12 @@ def _search(run: ModelRun, grid: int | None, solver: str, time_limit: float, thr
 def _program(run: ModelRun, grid: int | None) -> TimeIndexedModel | None:
     """Return the program, or None if there is no schedule for it; the run then knows that.
 
-    For schedules shorter than the best one; but if that is refuted without a solver, for those that
-    are as long too: then it is the solver that says so.
+    For schedules shorter than the best one. If windows as narrow as that refute them without a
+    solver, it has those of the best schedule, and is asked for a shorter one all the same: what it
+    claims is to be its own.
     """
-    problem, upper = run.problem, run.upper
-    limits = [upper]
-    if run.best is not None and run.best.makespan <= upper:
+    problem, limits = run.problem, [run.upper]
+    if run.best is not None and run.best.makespan <= run.upper:
         limits.insert(0, run.best.makespan - 1)
     for limit in limits:
         run.upper = limit
@@ -146,6 +146,8 @@ def _program(run: ModelRun, grid: int | None) -> TimeIndexedModel | None:
         assert data is not None
         model = TimeIndexedModel(data, windows, problem.platform.duplex, limit)
         if not model.model.contradictory:
+            run.upper = limits[0]
+            model.end_by(run.upper - problem.trace.durations[-1])
             return model
     run.nothing_within()
     return None
@@ -341,6 +343,11 @@ class TimeIndexedModel:
                 share = self.data.gaps[index].size / required
                 terms += scaled(self._absence(index, cell, cell - 1), share)
             self.model.row(terms, -ROUNDING)
+
+    def end_by(self, tick: int) -> None:
+        """Let the last operation start at a tick at the latest."""
+        line = self.stages.line
+        self.model.row(line.operations[-1], -math.inf, tick / line.unit + ROUNDING)
 
     # Solutions
 
