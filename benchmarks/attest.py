@@ -2,11 +2,11 @@
 
     python benchmarks/attest.py --most-gaps 30 --time-limit 20 --update-library -o out/attest.json
 
-A record that is optimal by a proof of ours is asked of CP-SAT and of HiGHS, each with a model of its
-own, told the record's schedule and no bound. If both find that nothing is shorter, the record keeps
-both claims beside the proof. Left out is what the models are not for (transfers that may pause,
-computations that may run again), what nobody knows to be optimal, what is cross-attested already,
-and problems whose value is the computing time: there is nothing to ask. Prints how many of each.
+A record that is optimal is asked of CP-SAT and of HiGHS, each with a model of its own, told the
+record's schedule and no bound. If both find that nothing is shorter, the record keeps both claims
+beside the proof. Left out is what the models are not for (transfers that may pause, computations
+that may run again), what nobody knows to be optimal, what is cross-attested already, and problems
+whose value is the computing time: there is nothing to ask. Prints how many of each.
 """
 
 from __future__ import annotations

@@ -6,7 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from offcert.certify.descents import descend_local_search, descend_order_search
+from offcert.certify.descents import (
+    after_annealing,
+    descend_local_search,
+    descend_order_search,
+)
 from offcert.certify.effort import Effort
 from offcert.certify.joint_methods import JOINT_METHODS, bound_at_once
 from offcert.certify.joint_rungs import chooses_execution
@@ -129,21 +133,6 @@ def _from_scratch(
         run(search, effort)
 
     return start_and_run
-
-
-def _after_annealing(
-    run: Callable[[Search, Effort], None],
-) -> Callable[[Search, Effort], None]:
-    """Give a model that looks for shorter schedules a good one: annealing, in a tenth of the time.
-
-    The shorter the schedule, the narrower the windows.
-    """
-
-    def anneal_and_run(search: Search, effort: Effort) -> None:
-        descend_local_search(search, replace(effort, seconds=effort.seconds / 10))
-        run(search, replace(effort, seconds=search.remaining))
-
-    return _from_scratch(anneal_and_run)
 
 
 def _after_heads(
@@ -284,13 +273,13 @@ METHODS = {
         reads=("time_limit", "workers", "solver"),
     ),
     "time-indexed-cpsat": Method(
-        run=_after_annealing(climb_time_indexed_cpsat),
+        run=after_annealing(climb_time_indexed_cpsat),
         summary="starts looked at on a grid of instants, by clauses; exact on every grid",
         bounds=("time-indexed-cpsat",),
         reads=("time_limit", "workers", "seed", "grid"),
     ),
     "time-indexed-milp": Method(
-        run=_after_annealing(climb_time_indexed_milp),
+        run=after_annealing(climb_time_indexed_milp),
         summary="starts on a grid, linear; exact on simplex links and on grids of one tick",
         bounds=("time-indexed-milp",),
         reads=("time_limit", "workers", "grid", "solver"),

@@ -26,8 +26,8 @@ from offcert.formulations.common.time_grid import (
 from offcert.formulations.models.time_indexed_model import TickModel
 from offcert.formulations.models.time_indexed_moments import Moments
 
-# Pairs of an item and an instant in its window for which instants are chosen by default.
-_VARIABLES = 150
+# Instants at which link and memory are looked at by default: more take longer than they are worth.
+_INSTANTS = 8
 # More than this takes too long to hand to the solver, let alone to solve.
 _LARGEST = 1_000_000
 # The solver reports an integer bound as a float.
@@ -56,8 +56,8 @@ def solve(
     threads, seed : int
         For the solver.
     grid : int, optional
-        Ticks from one instant at which link and memory are looked at to the next; by default as
-        few as a model of moderate size allows.
+        Ticks from one instant at which link and memory are looked at to the next; by default there
+        are eight of these.
     upper_bound : int, optional
         Ticks; longer schedules are of no interest. The closer to the optimum, the smaller the
         model.
@@ -102,7 +102,7 @@ class _Ticks:
     def __init__(self, run: ModelRun, data: TimeGrid, grid: int | None) -> None:
         self.run, self.data = run, data
         if grid is None:
-            step = max(1, -(-data.variables // _VARIABLES))
+            step = -(-data.cells // _INSTANTS)
         else:
             step = max(1, grid // data.grid)
             require_coarse_enough(data, _LARGEST, step)

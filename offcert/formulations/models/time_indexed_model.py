@@ -19,6 +19,7 @@ from ortools.sat.python import cp_model
 
 from offcert.core.plan import Kind
 from offcert.core.schedule import Schedule, Transfer
+from offcert.formulations.common.grid import symmetric_pairs
 from offcert.formulations.common.time_grid import GridGap, StartWindow, TimeGrid
 
 # A literal, and a linear expression; the solver does not export their types.
@@ -107,6 +108,7 @@ class TickModel:
             self._add_eviction(index, gap)
         self._add_offloads()
         self._add_pairs()
+        self._add_symmetry()
         for tick in instants:
             self._add_instant(tick)
         model.minimize(self.operations[-1].tick)
@@ -154,6 +156,19 @@ class TickModel:
             first = self.model.new_bool_var("")
             self.model.add(two.tick >= one.end).only_enforce_if([*both, first])
             self.model.add(one.tick >= two.end).only_enforce_if([*both, ~first])
+
+    def _add_symmetry(self) -> None:
+        """Of two gaps that may be exchanged the outer one leaves first and returns last."""
+        data, model = self.data, self.model
+        gaps = data.gaps
+        times = [(data.offloads[gap.tensor].length, gap.prefetch.length) for gap in gaps]
+        for outer, inner in symmetric_pairs(gaps, times):
+            both = self.prefetches[inner].happens
+            model.add_implication(both, self.prefetches[outer].happens)
+            one, two = (self.offloads[gaps[index].tensor] for index in (outer, inner))
+            model.add(two.tick >= one.end).only_enforce_if(both)
+            first, second = self.prefetches[inner], self.prefetches[outer]
+            model.add(second.tick >= first.end).only_enforce_if(both)
 
     # Instants
 
