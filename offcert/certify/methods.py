@@ -6,11 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from offcert.certify.descents import (
-    after_annealing,
-    descend_local_search,
-    descend_order_search,
-)
+from offcert.certify.descents import after_annealing, descend_local_search, descend_order_search
 from offcert.certify.effort import Effort
 from offcert.certify.joint_methods import JOINT_METHODS, bound_at_once
 from offcert.certify.joint_rungs import chooses_execution
