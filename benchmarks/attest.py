@@ -94,8 +94,7 @@ def main() -> None:
         counts["cross-attested" if rows[-1]["attested"] else "asked in vain"] += 1
         print(f"{entry.name}: {rows[-1]['claims']}, {rows[-1]['seconds']:.1f} s", flush=True)
         if options.output is not None:
-            document = {"format": FORMAT, "counts": dict(counts), "rows": rows}
-            write_json(options.output, document)
+            write_json(options.output, {"format": FORMAT, "rows": rows})
     print(", ".join(f"{reason}: {count}" for reason, count in counts.items()))
 
 

@@ -35,7 +35,7 @@ class Start:
     model : ortools.sat.python.cp_model.CpModel
         Receives the variable, and the literals when they are asked for.
     item : StartWindow
-        The window in ticks, and how long it lasts.
+        Its window, and how long it lasts.
     true : literal
         One that holds.
     certain : bool
@@ -81,7 +81,7 @@ class TickModel:
     Parameters
     ----------
     data : TimeGrid
-        The problem on a grid of one tick: windows and amounts.
+        The problem on an exact grid, whose cells are the ticks of this model.
     duplex : bool
         Whether the directions of the link are independent.
     instants : iterable of int
@@ -295,7 +295,7 @@ class _Absences:
     Parameters
     ----------
     data : TimeGrid
-        The problem on a grid of one tick.
+        The problem on an exact grid.
     schedule : Schedule
         Its times.
     """

@@ -7,10 +7,13 @@ import pytest
 from offcert.core.check import check
 from offcert.core.result import SolveStatus
 from offcert.core.simulate import simulate
+from offcert.formulations.common.grid import longest_makespan, symmetric_pairs
 from offcert.formulations.common.outcome import ModelOutcome
+from offcert.formulations.common.time_grid import build_grid
 from offcert.formulations.models.time_indexed_cpsat import solve
 from offcert.heuristics.sequential import sequential
 from tests.formulations.short_problems import (
+    alike_problem,
     mixed_short_problem,
     multi_gap_problems,
     pair_problems,
@@ -126,3 +129,17 @@ def test_details_name_solver_version_and_settings() -> None:
     assert details["solver"] == "OR-Tools CP-SAT"
     assert details["version"]
     assert (details["grid"], details["seed"], details["threads"]) == (30, 3, 1)
+
+
+def test_gaps_that_may_be_exchanged_are_and_the_optimum_stays() -> None:
+    """Tensors of one size: the outer of two gaps leaves first and returns last."""
+    pairs = 0
+    for seed in range(40):
+        problem, best = alike_problem(seed)
+        data = build_grid(problem, 1, longest_makespan(problem))
+        assert data is not None
+        times = [(data.offloads[g.tensor].length, g.prefetch.length) for g in data.gaps]
+        pairs += len(list(symmetric_pairs(data.gaps, times)))
+        outcome = solve(problem)
+        assert outcome.objective == outcome.lower_bound == best, problem.name
+    assert pairs >= 40
