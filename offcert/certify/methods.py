@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from offcert.certify.descents import descend_local_search, descend_order_search
+from offcert.certify.descents import after_annealing, descend_local_search, descend_order_search
 from offcert.certify.effort import Effort
 from offcert.certify.joint_methods import JOINT_METHODS, bound_at_once
 from offcert.certify.joint_rungs import chooses_execution
@@ -269,14 +269,14 @@ METHODS = {
         reads=("time_limit", "workers", "solver"),
     ),
     "time-indexed-cpsat": Method(
-        run=_from_scratch(climb_time_indexed_cpsat),
-        summary="starts on a grid, by clauses; exact on a grid of one tick",
+        run=after_annealing(climb_time_indexed_cpsat),
+        summary="starts looked at on a grid of instants, by clauses; exact on every grid",
         bounds=("time-indexed-cpsat",),
         reads=("time_limit", "workers", "seed", "grid"),
     ),
     "time-indexed-milp": Method(
-        run=_from_scratch(climb_time_indexed_milp),
-        summary="starts on a grid, linear; exact on a grid of one tick",
+        run=after_annealing(climb_time_indexed_milp),
+        summary="starts on a grid, linear; exact on simplex links and on grids of one tick",
         bounds=("time-indexed-milp",),
         reads=("time_limit", "workers", "grid", "solver"),
     ),

@@ -143,9 +143,12 @@ def _worth_keeping(bounds: list[KnownBound]) -> list[KnownBound]:
 
     # The first of equals is kept: whoever was there before stays the author.
     kept = [max(bounds, key=merit)]
-    if kept[0].bound.evidence is Evidence.CROSS_ATTESTED:
-        other = witness([k.bound for k in bounds], bounds.index(kept[0]))
-        kept += [known for known in bounds if known.bound is other]
+    # Of a proved bound it is worth knowing, too, that solvers reach it without the proof.
+    for index, known in enumerate(bounds):
+        other = witness([k.bound for k in bounds], index)
+        if known.bound.value == kept[0].bound.value and _cross_attested(known.bound) and other:
+            kept += [k for k in bounds if (k is known or k.bound is other) and k not in kept]
+            break
     proved = [known for known in bounds if _proved(known.bound)]
     if proved and not _proved(kept[0].bound):
         kept.append(max(proved, key=merit))
@@ -168,16 +171,22 @@ def _proved(bound: Bound) -> bool:
     return bound.evidence is Evidence.PROVED
 
 
+def _cross_attested(bound: Bound) -> bool:
+    return bound.evidence is Evidence.CROSS_ATTESTED
+
+
 def _merits(record: Record) -> tuple[Any, ...]:
     best = record.best
     evidence = None if best is None else best.bound.evidence
-    return record.value, record.lower_bound, evidence, record.proved_bound
+    bounds = record.lower_bound, record.proved_bound, record.cross_attested_bound
+    return record.value, evidence, *bounds
 
 
 def _describe(record: Record) -> str:
     best = record.best
     bound = "with no bound" if best is None else f"bound {best.bound.value} ({best.bound.evidence})"
-    return f"value {record.value}, {bound}"
+    twice = "" if record.cross_attested_bound is None else ", cross-attested too"
+    return f"value {record.value}, {bound}{twice}"
 
 
 def _author(certificate: Certificate) -> str:

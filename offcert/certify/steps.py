@@ -174,8 +174,8 @@ def climb_time_indexed_milp(search: Search, effort: Effort) -> None:
     """Solve the time-indexed model with a linear solver."""
     search.begin("time-indexed MILP")
     with held_interrupts():
-        from offcert.formulations.models.time_indexed_milp import DEFAULT, solve
-    solver = effort.solver or DEFAULT
+        from offcert.formulations.models.time_indexed_milp import SCIPY, solve
+    solver = effort.solver or SCIPY
     outcome = solve(search.problem, **_known(search, effort), grid=effort.grid, solver=solver)
     _take(search, "time-indexed-milp", outcome)
 

@@ -81,6 +81,13 @@ class Record:
         return max(proved, default=None)
 
     @property
+    def cross_attested_bound(self) -> int | None:
+        """The best lower bound that two solvers reach with two formulations, in ticks or bytes."""
+        level = Evidence.CROSS_ATTESTED
+        reached = (k.bound.value for k in self.bounds if k.bound.evidence is level)
+        return max(reached, default=None)
+
+    @property
     def best(self) -> KnownBound | None:
         """The bound that attains the best lower bound, with the strongest evidence."""
         ranks = list(Evidence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 
 from offcert.core.errors import MethodError
@@ -27,6 +28,33 @@ def shorten(problem: Problem, factor: int) -> Problem:
         prefetch_bandwidth=problem.platform.rate(Kind.PREFETCH) * factor,
     )
     return replace(problem, network=Trace(operations, trace.tensors), platform=platform)
+
+
+def stretched_problem(seed: int, factor: int) -> tuple[Problem, int]:
+    """Return a problem in which everything lasts a multiple of `factor`, and its optimum."""
+    problem = unsolved(seed)
+    platform = replace(problem.platform, bandwidth=Fraction(1), prefetch_bandwidth=None)
+    problem = replace(problem, platform=platform)
+    best = brute_force(problem)
+    assert best is not None
+    trace = problem.trace
+    operations = [replace(o, duration=o.duration * factor) for o in trace.operations]
+    platform = replace(platform, bandwidth=Fraction(1, factor))
+    slow = replace(problem, network=Trace(operations, trace.tensors), platform=platform)
+    return slow, factor * best
+
+
+def alike_problem(seed: int) -> tuple[Problem, int]:
+    """Return a problem in which all tensors have one size, at little memory, and its optimum."""
+    problem = unsolved(seed, largest=4, factor=9)
+    trace = problem.trace
+    tensors = [replace(tensor, size=2) for tensor in trace.tensors]
+    problem = replace(problem, network=Trace(trace.operations, tensors))
+    least, peak = problem.trace.least_memory, problem.trace.peak_memory
+    problem = problem.with_memory(least + (peak - least) // 3)
+    best = brute_force(problem)
+    assert best is not None
+    return problem, best
 
 
 def unsolved(seed: int, largest: int = 4, factor: int = 7, unequal: bool = False) -> Problem:

@@ -36,6 +36,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
@@ -217,3 +218,31 @@ def distances(durations: Sequence[int], grid: int) -> tuple[tuple[int, int, int]
                 found.append((a, a + step, cells))
         step *= 2
     return tuple(found)
+
+
+def symmetric_pairs(
+    gaps: Sequence[UsefulGap], times: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """Yield pairs (outer, inner) of indices of gaps that may be exchanged.
+
+    Of two such gaps the outer one may be assumed to be evicted first, to leave first and to return
+    last: `offcert.formulations.models.interval_model` says why, where it uses that.
+
+    Parameters
+    ----------
+    gaps : sequence of UsefulGap
+        All that are worth evicting.
+    times : sequence of (int, int)
+        How long the offload and the prefetch of each last: sizes that were rounded up to the same
+        one may last differently.
+    """
+    members: dict[int, list[int]] = {}
+    for index, gap in enumerate(gaps):
+        members.setdefault(gap.tensor, []).append(index)
+    single = [indices[0] for indices in members.values() if len(indices) == 1]
+    single.sort(key=lambda i: (gaps[i].size, gaps[i].before, -gaps[i].after, i))
+    for outer, inner in pairwise(single):
+        a, b = gaps[outer], gaps[inner]
+        nested = a.before <= b.before and a.after >= b.after and a.writer <= b.writer
+        if a.size == b.size and times[outer] == times[inner] and nested:
+            yield outer, inner

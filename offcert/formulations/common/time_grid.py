@@ -10,6 +10,7 @@ tails and the incumbent decide which cells an item needs variables for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ from offcert.formulations.common.grid import (
     idle_demand,
     spanning,
     start_windows,
+    transfer_times,
     useful_gaps,
 )
 from offcert.formulations.common.outcome import ModelRun, first_evicted, rough_plans
@@ -83,12 +85,15 @@ class TimeGrid(GridData):
     idle_required : tuple of int
         Bytes that must be absent in the idle time before each operation, rounded up to reachable
         sums.
+    exact : bool
+        Whether nothing was rounded: cells divide every duration.
     """
 
     operations: tuple[StartWindow, ...]
     offloads: dict[int, StartWindow]
     gaps: tuple[GridGap, ...]
     idle_required: tuple[int, ...]
+    exact: bool
 
     @property
     def cells(self) -> int:
@@ -135,7 +140,7 @@ class TimeGrid(GridData):
             end = start + self.offloads[tensor].length
             transfers.append(Transfer(Kind.OFFLOAD, gap, start, end))
         rough = Schedule(starts, ends, transfers)
-        return [rough.plan(trace)] if self.grid == 1 else rough_plans(trace, rough)
+        return [rough.plan(trace)] if self.exact else rough_plans(trace, rough)
 
 
 def build_grid(problem: Problem, grid: int, upper: int) -> TimeGrid | None:
@@ -159,9 +164,15 @@ def build_grid(problem: Problem, grid: int, upper: int) -> TimeGrid | None:
     trace = problem.trace
     required = required_absent(problem, subset_sum=True)
     windows = start_windows(problem, upper)
+    exact = common_divisor(problem) % grid == 0
     if windows is None:
         return None
     earliest, latest = windows
+    if exact:
+        earliest = [-(-time // grid) * grid for time in earliest]
+        latest = [time // grid * grid for time in latest]
+        if any(low > high for low, high in zip(earliest, latest, strict=True)):
+            return None
     operations = tuple(
         StartWindow(low // grid, high // grid, duration // grid)
         for low, high, duration in zip(earliest, latest, trace.durations, strict=True)
@@ -177,13 +188,25 @@ def build_grid(problem: Problem, grid: int, upper: int) -> TimeGrid | None:
         required=tuple(required),
         idle_required=_idle_required(problem),
         distances=distances(trace.durations, grid),
+        exact=exact,
     )
+
+
+def common_divisor(problem: Problem) -> int:
+    """Return the largest number of ticks that divides every duration, of transfers too.
+
+    Cells of so many ticks lose nothing. Take a schedule and let everything start as early as its
+    order of events allows. Then whatever starts after time 0 does so when something ends, or at the
+    same time as something that claims memory before it; so every start is a sum of durations.
+    """
+    return math.gcd(*problem.trace.durations, *transfer_times(problem)) or 1
 
 
 def choose_grid(problem: Problem, upper: int, variables: int) -> int:
     """Return a fine grid, in ticks a cell, on which at most about `variables` are needed."""
-    finest = build_grid(problem, 1, upper)
-    return 1 if finest is None else max(1, -(-finest.variables // variables))
+    unit = common_divisor(problem)
+    finest = build_grid(problem, unit, upper)
+    return unit if finest is None else unit * max(1, -(-finest.variables // variables))
 
 
 def grid_of(run: ModelRun, grid: int | None, usual: int, most: int) -> TimeGrid | None:
@@ -214,19 +237,48 @@ def grid_of(run: ModelRun, grid: int | None, usual: int, most: int) -> TimeGrid 
     return data
 
 
-def require_coarse_enough(data: TimeGrid, variables: int) -> None:
+def exact_grid_of(run: ModelRun) -> TimeGrid | None:
+    """Return the problem of a run on its coarsest exact grid, or None if no schedule fits.
+
+    Only schedules that are shorter than the best one known count; but if the windows leave none of
+    these, it is for the solver to say so, and those that are as long count too.
+    """
+    unit, upper = common_divisor(run.problem), run.upper
+    if run.best is not None and run.best.makespan <= upper:
+        run.upper = run.best.makespan - 1
+        shorter = build_grid(run.problem, unit, run.upper)
+        if shorter is not None:
+            return shorter
+        run.upper = upper
+    data = build_grid(run.problem, unit, upper)
+    if data is None:
+        run.nothing_within()
+    return data
+
+
+def require_coarse_enough(data: TimeGrid, variables: int, step: int = 1) -> None:
     """Raise if a grid needs more than `variables` pairs of an item and a cell.
+
+    Parameters
+    ----------
+    data : TimeGrid
+        The problem on the grid.
+    variables : int
+        As many are allowed.
+    step : int
+        Of so many cells one counts.
 
     Raises
     ------
     InputError
         With a grid that would do.
     """
-    if data.variables > variables:
+    needed = data.variables // step
+    if needed > variables:
         coarser = -(-data.variables * data.grid // variables)
         raise InputError(
-            f"grid must be at least about {coarser} ticks here, not {data.grid}: "
-            f"{data.variables} variables are too many"
+            f"grid must be at least about {coarser} ticks here, not {step * data.grid}: "
+            f"{needed} variables are too many"
         )
 
 

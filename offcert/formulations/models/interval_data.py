@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -257,22 +256,3 @@ def instants(data: IntervalData) -> tuple[Instant, ...]:
         if o >= turn and data.durations[o] > 0:
             found.append(Instant(o, at_end=True))
     return tuple(found)
-
-
-def symmetric_pairs(data: IntervalData) -> Iterator[tuple[int, int]]:
-    """Yield pairs (outer, inner) of indices of interchangeable gaps.
-
-    `IntervalModel` says why, where it uses them.
-    """
-    members: dict[int, list[int]] = {}
-    for index, gap in enumerate(data.gaps):
-        members.setdefault(gap.tensor, []).append(index)
-    single = [indices[0] for indices in members.values() if len(indices) == 1]
-    single.sort(key=lambda i: (data.gaps[i].size, data.gaps[i].before, -data.gaps[i].after, i))
-    for outer, inner in pairwise(single):
-        a, b = data.gaps[outer], data.gaps[inner]
-        nested = a.before <= b.before and a.after >= b.after and a.writer <= b.writer
-        # Sizes that were rounded up to the same one may last differently.
-        same = (a.offload_time, a.prefetch_time) == (b.offload_time, b.prefetch_time)
-        if a.size == b.size and same and nested:
-            yield outer, inner

@@ -16,12 +16,12 @@ from ortools.sat.python import cp_model
 
 from offcert.core.plan import Kind
 from offcert.core.schedule import Schedule, Transfer
+from offcert.formulations.common.grid import symmetric_pairs
 from offcert.formulations.models.interval_data import (
     Instant,
     IntervalData,
     IntervalGap,
     instants,
-    symmetric_pairs,
 )
 from offcert.formulations.models.interval_energy import Window
 
@@ -286,7 +286,8 @@ class IntervalModel:
         transfers, then outer gaps, then sorted slots; so all pairs hold at once in the last one
         (notes on the papers, §1, "Symmetry", argues by counting).
         """
-        for outer, inner in symmetric_pairs(self.data):
+        times = [(gap.offload_time, gap.prefetch_time) for gap in self.data.gaps]
+        for outer, inner in symmetric_pairs(self.data.gaps, times):
             model, gap = self.model, self.data.gaps[outer]
             both = self.evicted[inner]
             first = self.offload[gap.tensor]

@@ -1,7 +1,9 @@
 """Atomic transfers, time-indexed: a mixed-integer linear program over starts in cells of a grid.
 
-The classic model of scheduling on a machine, with windows per item. Exact on a grid of one tick; on
-coarser grids its bound is sound (`offcert.formulations.common.grid` proves it) and its
+The classic model of scheduling on a machine, with windows per item, and beside it the stage model
+(`stage_milp`), tied to it by the ticks at which operations start: what cells round away the stages
+still see. Exact on a simplex link on any grid, on a duplex link where cells divide every duration;
+elsewhere its bound is sound (`offcert.formulations.common.grid` proves it for the cells) and its
 decisions are re-simulated at full resolution. Solved by any solver that PuLP knows, or by the HiGHS
 in SciPy.
 
@@ -24,30 +26,32 @@ from offcert.formulations.common.linear_model import (
     scaled,
     value_of,
 )
-from offcert.formulations.common.linear_solvers import DEFAULT, require_solver, run_model
+from offcert.formulations.common.linear_solvers import SCIPY, require_solver, run_model
 from offcert.formulations.common.outcome import ModelOutcome, ModelRun
 from offcert.formulations.common.time_grid import (
     GridGap,
     StartWindow,
     TimeGrid,
+    build_grid,
     cells_to_order,
     grid_of,
 )
+from offcert.formulations.models.stage_milp import RELATIVE_MARGIN, StageModel
+from offcert.formulations.models.stage_plan import plan_of
 
-# Pairs of an item and a cell for which a grid is chosen by default.
-_VARIABLES = 6000
+# Pairs of an item and a cell for which a grid is chosen by default. On a simplex link the stages
+# make the program exact, and cells only strengthen it; on a duplex link it is exact if cells are.
+_VARIABLES, _DUPLEX_VARIABLES = 150, 6000
 # More than this takes too long to hand to a solver, let alone to solve.
 _LARGEST = 300_000
-# The objective counts cells, so optima are integers, and CBC and HiGHS hold rows and integrality to
-# 1e-6. They err by far less than a millionth of the horizon's cells plus a thousandth of a cell.
-_RELATIVE_MARGIN = 1e-6
-_MARGIN = 1e-3
+# A binary may be off by 1e-6, in each of a window's cells; as much again as for the stages.
+_RELATIVE_MARGIN = 2 * RELATIVE_MARGIN
 
 
 def solve(
     problem: Problem,
     *,
-    solver: str = DEFAULT,
+    solver: str = SCIPY,
     time_limit: float = 60.0,
     threads: int = 1,
     grid: int | None = None,
@@ -68,12 +72,14 @@ def solve(
     threads : int
         For the solver.
     grid : int, optional
-        Ticks a cell; by default as fine as a program of moderate size allows.
+        Ticks a cell; by default few cells on a simplex link, and as many on a duplex one as a
+        program of moderate size allows.
     upper_bound : int, optional
         Ticks; longer schedules are of no interest. The closer to the optimum, the smaller the
         program.
     hint : Schedule, optional
-        A valid schedule; it is returned if nothing better is found.
+        A valid schedule; it is returned if nothing better is found. Only shorter ones are looked
+        for, unless the windows alone leave none.
     lower_bound : int
         Ticks; a bound already proved elsewhere.
 
@@ -90,24 +96,61 @@ def solve(
     require_solver(solver)
     run = ModelRun(problem, upper_bound, hint, lower_bound, solver=solver, time_limit=time_limit)
     with run.kept():
-        data = grid_of(run, grid, _VARIABLES, _LARGEST) if run.feasible else None
-        if data is not None:
-            _search(run, data, solver, time_limit, threads)
+        if run.feasible and not run.finished:
+            _search(run, grid, solver, time_limit, threads)
     return run.outcome()
 
 
-def _search(run: ModelRun, data: TimeGrid, solver: str, time_limit: float, threads: int) -> None:
-    """Build the program, run the solver and take what it says."""
-    trace = run.problem.trace
-    model = TimeIndexedModel(data, run.problem.platform.duplex)
-    answer = run_model(run, model.model, solver, time_limit, threads)
-    margin = _MARGIN + _RELATIVE_MARGIN * data.cells
-    cells = answer.bound + data.operations[-1].last - margin
-    if math.isfinite(cells):
-        run.take_bound(data.bound(math.ceil(cells), trace.durations[-1]), margin=0.0)
-    if answer.values is not None:
+def _search(run: ModelRun, grid: int | None, solver: str, time_limit: float, threads: int) -> None:
+    """Build the program, run the solver and take what it says, while schedules get better."""
+    problem, trace = run.problem, run.problem.trace
+    duplex, best = problem.platform.duplex, run.best
+    while True:
+        model = _program(run, grid)
+        if model is None:
+            return
+        data, stages = model.data, model.stages
+        answer = run_model(run, model.model, solver, time_limit, threads)
+        margin = _RELATIVE_MARGIN * run.upper
+        run.statistics["margin"] = margin
+        run.take_bound(answer.bound * stages.line.unit + trace.durations[-1], margin)
+        if answer.values is None:
+            return
         plans = data.plans(trace, *model.decisions(answer.values))
-        run.take_plans(plans, exact=data.grid == 1)
+        ordered = plan_of(problem, stages.line, stages.transfers, answer.values)
+        # On a duplex link the stages are no schedule, but cells that round nothing are.
+        plans = [*plans, ordered] if duplex else [ordered, *plans]
+        run.take_plans(plans, exact=not duplex or data.exact)
+        if run.finished or run.best is best or time_limit <= run.elapsed:
+            return
+        best = run.best
+
+
+def _program(run: ModelRun, grid: int | None) -> TimeIndexedModel | None:
+    """Return the program, or None if there is no schedule for it; the run then knows that.
+
+    For schedules shorter than the best one. If windows as narrow as that refute them without a
+    solver, it has those of the best schedule, and is asked for a shorter one all the same: what it
+    claims is to be its own.
+    """
+    problem, limits = run.problem, [run.upper]
+    if run.best is not None and run.best.makespan <= run.upper:
+        limits.insert(0, run.best.makespan - 1)
+    for limit in limits:
+        run.upper = limit
+        windows = build_grid(problem, 1, limit)
+        if windows is None:
+            continue
+        usual = _DUPLEX_VARIABLES if problem.platform.duplex else _VARIABLES
+        data = grid_of(run, grid, usual, _LARGEST)
+        assert data is not None
+        model = TimeIndexedModel(data, windows, problem.platform.duplex, limit)
+        if not model.model.contradictory:
+            run.upper = limits[0]
+            model.end_by(run.upper - problem.trace.durations[-1])
+            return model
+    run.nothing_within()
+    return None
 
 
 class TimeIndexedModel:
@@ -117,25 +160,25 @@ class TimeIndexedModel:
     ----------
     data : TimeGrid
         The problem on its grid.
+    windows : TimeGrid
+        The problem on a grid of one tick.
     duplex : bool
         Whether the directions of the link are independent.
+    upper : int
+        Ticks; what times are scaled by.
     """
 
-    def __init__(self, data: TimeGrid, duplex: bool) -> None:
+    def __init__(self, data: TimeGrid, windows: TimeGrid, duplex: bool, upper: int) -> None:
         self.data = data
-        self.model = LinearModel()
-        last = len(data.operations) - 1
-        # The last operation starts in the last cell of its window, less one for each cell by which
-        # it has started. The caller adds the constant.
-        self.operations = [
-            self._running_sum(item, certain=True, cost=-1.0 if o == last else 0.0)
-            for o, item in enumerate(data.operations)
-        ]
+        self.stages = StageModel(windows, duplex, True, upper)
+        self.model: LinearModel = self.stages.model
+        self.operations = [self._running_sum(item, certain=True) for item in data.operations]
         self.offloads = {
             tensor: self._running_sum(item, certain=False) for tensor, item in data.offloads.items()
         }
         self.prefetches = [self._running_sum(gap.prefetch, certain=False) for gap in data.gaps]
         self._absent: dict[tuple[int, int, int], Terms] = {}
+        self._add_ticks()
         self._add_order()
         for index, gap in enumerate(data.gaps):
             self._add_eviction(index, gap)
@@ -145,14 +188,14 @@ class TimeIndexedModel:
             if item.length == 0 and data.required[o] > 0:
                 self._add_moment(o, item)
 
-    def _running_sum(self, item: StartWindow, certain: bool, cost: float = 0.0) -> list[Terms]:
+    def _running_sum(self, item: StartWindow, certain: bool) -> list[Terms]:
         """Return, for each cell of the window, "the item has started by it"."""
         steps: list[Terms] = []
         for cell in range(item.first, item.last + 1):
             if certain and cell == item.last:
                 steps.append([(ONE, 1.0)])
             else:
-                steps.append([(self.model.column(0.0, 1.0, integer=True, cost=cost), 1.0)])
+                steps.append([(self.model.column(0.0, 1.0, integer=True), 1.0)])
             if len(steps) > 1:
                 self.model.at_most(steps[-2], steps[-1])
         return steps
@@ -185,6 +228,21 @@ class TimeIndexedModel:
         return self.prefetches[index][-1]
 
     # Rows
+
+    def _add_ticks(self) -> None:
+        """An operation starts, in ticks, within the cell in which it starts.
+
+        Its cell is the last of its window, less one for each cell by which it has started.
+        """
+        cell = self.data.grid / self.stages.line.unit
+        rest = (self.data.grid - 1) / self.stages.line.unit
+        starts = zip(
+            self.stages.line.operations, self.operations, self.data.operations, strict=True
+        )
+        for tick, steps, item in starts:
+            passed = [term for step in steps[:-1] for term in scaled(step, cell)]
+            into = [*tick, *passed, (ONE, -item.last * cell)]
+            self.model.row(into, -ROUNDING, rest + ROUNDING)
 
     def _add_order(self) -> None:
         """Operations follow each other, and offloads the writers of their tensors."""
@@ -285,6 +343,11 @@ class TimeIndexedModel:
                 share = self.data.gaps[index].size / required
                 terms += scaled(self._absence(index, cell, cell - 1), share)
             self.model.row(terms, -ROUNDING)
+
+    def end_by(self, tick: int) -> None:
+        """Let the last operation start at a tick at the latest."""
+        line = self.stages.line
+        self.model.row(line.operations[-1], -math.inf, tick / line.unit + ROUNDING)
 
     # Solutions
 

@@ -1,4 +1,4 @@
-"""The time-indexed program: exact on a grid of one tick, a bound on coarser ones, any solver."""
+"""The time-indexed program: exact on simplex links, a bound on duplex ones, any solver."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from offcert.core.check import check
 from offcert.core.errors import InputError
 from offcert.core.plan import Kind
 from offcert.core.result import SolveStatus
+from offcert.core.simulate import simulate
 from offcert.core.trace import Trace
-from offcert.formulations.models.time_indexed_cpsat import solve as solve_cpsat
 from offcert.formulations.models.time_indexed_milp import solve
+from offcert.heuristics.sequential import sequential
 from tests.formulations.short_problems import (
     mixed_short_problem,
     multi_gap_problems,
@@ -24,10 +25,14 @@ from tests.formulations.short_problems import (
 from tests.random_instances import counterexample
 
 
-def test_agrees_with_brute_force_on_a_grid_of_one_tick() -> None:
-    """CBC on every thirtieth problem, as it is a process of its own; HiGHS on the others."""
+def test_agrees_with_brute_force() -> None:
+    """CBC on every thirtieth problem, as it is a process of its own; HiGHS on the others.
+
+    On a grid of one tick; every other problem on a simplex link on the grid chosen by default.
+    """
     for seed, (problem, best) in enumerate([*pair_problems(), *simplex_problems()]):
-        outcome = solve(problem, grid=1, solver="scipy" if seed % 30 else "PULP_CBC_CMD")
+        grid = 1 if problem.platform.duplex or seed % 2 else None
+        outcome = solve(problem, grid=grid, solver="scipy" if seed % 30 else "PULP_CBC_CMD")
         assert outcome.objective == outcome.lower_bound == best, problem.name
         assert outcome.status is SolveStatus.OPTIMAL
         assert outcome.schedule is not None
@@ -42,16 +47,30 @@ def test_a_second_eviction_is_free_of_an_offload() -> None:
 
 
 @pytest.mark.parametrize("grid", range(2, 8))
-def test_grid_bounds_equal_those_of_the_other_solver_and_never_exceed_the_optimum(
-    grid: int,
-) -> None:
+def test_coarse_grids_are_exact_on_simplex_links_and_bound_on_duplex_ones(grid: int) -> None:
+    simplex = 0
     for seed in range(3000 + 20 * grid, 3020 + 20 * grid):
         problem, best = mixed_short_problem(seed, largest=3, factor=3)
-        outcome = solve(problem, grid=grid, solver="scipy")
+        outcome = solve(problem, grid=grid)
         assert outcome.lower_bound <= best, problem.name
-        assert outcome.lower_bound == solve_cpsat(problem, grid=grid).lower_bound
         if outcome.schedule is not None:
             assert check(problem, outcome.schedule) == []
+        if not problem.platform.duplex:
+            assert outcome.objective == outcome.lower_bound == best, problem.name
+            simplex += best > problem.trace.compute_time
+    assert simplex > 0
+
+
+def test_only_shorter_schedules_are_looked_for_and_the_last_one_is_returned() -> None:
+    """From the plainest plan to the optimum; from the optimum to the proof that it is one."""
+    for seed in range(3200, 3215):
+        problem, best = mixed_short_problem(seed, largest=3, factor=3)
+        plain = simulate(problem, sequential(problem))
+        found = solve(problem, hint=plain)
+        assert found.objective == found.lower_bound == best, problem.name
+        again = solve(problem, hint=found.schedule)
+        assert again.schedule == found.schedule
+        assert again.lower_bound == best
 
 
 def test_counterexample_of_the_notes() -> None:
@@ -103,6 +122,6 @@ def test_an_unknown_solver_is_named_with_those_that_are_there() -> None:
 def test_details_name_solver_version_and_settings() -> None:
     problem, _ = short_problem(0, largest=3, factor=9)
     details = solve(problem, grid=2, time_limit=30).details
-    assert details["solver"] == "PULP_CBC_CMD"
-    assert re.fullmatch(r"PuLP \d\S+, CBC \d\S+", details["version"])
+    assert details["solver"] == "scipy"
+    assert re.fullmatch(r"SciPy \d\S+", details["version"])
     assert (details["gap"], details["grid"], details["time_limit"]) == (0.0, 2, 30)
