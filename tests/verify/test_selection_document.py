@@ -79,6 +79,19 @@ def test_a_bound_above_the_least_of_a_chain_is_refused(model: str) -> None:
     assert refused > 20
 
 
+@pytest.mark.parametrize(("model", "most"), [("static", 64), ("dynamic", 400)])
+def test_a_chain_that_is_too_long_is_not_verified(model: str, most: int) -> None:
+    sizes = (1,) * (most + 1)
+    stored = (0, most)
+    value = MEMORY_MODELS[model](sizes, stored)
+    made = SelectionCertificate("long", model, sizes, None, stored, value, 1)
+    verification = verify_selection(json.loads(json.dumps(made.to_json())))
+    assert (verification.faults, verification.valid) == ([], False)
+    assert verification.unverified == [
+        f"lower_bound: the least of more than {most} data is not computed"
+    ]
+
+
 @pytest.mark.parametrize("closed", [False, True])
 def test_what_is_least_on_graphs_is_what_all_selections_say(closed: bool) -> None:
     for seed in range(40):

@@ -18,8 +18,8 @@ from offcert.verify.selection.chains import least_of, memory_of
 from offcert.verify.selection.graph_bound import graph_bound_fault
 
 # Inner vertices up to which all selections are gone through, and data of a chain for which the
-# least is computed.
-MOST_VERTICES, MOST_DATA = 16, 400
+# least is computed: one recursion, or one for each sum that a segment can have.
+MOST_VERTICES, MOST_DATA, MOST_DATA_WITH_LIMITS = 16, 400, 64
 
 
 @dataclass(kw_only=True)
@@ -93,9 +93,10 @@ def _objective_faults(certificate: SelectionCertificate, found: int) -> Iterator
 def _check_bound(verification: SelectionVerification) -> None:
     certificate = verification.certificate
     if certificate.model in CHAIN_MODELS:
-        if len(certificate.sizes) > MOST_DATA:
+        most = MOST_DATA if certificate.model == "dynamic" else MOST_DATA_WITH_LIMITS
+        if len(certificate.sizes) > most:
             verification.unverified.append(
-                f"lower_bound: the least of more than {MOST_DATA} data is not computed"
+                f"lower_bound: the least of more than {most} data is not computed"
             )
             return
         least = least_of(certificate.model, certificate.sizes)
