@@ -29,7 +29,12 @@ from offcert.formulations.combined.exact import solve_combined
 from offcert.heuristics.combined.search import SLOTS, combined_plan
 from offcert.proofs.certificate import Certificate, current_versions
 from offcert.report.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
-from offcert.report.claims.evidence_check import Again, Judge, schedule_certificate
+from offcert.report.claims.evidence_check import (
+    Again,
+    Judge,
+    proved_range,
+    schedule_certificate,
+)
 from offcert.report.claims.figures import figure_row, statement_verdict
 from offcert.report.claims.program import HEADING, PROGRAM, THEOREMS, program_section
 from offcert.report.claims.theory import Experiment
@@ -59,7 +64,7 @@ def network(name: str) -> Problem:
     from offcert.runtime.workload import Workload
 
     with torch.device("meta"):
-        module = zoo.build(name)
+        module = zoo.build(name, **zoo.stage_options(name))
     model = hardware(HARDWARE)
     chain = profile_checkpoints(module, Workload(name, SHAPE), model)
     platform = Platform(chain.network().trace().peak_memory, Fraction(model.link_bandwidth, 10**9))
@@ -168,12 +173,12 @@ def theorem_rows() -> Iterator[Shown]:
     assert better.objective is not None
     bounds = certify(problem, time_limit=5, workers=1).result.bounds
     result = Result(SolveStatus.FEASIBLE, better.schedule, bounds, execution=better.execution)
-    document = Certificate(
-        problem, result, method="combined-exact", versions=current_versions()
-    ).to_json()
-    values = result.lower_bound, better.objective
-    row = Experiment("combined-theorem-1", problem.name, stated, *values).row(document["digest"])
-    yield row, [document]
+    certificate = Certificate(problem, result, method="combined-exact", versions=current_versions())
+    document = certificate.to_json()
+    lower, best = proved_range(certificate)
+    assert best is not None
+    row = Experiment("combined-theorem-1", problem.name, stated, lower, best)
+    yield row.row(document["digest"]), [document]
 
 
 def assumption_faults(certificate: Certificate) -> list[str]:

@@ -35,7 +35,7 @@ from offcert.heuristics.checkpoint.registry import SELECTIONS
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
 from offcert.instances.checkpoint_graphs import random_checkpoint_graph
 from offcert.instances.reforwarding_networks import TABLE_1, reforwarding_network
-from offcert.instances.selection_counterexamples import CHAINS, GRAPHS
+from offcert.instances.selection_counterexamples import CHAINS, GRAPHS, GraphCounterexample
 from offcert.proofs.selection_certificate import SelectionCertificate
 from offcert.report.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
 from offcert.report.claims.evidence_check import Again, Judge
@@ -71,13 +71,18 @@ Shown = tuple[EvidenceRow, list[Any]]
 
 
 def evidence(
-    graphs: int = RANDOM_GRAPHS, chains: int = RANDOM_CHAINS, networks: bool = True
+    graphs: int = RANDOM_GRAPHS,
+    chains: int = RANDOM_CHAINS,
+    networks: bool = True,
+    named: Sequence[GraphCounterexample] = GRAPHS,
 ) -> EvidenceFile:
     """Return a row for every case, with its certificates."""
-    return evidence_of(SECTION, COMMAND, _rows(graphs, chains, networks))
+    return evidence_of(SECTION, COMMAND, _rows(graphs, chains, networks, named))
 
 
-def _rows(graphs: int, chains: int, networks: bool) -> Iterator[Shown]:
+def _rows(
+    graphs: int, chains: int, networks: bool, named: Sequence[GraphCounterexample]
+) -> Iterator[Shown]:
     yield from _chains(chains)
     for row in CHAINS:
         memory, model = (
@@ -86,8 +91,8 @@ def _rows(graphs: int, chains: int, networks: bool) -> Iterator[Shown]:
         name = f"sizes {' '.join(map(str, row.sizes))}, {row.reason}"
         key = f"selection-algorithm-{row.algorithm}-as-printed"
         yield _chain(key, name, row.sizes, model, memory, row.stated)
-    for row in GRAPHS:
-        yield from _graph(row.name, row.graph)
+    for each in named:
+        yield from _graph(each.name, each.graph)
     for seed in range(graphs):
         # 4 to 10 vertices, each density with each.
         graph = random_checkpoint_graph(seed, 4 + seed % 7, _DENSITIES[seed // 7 % 3])

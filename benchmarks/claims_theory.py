@@ -25,7 +25,6 @@ from offcert.core.chain import Chain
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Transfers
-from offcert.core.result import Evidence
 from offcert.core.schedule import Schedule
 from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.heuristics.dynprog import algorithm_1
@@ -37,7 +36,12 @@ from offcert.instances.two_partition import TwoPartition
 from offcert.proofs.certificate import Certificate
 from offcert.report.claims.document import theory_verdict
 from offcert.report.claims.evidence import EvidenceFile, EvidenceRow, Figures
-from offcert.report.claims.evidence_check import Again, Judge, schedule_certificate
+from offcert.report.claims.evidence_check import (
+    Again,
+    Judge,
+    proved_range,
+    schedule_certificate,
+)
 from offcert.report.claims.published import THEORY_COMMAND, THEORY_SECTION, theory_evidence
 from offcert.report.claims.theory import THEORY, Experiment
 
@@ -238,11 +242,9 @@ class _Certified:
 
         A bound that a solver claims is none here.
         """
-        result = self.certificate(problem).result
-        assert result.objective is not None, problem.name
-        proved = [each.value for each in result.bounds if each.evidence is Evidence.PROVED]
-        bounds = shown or (max(proved), result.objective)
-        return Experiment(claim, problem.name, stated, *bounds, _path(problem))
+        lower, best = shown or proved_range(self.certificate(problem))
+        assert best is not None, problem.name
+        return Experiment(claim, problem.name, stated, lower, best, _path(problem))
 
 
 def _path(problem: Problem) -> str:

@@ -181,7 +181,8 @@ def _claim_section(
     lines += [f"- {_test(claim.test, str(claim.share))}"]
     for view, finding in zip(_VIEWS, findings, strict=True):
         lines.append(f"- On {view}: **{finding.verdict}**; {_measure(finding)}")
-    return [*lines, *_link(exhibits.get(claim.key)), rests_on(evidence, claim.key), ""]
+    lines += _link(exhibits.get(claim.key))
+    return [*lines, rests_on(evidence, claim.key, table=True), ""]
 
 
 def _theory_section(

@@ -186,15 +186,25 @@ def _row(fields: Fields) -> EvidenceRow:
     return row
 
 
-def rests_on(evidence: EvidenceFile, claim: str) -> str:
-    """Return the line of the page that names what a verdict rests on."""
+def rests_on(evidence: EvidenceFile, claim: str, table: bool = False) -> str:
+    """Return the line of the page that names what a verdict rests on.
+
+    Parameters
+    ----------
+    evidence : EvidenceFile
+        Of the claim's section.
+    claim : str
+        Its key.
+    table : bool
+        Whether the verdict follows from a table, and certificates are those that decide.
+    """
     rows = evidence.of(claim)
     digests = {digest for row in rows for digest in row.digests}
     here = len(digests & evidence.documents.keys())
-    parts = []
+    link = f"[{evidence.section}{_SUFFIX}]({EVIDENCE_FOLDER}/{evidence.section}{_SUFFIX})"
+    parts = [f"the table in {link}"] if table else []
     if here:
-        path = f"{EVIDENCE_FOLDER}/{evidence.section}{_SUFFIX}"
-        parts.append(f"{_counted(here)} in [{evidence.section}{_SUFFIX}]({path})")
+        parts.append(f"{_counted(here)} {'there' if table else f'in {link}'}")
     if elsewhere := len(digests) - here:
         parts.append(f"{_counted(elsewhere)} by digest, made again by `make claims-again`")
     if lost := sum(row.lost for row in rows):

@@ -59,16 +59,21 @@ class ClaimCheck:
     def summary(self) -> str:
         """All of it in a line for people; disagreements are counted only."""
         counts = (
-            (self.here, "certificates verified"),
-            (self.elsewhere, "certificates by digest alone"),
-            (self.lost, "certificates not kept"),
-            (self.computed, "figures without a certificate"),
+            (self.here, "certificate", "verified"),
+            (self.elsewhere, "certificate", "by digest alone"),
+            (self.lost, "certificate", "not kept"),
+            (self.computed, "figure", "without a certificate"),
         )
-        parts = [f"{number} {what}" for number, what in counts if number] or ["none here"]
+        parts = [_counted(number, noun, what) for number, noun, what in counts if number]
+        parts = parts or ["nothing here"]
         if self.follows is None:
             parts.append("not judged again")
         text = f"{self.claim}: {' / '.join(self.said) or 'no verdict'}; {', '.join(parts)}"
-        return f"{text}; {len(self.disagreements) or 'no'} disagreement"
+        return f"{text}; {_counted(len(self.disagreements), 'disagreement')}"
+
+
+def _counted(number: int, noun: str, what: str = "") -> str:
+    return f"{number or 'no'} {noun}{'s' * (number != 1)} {what}".rstrip()
 
 
 def verdicts_on(page: str) -> dict[str, list[str]]:
@@ -81,15 +86,21 @@ def verdicts_on(page: str) -> dict[str, list[str]]:
     return found
 
 
+def proved_range(certificate: Certificate) -> tuple[int, int | None]:
+    """Return the best bound of a certificate that is proved, and its objective."""
+    result = certificate.result
+    proved = [each.value for each in result.bounds if each.evidence is Evidence.PROVED]
+    return max(proved, default=0), result.objective
+
+
 def established(verification: Verified) -> Figures:
     """Return what a valid certificate establishes: ``lower``, ``best``.
 
     Only bounds that are proved count. Of a problem without a schedule both are None.
     """
     if isinstance(verification, Verification):
-        result = verification.certificate.result
-        proved = [each.value for each in result.bounds if each.evidence is Evidence.PROVED]
-        return {"lower": max(proved, default=0), "best": result.objective}
+        lower, best = proved_range(verification.certificate)
+        return {"lower": lower, "best": best}
     if isinstance(verification, PlacementVerification):
         raise InputError("a certificate of addresses is no evidence for a claim")
     found = verification.certificate

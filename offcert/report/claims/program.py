@@ -16,8 +16,9 @@ _INTRODUCTION = """\
 The same paper has [a dynamic program](theory/combined.md), and measures what it finds: on chains of
 stages, with transfers that may pause, in 50 slots of memory. Here it runs on networks as the paper
 has them (batches of 16, images of 500 pixels), by a roofline of the V100-PCIe with a link of
-12.2 GB/s; a stage is the longest stretch that a single value separates. Its decisions are timed in
-bytes. Figures are judged as [above](#measurements-of-recomputation-alone).
+12.2 GB/s; a stage is the longest stretch that a single value separates, and dense layers hand on
+one value each. The program's decisions are timed in bytes. Figures are judged as
+[above](#measurements-of-recomputation-alone).
 
 ```sh
 python benchmarks/claims_program.py

@@ -143,7 +143,9 @@ def test_every_verdict_names_what_it_rests_on(folder: Path) -> None:
         "vdnn": 100,
     }
     assert row.certificate == "certificates/c.json"
-    assert "1 certificate in [offloading.jsonl.xz]" in section(found.text, "greedy-vdnn")
+    assert "- Rests on: the table in [offloading.jsonl.xz](evidence/offloading.jsonl.xz), 1" in (
+        section(found.text, "greedy-vdnn")
+    )
     assert [(each.case, each.certificate) for each in theorems.of("lemma-3")] == [
         ("fine", None),
         ("small", "theory/small.json"),

@@ -2,12 +2,14 @@
 
 import json
 import lzma
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from docs_pages import FORMATS, READING, ROOT, fields
 
 from offcert.core.errors import InputError
 from offcert.proofs.selection_certificate import SelectionCertificate
@@ -105,7 +107,7 @@ def test_what_agrees_has_no_disagreement() -> None:
     check = checked(file(row()), again=lambda row, held: {"stated": str(held.objective)})
     assert (check.here, check.elsewhere, check.lost, check.computed) == (1, 0, 0, 0)
     assert check.disagreements == []
-    assert check.summary == "least: holds; 1 certificates verified; no disagreement"
+    assert check.summary == "least: holds; 1 certificate verified; no disagreements"
     # A weaker figure than its certificate shows is no disagreement.
     assert checked(file(row({"lower": 1, "best": 3}))).disagreements == []
 
@@ -149,6 +151,16 @@ def test_what_is_not_here_is_counted_and_not_judged_again() -> None:
     judges = {"least": lambda rows: None}
     (check,) = check_section(own, PAGE, judges, {"least": lambda row, held: {}})
     assert check.summary == (
-        "least: holds; 1 certificates by digest alone, 1 certificates not kept, not judged again; "
-        "no disagreement"
+        "least: holds; 1 certificate by digest alone, 1 certificate not kept, not judged again; "
+        "no disagreements"
     )
+
+
+def test_the_page_about_the_format_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (FORMATS / "evidence.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(ROOT)
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(program, {})
+    source = (ROOT / "offcert" / "report" / "claims" / "evidence.py").read_text()
+    asked = set(READING.findall(source)) - {"digest"}
+    assert {"figures", "stated", "document"} <= asked <= fields("evidence")
