@@ -15,6 +15,7 @@ import claims
 
 from offcert.certify.methods import solve
 from offcert.core.documents import read_json
+from offcert.core.files import problem_digest
 from offcert.report.claims.document import FOLDER
 from offcert.report.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
 from offcert.report.claims.evidence_check import Again, Judge, schedule_certificate
@@ -61,11 +62,13 @@ def stated_again() -> dict[str, Again]:
         if held is None:
             return {}
         problem = schedule_certificate(held).problem
-        return {
+        found: Figures = {
             method: solve(problem, method, workers=1).result.objective
             for method in _QUICK
             if method in row.figures
         }
+        # Exhibits without a table do not say it.
+        return found | ({"problem": problem_digest(problem)} if "problem" in row.figures else {})
 
     return {claim.key: again for claim in CLAIMS}
 
