@@ -10,7 +10,7 @@ INPUT := 8x3x224x224
 # Hundreds of processes of the tests would compile all sources, each for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check lint types tests docs gpu clean
+.PHONY: setup demo test check lint types tests docs claims claims-again gpu clean
 
 setup: $(STAMP)
 
@@ -74,6 +74,14 @@ docs: $(STAMP)
 	@echo "== documentation, from docs/ and the docstrings"
 	@$(BIN)/python -m sphinx -b html -q -W --keep-going -j auto -d out/docs-cache docs out/docs
 	@echo "== done; see out/docs/index.html"
+
+claims: $(STAMP)
+	@echo "== docs/claims.md against its evidence: a line a claim; minutes"
+	@$(BIN)/python benchmarks/claims_check.py
+
+claims-again: $(STAMP)
+	@echo "== the same, with everything made again first; hours"
+	@$(BIN)/python benchmarks/claims_check.py --again
 
 # Needs no .venv where python3 has PyTorch, and no GPU: then everything runs on the simulated device.
 gpu:

@@ -79,6 +79,17 @@ def measure(problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def least_memory_problem(name: str, means: str, overhead: str) -> Problem:
+    """Return the problem of a network's least memory, given its name with its input.
+
+    As a row names it: ``resnet50 16x3x500x500``.
+    """
+    network, _, given = name.partition(" ")
+    problem = profile(network, given, clock="modules", hardware="v100-pcie")
+    deadline = int(problem.trace.compute_time * (1 + parse_percent(overhead, "--overhead")))
+    return allowed(replace(problem, minimise=Minimise.MEMORY, deadline=deadline), means)
+
+
 def outcome(problem: Problem, certificate: Certificate) -> dict[str, Any]:
     """Return the figures of a certificate."""
     result = certificate.result

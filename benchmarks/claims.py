@@ -35,16 +35,17 @@ from offcert.core.errors import InputError
 from offcert.core.files import read_problem, write_problem
 from offcert.core.problem import Problem
 from offcert.heuristics.chain_view import chain_view
-from offcert.report.claims import combined, modnn, recomputation
+from offcert.report.claims import combined, figures, modnn, program, recomputation
 from offcert.report.claims.document import FOLDER, Report, write_report
 from offcert.report.claims.exhibits import exhibits_to_json
 from offcert.report.claims.facts import facts_of
 from offcert.report.claims.offloading import SLOTS
+from offcert.report.claims.published import with_table
 from offcert.report.claims.shapes import is_chain
 from offcert.report.claims.theory import experiments_from_json, experiments_to_json
 from offcert.report.curve_figures import save_grid
 from offcert.report.curves import Curves, curves_of
-from offcert.report.points import Point, by_problem, points_of
+from offcert.report.points import Point, by_problem, plain_rows, points_of
 
 HARDWARE = "v100-pcie"
 # Of that hardware, in bytes per nanosecond.
@@ -141,7 +142,10 @@ def report(options: argparse.Namespace) -> tuple[Report, list[Curves]]:
     panels = representative(points)
     facts = facts_of(frame, theory)
     figure = FIGURE if panels else None
-    return write_report(points, theory, facts, options.folder, figure), panels
+    page = write_report(points, theory, facts, options.folder, figure)
+    tables, theorems = page.evidence
+    tables = with_table(tables, plain_rows(frame), options.folder)
+    return replace(page, evidence=(tables, theorems)), panels
 
 
 def representative(points: Sequence[Point]) -> list[Curves]:
@@ -159,6 +163,8 @@ def publish(page: Report, panels: Sequence[Curves], docs: Path) -> None:
         content = source.read_bytes()
         write_atomically(folder / name, lambda part, content=content: part.write_bytes(content))
     write_json(folder / "index.json", exhibits_to_json(page.exhibits))
+    for each in page.evidence:
+        each.write(docs)
     for path in folder.glob("*.json"):
         if path.name not in (*named, "index.json"):
             path.unlink()
@@ -167,7 +173,13 @@ def publish(page: Report, panels: Sequence[Curves], docs: Path) -> None:
     path = docs / "claims.md"
     text, before = page.text, path.read_text(encoding="utf-8") if path.exists() else ""
     # The sections about other papers have benchmarks of their own.
-    for heading in (recomputation.HEADING, combined.HEADING, modnn.HEADING):
+    for heading in (
+        recomputation.HEADING,
+        figures.HEADING,
+        combined.HEADING,
+        program.HEADING,
+        modnn.HEADING,
+    ):
         text = replaced(text, heading, section_of(before, heading))
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
 

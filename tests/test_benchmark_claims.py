@@ -13,10 +13,15 @@ import pytest
 from offcert.campaign.execute import execute
 from offcert.campaign.table import Table
 from offcert.certify.ladder import certify
+from offcert.core.chain import Chain
 from offcert.core.errors import InputError
 from offcert.core.files import read_problem, write_problem
-from offcert.core.problem import Transfers
+from offcert.core.platform import Platform
+from offcert.core.problem import Problem, Transfers
 from offcert.instances.cnn import cnn_chain
+from offcert.report.claims.evidence import evidence_path, read_evidence
+from offcert.report.claims.evidence_check import check_section
+from offcert.report.claims.offloading import CLAIMS
 from offcert.report.claims.theory import Experiment
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
@@ -130,6 +135,39 @@ def test_the_reduction_as_printed_takes_two_units_more(theory: ModuleType) -> No
     assert certify(problem, time_limit=10, workers=1).result.lower_bound == 600
 
 
+def test_propositions_2_and_3_are_what_they_say(theory: ModuleType, tmp_path: Path) -> None:
+    # All of x0 has to leave for B1. F0 (10), out (600), B1 (20), back (600), B0 (20).
+    chain = Chain((10, 10), (20, 20), (600, 100, 100), (0, 0, 0), backward_workspace=(0, 500))
+    problem = Problem("two stages", chain, Platform(700, Fraction(1)))
+    assert theory.excess(problem) == 1300 - 700
+    assert theory.proposition_3(problem) == 1200
+    assert theory.proposition_3(problem.with_memory(1299)) == 60
+    certified = theory._Certified(tmp_path, 2.0)
+    second, third = theory._at_the_peak(certified, problem)
+    assert (second.claim, second.stated) == ("proposition-2", 600)
+    assert second.lower == second.best == 600
+    assert (third.claim, third.stated, third.lower) == ("proposition-3", 1200, 1250)
+    assert [each.claim for each in theory._at_the_peak(certified, problem.with_memory(1300))] == [
+        "proposition-3"
+    ]
+
+
+def test_the_table_is_part_of_the_evidence(
+    claims: ModuleType, here: Here, arguments: list[str], tmp_path: Path
+) -> None:
+    claims.main(arguments)
+    table = importlib.import_module("claims_table")
+    evidence = read_evidence(evidence_path(tmp_path / "docs", "offloading"))
+    assert len(evidence.of(table.TABLE)) == 42
+    page = (tmp_path / "docs" / "claims.md").read_text()
+    found = list(check_section(evidence, page, table.judges(evidence), table.stated_again()))
+    assert [check.claim for check in found if check.disagreements] == []
+    assert {check.claim for check in found} == {claim.key for claim in CLAIMS} | {table.TABLE}
+    wrong = page.replace("**confirmed**", "**refuted**")
+    found = list(check_section(evidence, wrong, table.judges(evidence), table.stated_again()))
+    assert len([check for check in found if check.disagreements]) > 3
+
+
 def test_experiments_have_the_instances_and_transfers_of_their_theorems(
     theory: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -140,6 +178,7 @@ def test_experiments_have_the_instances_and_transfers_of_their_theorems(
         return Experiment(claim, problem.name, stated, 1, 1)
 
     monkeypatch.setattr(theory._Certified, "__call__", note)
+    monkeypatch.setattr(theory, "_at_the_peak", lambda certified, problem: iter(()))
     assert len(list(theory.experiments(tmp_path, 1.0))) == sum(map(len, seen.values()))
     kinds = {claim: {problem.transfers for problem, _ in found} for claim, found in seen.items()}
     assert kinds["theorem-2"] == {Transfers.FRACTIONAL}

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from joint_certificates import least_memory_certificate
 
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
@@ -25,12 +26,15 @@ from offcert.report.claims.combined import (
     rows_from_json,
     rows_to_json,
 )
+from offcert.report.claims.evidence import evidence_path, read_evidence
+from offcert.report.claims.evidence_check import check_section
 from offcert.report.claims.judge import Outcome, Verdict
 from offcert.runtime.profile import profile
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
 ROWS = rows_from_json(read_json(ROOT / "docs" / "claims-combined.json"))
+EVIDENCE = read_evidence(evidence_path(ROOT / "docs", "combined"))
 BY_KEY = {claim.key: claim for claim in COMBINED}
 
 
@@ -54,7 +58,7 @@ def outcome(key: str, rows: list[CombinedRow]) -> tuple[Outcome, str]:
 
 
 def test_the_published_section_is_written_again(sections: ModuleType) -> None:
-    section = combined_section(ROWS)
+    section = combined_section(ROWS, EVIDENCE)
     assert sections.section_of(PAGE, HEADING) == section
     assert sections.replaced(PAGE, HEADING, section) == PAGE
     for claim in COMBINED:
@@ -108,6 +112,30 @@ def test_cases_are_decided_by_certified_ranges(
         assert BY_KEY[key].judge(comparisons_of(others)).verdict is Verdict.UNDECIDED
 
 
+def test_the_evidence_holds_the_published_figures(sections: ModuleType) -> None:
+    benchmark = importlib.import_module("claims_combined")
+    assert {benchmark.row_of(row) for row in EVIDENCE.rows} == set(ROWS)
+    judges, again = benchmark.judges(EVIDENCE), benchmark.stated_again()
+    # Some certificates take seconds to verify, all of them `make claims`.
+    judged = {key: judges[key] for key in ("combined-least-others",)}
+    own = replace(EVIDENCE, rows=tuple(EVIDENCE.of("combined-least-others")))
+    (check,) = check_section(own, PAGE, judged, again)
+    assert check.disagreements == []
+    assert check.here + check.elsewhere + check.lost == 2
+
+
+def test_certificates_are_found_by_what_they_show(tmp_path: Path, sections: ModuleType) -> None:
+    benchmark = importlib.import_module("claims_combined")
+    document = least_memory_certificate(45).to_json()
+    (tmp_path / "certificate.json").write_text(json.dumps(document))
+    (key,) = benchmark.documents_in(tmp_path)
+    assert key[2:] == (document["objective"], document["lower_bound"])
+    row = CombinedRow(key[0], key[1], 99, *key[2:], 3.0)
+    made = benchmark.combined_evidence([row], benchmark.documents_in(tmp_path), {})
+    assert {each.certificate for each in made.rows} <= {document["digest"]}
+    assert benchmark.merged([row], [replace(row, found=1)]) == [replace(row, found=1)]
+
+
 def test_factors_are_rounded_to_the_safe_side() -> None:
     rows = three("resnet18 8x3", (1000, 900), (1000, 900), (300, 299), peak=1000)
     assert outcome("combined-least", rows) == (Outcome.FAILS, "3.33 to 3.35 times less")
@@ -132,7 +160,9 @@ def test_rows_are_read_as_they_are_written(
     assert written == [CombinedRow("vgg19 1x3", means, 9, 5, 4, 3.0) for means in MEANS]
     assert rows_from_json(rows_to_json(written)) == written
     page = (tmp_path / "claims.md").read_text()
-    assert page == f"# Claims\n\nText\n\n## Last\n\nMore\n\n{combined_section(written)}"
+    evidence = read_evidence(evidence_path(tmp_path, "combined"))
+    assert [row.lost for row in evidence.of("combined-better")] == [True] * 3
+    assert page == f"# Claims\n\nText\n\n## Last\n\nMore\n\n{combined_section(written, evidence)}"
     assert sections.replaced(page, "## Last", "## Last\n\nNew\n").count("New\n\n## Claims") == 1
     assert sections.section_of("# Claims\n", HEADING) == ""
     with pytest.raises(InputError, match="bound"):

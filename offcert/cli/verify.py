@@ -104,6 +104,10 @@ def _said(verification: Verified) -> tuple[dict[str, Any], str]:
         describe_valid_placement,
         placement_verification_summary,
     )
+    from offcert.report.selection_text import (
+        describe_valid_selection,
+        selection_verification_summary,
+    )
     from offcert.report.step_text import describe_valid_step, step_verification_summary
     from offcert.report.text import (
         describe_not_valid,
@@ -112,6 +116,7 @@ def _said(verification: Verified) -> tuple[dict[str, Any], str]:
     )
     from offcert.verify.devices.document import DevicesVerification
     from offcert.verify.document import Verification
+    from offcert.verify.selection.document import SelectionVerification
     from offcert.verify.steps.check import StepVerification
 
     if isinstance(verification, Verification):
@@ -122,6 +127,9 @@ def _said(verification: Verified) -> tuple[dict[str, Any], str]:
     if isinstance(verification, DevicesVerification):
         text = describe_not_valid(verification) or describe_valid_devices(verification)
         return devices_verification_summary(verification), text
+    if isinstance(verification, SelectionVerification):
+        text = describe_not_valid(verification) or describe_valid_selection(verification)
+        return selection_verification_summary(verification), text
     text = describe_not_valid(verification) or describe_valid_placement(verification)
     return placement_verification_summary(verification), text
 

@@ -14,6 +14,7 @@ from offcert.core.errors import InputError, OffcertError
 from offcert.core.network import Network
 from offcert.core.problem import Problem, Units
 from offcert.core.trace import Trace
+from offcert.runtime import zoo
 from offcert.runtime.capture import Clock, capture
 from offcert.runtime.capture.capture import Capture
 from offcert.runtime.capture.run import uncounted_bytes
@@ -80,7 +81,8 @@ def profile(
     loss : str
         ``"cross-entropy"`` over the last dimension of the output, or its ``"mean"``. Not for steps.
     options : mapping, optional
-        Keyword arguments for what `model` names.
+        Keyword arguments for what `model` names. With the clock ``"stages"``, DenseNets of the zoo
+        get ``stages="layers"`` if it is not given: each dense layer is one stage.
     dtype : str
         Of parameters and floating-point inputs. Not for steps.
     seed : int
@@ -123,7 +125,7 @@ def profile(
         require_optimiser(optimiser)
     shape = None if input_shape is None else parse_shape(input_shape)
     spec = model if isinstance(model, str) else None
-    workload = Workload(spec, shape, options or {}, dtype, loss, seed)
+    workload = Workload(spec, shape, _with_stages(spec, chosen, options or {}), dtype, loss, seed)
     label = _label(model, shape)
     try:
         loaded = workload.load(shapes_only=not measure) if isinstance(model, str) else model
@@ -145,6 +147,13 @@ def profile(
         memory = _memory_left(made.found, source.get("uncounted", {}))
     platform = made.found.platform(memory)
     return Problem(name or label, made.network, platform, units=Units("ns", "B"), source=source)
+
+
+def _with_stages(spec: str | None, clock: Clock, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options, with those that make a network's stages the papers'."""
+    if clock is not Clock.STAGES or spec not in zoo.names():
+        return options
+    return zoo.stage_options(spec) | dict(options)
 
 
 @dataclass(frozen=True)

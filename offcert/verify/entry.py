@@ -13,15 +13,23 @@ from offcert.core.messages import short_repr
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.devices_certificate import DEVICES_CERTIFICATE_FORMAT, DevicesCertificate
 from offcert.proofs.placement.certificate import PLACEMENT_FORMAT, PlacementCertificate
+from offcert.proofs.selection_certificate import SELECTION_FORMAT, SelectionCertificate
 from offcert.proofs.step_certificate import STEP_CERTIFICATE_FORMAT, StepCertificate
 from offcert.verify import document as documents
 from offcert.verify.devices.document import DevicesVerification, verify_devices
 from offcert.verify.document import Verification, read_within
 from offcert.verify.limits import UNLIMITED, Allowance, Limits
 from offcert.verify.placement.document import PlacementVerification, verify_placement
+from offcert.verify.selection.document import SelectionVerification, verify_selection
 from offcert.verify.steps.check import StepVerification, verify_step
 
-Verified = Verification | PlacementVerification | StepVerification | DevicesVerification
+Verified = (
+    Verification
+    | PlacementVerification
+    | StepVerification
+    | DevicesVerification
+    | SelectionVerification
+)
 
 
 @overload
@@ -44,6 +52,12 @@ def verify(certificate: DevicesCertificate, limits: Limits = UNLIMITED) -> Devic
 
 @overload
 def verify(
+    certificate: SelectionCertificate, limits: Limits = UNLIMITED
+) -> SelectionVerification: ...
+
+
+@overload
+def verify(
     certificate: str | PathLike[str] | Mapping[str, Any], limits: Limits = UNLIMITED
 ) -> Verified: ...
 
@@ -56,6 +70,7 @@ def verify(
         | PlacementCertificate
         | StepCertificate
         | DevicesCertificate
+        | SelectionCertificate
         | Mapping[str, Any]
     ),
     limits: Limits = UNLIMITED,
@@ -65,15 +80,15 @@ def verify(
     Parameters
     ----------
     certificate : str, path, mapping, or certificate
-        A file, a certificate of a schedule, of addresses, of a step or of a step on several
-        devices, or the JSON value of one.
+        A file, a certificate of a schedule, of addresses, of a step, of a step on several devices
+        or of a selection, or the JSON value of one.
     limits : Limits
         Seconds and memory that it may take; by default any.
 
     Returns
     -------
-    Verification, PlacementVerification, StepVerification or DevicesVerification
-        Its `valid`, `faults`, and the evidence for each bound.
+    Verified
+        What fits the certificate: its `valid`, `faults`, and the evidence for each bound.
 
     Raises
     ------
@@ -85,7 +100,12 @@ def verify(
     if not isinstance(limits, Limits):
         raise InputError(f"limits must be Limits, not {short_repr(limits)}")
     if isinstance(
-        certificate, Certificate | PlacementCertificate | StepCertificate | DevicesCertificate
+        certificate,
+        Certificate
+        | PlacementCertificate
+        | StepCertificate
+        | DevicesCertificate
+        | SelectionCertificate,
     ):
         # As a file would hold it: lists, no tuples.
         return _verified(json.loads(json.dumps(certificate.to_json())), limits.begin())
@@ -124,4 +144,6 @@ def _verified(document: Any, allowance: Allowance) -> Verified:
         return verify_devices(document, allowance=allowance)
     if isinstance(document, dict) and document.get("format") == STEP_CERTIFICATE_FORMAT:
         return verify_step(document, allowance=allowance)
+    if isinstance(document, dict) and document.get("format") == SELECTION_FORMAT:
+        return verify_selection(document)
     return documents.verify(document, allowance=allowance)

@@ -16,6 +16,7 @@ from typing import Any
 from offcert.core.documents import Fields, require_format
 from offcert.core.problem import Units
 from offcert.core.units import format_size
+from offcert.report.claims.evidence import EvidenceFile, rests_on
 from offcert.report.claims.judge import ALWAYS, Case, Finding, Outcome, Share, Verdict, judge
 
 HEADING = "## Claims about recomputation and offloading together"
@@ -193,7 +194,7 @@ def comparisons_of(rows: Sequence[CombinedRow]) -> list[Comparison]:
     return [each for each in found if "both" in each.rows]
 
 
-def combined_section(rows: Sequence[CombinedRow]) -> str:
+def combined_section(rows: Sequence[CombinedRow], evidence: EvidenceFile) -> str:
     """Return the section of the claims page about recomputation and offloading together."""
     comparisons = comparisons_of(rows)
     found = {claim.key: claim.judge(comparisons) for claim in COMBINED}
@@ -209,6 +210,7 @@ def combined_section(rows: Sequence[CombinedRow]) -> str:
         finding = found[claim.key]
         lines += ["", f"### {claim.key}", "", f"{claim.statement} ({claim.place})", ""]
         lines += [f"- {claim.test}", f"- **{finding.verdict}**; {_measure(finding)}"]
+        lines += [rests_on(evidence, claim.key)]
     return "\n".join(lines) + "\n"
 
 
@@ -229,10 +231,10 @@ def _commands(comparisons: Sequence[Comparison]) -> list[str]:
         files.append(f"out/combined-{number}.json")
         shape = f"--input {_IMAGES} " if given else ""
         lines.append(f"python benchmarks/certify_joint.py {' '.join(names)} {shape}\\")
-        lines.append(
-            f"    --overhead 20% --means {' '.join(means)} --time-limit {seconds:g} -o {files[-1]}"
-        )
-    return [*lines, f"python benchmarks/claims_combined.py {' '.join(files)}", "```"]
+        lines.append(f"    --overhead 20% --means {' '.join(means)} --time-limit {seconds:g} \\")
+        lines.append(f"    -o {files[-1]} --certificates out/combined")
+    lines.append(f"python benchmarks/claims_combined.py {' '.join(files)} \\")
+    return [*lines, "    --certificates out/combined", "```"]
 
 
 def _line(comparison: Comparison) -> str:

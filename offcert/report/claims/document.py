@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import fill
 
 from offcert.report.claims.claim import Claim
+from offcert.report.claims.evidence import HEADING, INTRODUCTION, EvidenceFile, rests_on
 from offcert.report.claims.exhibits import Exhibit, exhibit_of, experiment_exhibit
 from offcert.report.claims.facts import TableFacts
 from offcert.report.claims.judge import ALWAYS, Finding, Verdict
@@ -18,6 +19,7 @@ from offcert.report.claims.measured import (
     yardstick_lines,
 )
 from offcert.report.claims.offloading import CLAIMS
+from offcert.report.claims.published import table_evidence, theory_evidence
 from offcert.report.claims.shapes import is_chain
 from offcert.report.claims.theory import THEORY, Experiment, TheoryClaim
 from offcert.report.points import Point
@@ -87,10 +89,11 @@ _SCALING = """\
 
 @dataclass(frozen=True)
 class Report:
-    """The page and the certificates that it links to."""
+    """The page, the certificates that it links to, and what its verdicts rest on."""
 
     text: str
     exhibits: tuple[Exhibit, ...]
+    evidence: tuple[EvidenceFile, ...]
 
 
 def write_report(
@@ -128,17 +131,21 @@ def write_report(
     for key, finding in theory.items():
         if (exhibit := experiment_exhibit(key, finding, experiments, folder)) is not None:
             exhibits[key] = exhibit
+    tables = table_evidence(found, points, folder)
+    theorems = theory_evidence(experiments, folder)
     lines = [_INTRODUCTION.format(facts=fill(facts.sentence(), 100, break_long_words=False))]
     lines += [_FIGURE.format(figure=figure)] if figure is not None else []
+    lines += [HEADING, "", INTRODUCTION, ""]
     lines += ["## Verdicts", "", *_summary(found), "", *_theory_summary(theory), ""]
     lines += ["## The evaluation, claim by claim", ""]
     for claim in CLAIMS:
-        lines += _claim_section(claim, found[claim.key], exhibits)
+        lines += _claim_section(claim, found[claim.key], exhibits, tables)
     lines += ["## The theorems, one by one", ""]
     for theorem in THEORY:
-        lines += _theory_section(theorem, theory[theorem.key], exhibits)
+        lines += _theory_section(theorem, theory[theorem.key], exhibits, theorems)
     lines += _measured(views)
-    return Report("\n".join(lines).rstrip() + "\n", tuple(exhibits.values()))
+    text = "\n".join(lines).rstrip() + "\n"
+    return Report(text, tuple(exhibits.values()), (tables, theorems))
 
 
 def _summary(found: Mapping[str, Sequence[Finding]]) -> list[str]:
@@ -165,22 +172,26 @@ def theory_verdict(finding: Finding) -> str:
 
 
 def _claim_section(
-    claim: Claim, findings: Sequence[Finding], exhibits: Mapping[str, Exhibit]
+    claim: Claim,
+    findings: Sequence[Finding],
+    exhibits: Mapping[str, Exhibit],
+    evidence: EvidenceFile,
 ) -> list[str]:
     lines = [f"### {claim.key}", "", f"{claim.statement} ({claim.place})", ""]
     lines += [f"- {_test(claim.test, str(claim.share))}"]
     for view, finding in zip(_VIEWS, findings, strict=True):
         lines.append(f"- On {view}: **{finding.verdict}**; {_measure(finding)}")
-    return [*lines, *_link(exhibits.get(claim.key)), ""]
+    lines += _link(exhibits.get(claim.key))
+    return [*lines, rests_on(evidence, claim.key, table=True), ""]
 
 
 def _theory_section(
-    claim: TheoryClaim, finding: Finding, exhibits: Mapping[str, Exhibit]
+    claim: TheoryClaim, finding: Finding, exhibits: Mapping[str, Exhibit], evidence: EvidenceFile
 ) -> list[str]:
     lines = [f"### {claim.key}", "", f"{claim.statement} ({claim.place})", ""]
     lines += [f"- {_test(claim.test, str(ALWAYS))}"]
     lines += [f"- **{theory_verdict(finding)}**; {_measure(finding)}"]
-    return [*lines, *_link(exhibits.get(claim.key)), ""]
+    return [*lines, *_link(exhibits.get(claim.key)), rests_on(evidence, claim.key), ""]
 
 
 def _test(test: str, share: str) -> str:

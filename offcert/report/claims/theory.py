@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from offcert.core.documents import Fields, parse_rational, require_format
+from offcert.report.claims.evidence import EvidenceRow
 from offcert.report.claims.judge import ALWAYS, Case, Finding, Outcome, judge
 from offcert.report.claims.predicates import number
 
@@ -34,7 +35,7 @@ class Experiment:
     lower, best : int
         Certified range of the optimum, in ticks.
     certificate : str or None
-        Path, relative to the folder of the file that holds the experiments.
+        Path, relative to the folder of the file that holds the experiments; of evidence the digest.
     """
 
     claim: str
@@ -49,6 +50,25 @@ class Experiment:
         found = {"claim": self.claim, "instance": self.instance, "stated": str(self.stated)}
         return found | {"lower": self.lower, "best": self.best, "certificate": self.certificate}
 
+    def row(self, certificate: str | None) -> EvidenceRow:
+        """Return the experiment as a row of evidence, given its certificate's digest."""
+        figures = {"stated": str(self.stated), "lower": self.lower, "best": self.best}
+        return EvidenceRow(self.claim, self.instance, figures, certificate)
+
+    @classmethod
+    def of(cls, row: EvidenceRow) -> Experiment:
+        """Return the experiment that a row of evidence is about.
+
+        Raises
+        ------
+        InputError
+            If a figure is missing or wrong.
+        """
+        fields = Fields(row.figures, f"the figures of {row.case}")
+        stated = parse_rational(fields.get("stated", str), fields.path("stated"))
+        bounds = fields.integer("lower", 0), fields.integer("best", 0)
+        return cls(row.claim, row.case, stated, *bounds, row.certificate)
+
 
 @dataclass(frozen=True)
 class TheoryClaim:
@@ -59,6 +79,8 @@ class TheoryClaim:
     attained : bool
         Whether it holds where a schedule of the stated length exists; otherwise it holds where
         none is shorter.
+    shown : str
+        What the certificates' numbers are.
     """
 
     key: str
@@ -66,6 +88,7 @@ class TheoryClaim:
     statement: str
     test: str
     attained: bool
+    shown: str = "optimum"
 
     def judge(self, experiments: Sequence[Experiment]) -> Finding:
         """Return what the experiments say about it."""
@@ -81,7 +104,7 @@ class TheoryClaim:
         outcome = Outcome.HOLDS if holds else Outcome.FAILS if fails else Outcome.OPEN
         amount = Fraction(best) / stated if self.attained else stated / best
         reached = str(best) if lower == best else f"from {lower} to {best}"
-        text = f"stated {number_of_ticks(stated)}, optimum {reached} ({number(amount)} ×)"
+        text = f"stated {number_of_ticks(stated)}, {self.shown} {reached} ({number(amount)} ×)"
         return Case(experiment.instance, outcome, amount, text)
 
 
@@ -136,6 +159,24 @@ THEORY = (
         "A random chain: no schedule of the certified one's set and order is shorter than its "
         "no-wait schedule, in which operations go before prefetches; one that gets stuck counts as "
         "a tick longer than everything one after the other.",
+        attained=False,
+    ),
+    TheoryClaim(
+        "proposition-2",
+        "§3.2, Proposition 2",
+        "Every valid schedule offloads at least as many bytes as are missing where most are "
+        "needed, the peak without offloading less the memory.",
+        "An instance where any are missing: the certified schedule copies at least so many bytes "
+        "to the host.",
+        attained=False,
+        shown="copied",
+    ),
+    TheoryClaim(
+        "proposition-3",
+        "§3.2, Proposition 3",
+        "No schedule is shorter than all computing, nor than moving these bytes out and back.",
+        "An instance, with atomic, interruptible or fractional transfers: the proved bound is at "
+        "least that value.",
         attained=False,
     ),
     TheoryClaim(

@@ -19,13 +19,13 @@ from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
 from offcert.runtime.zoo._options import require_positive
 from offcert.runtime.zoo.alexnet import AlexNet
-from offcert.runtime.zoo.densenet import DenseNet
+from offcert.runtime.zoo.densenet import LAYERS, DenseNet
 from offcert.runtime.zoo.gpt import GPT
 from offcert.runtime.zoo.inception import InceptionV3
 from offcert.runtime.zoo.resnet import ResNet
 from offcert.runtime.zoo.vgg import VGG
 
-__all__ = ["build", "default_input", "default_shape", "names"]
+__all__ = ["build", "default_input", "default_shape", "names", "stage_options"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ def build(name: str, **options: Any) -> nn.Module:
     name
         One of `names()`.
     **options
-        `classes` (networks on images), `dropout` (VGG, AlexNet, Inception v3, GPT),
+        `classes` (networks on images), `stages` (DenseNet), `dropout` (VGG, AlexNet, Inception v3,
+        GPT),
         `auxiliary` (Inception v3), `layers`, `heads`, `width`, `vocabulary`, `context` (GPT).
 
     Returns
@@ -85,6 +86,15 @@ def build(name: str, **options: Any) -> nn.Module:
     network = _find(name)
     _check_options(name, network, options)
     return network.builder(**options)
+
+
+def stage_options(name: str) -> dict[str, Any]:
+    """Return the options with which a network is cut into the stages of the papers.
+
+    A DenseNet is cut at every dense layer, as the authors of the offloading paper cut it; other
+    networks need nothing said.
+    """
+    return {"stages": LAYERS} if "stages" in _find(name).options else {}
 
 
 def default_shape(name: str) -> tuple[int, ...]:

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from offcert.core.errors import InputError
+from offcert.core.messages import show
 from offcert.runtime.zoo._options import require_positive
 
 _SHAPES = {  # depth: (growth, channels of the first convolution, layers of each block)
@@ -17,6 +19,8 @@ _SHAPES = {  # depth: (growth, channels of the first convolution, layers of each
     201: (32, 64, (6, 12, 48, 32)),
 }
 _BOTTLENECK = 4
+# Where the network can be cut between stages.
+BLOCKS, LAYERS = "blocks", "layers"
 
 
 class DenseLayer(nn.Module):
@@ -32,12 +36,24 @@ class DenseLayer(nn.Module):
         self.relu2 = nn.ReLU(inplace=True)
         self.conv2 = nn.Conv2d(width, growth, 3, padding=1, bias=False)
 
+    def new_features(self, x: Tensor) -> Tensor:
+        """Return what the layer adds (batch, growth, height, width) to all features before it."""
+        x = self.conv1(self.relu1(self.norm1(x)))
+        return self.conv2(self.relu2(self.norm2(x)))
+
     def forward(self, features: list[Tensor]) -> Tensor:
         """Return the new features (batch, growth, height, width)."""
         # Every layer concatenates afresh, as in the paper's formula: this is the quadratic
         # memory that makes dense networks interesting here.
-        x = self.conv1(self.relu1(self.norm1(torch.cat(features, 1))))
-        return self.conv2(self.relu2(self.norm2(x)))
+        return self.new_features(torch.cat(features, 1))
+
+
+class JoiningLayer(DenseLayer):
+    """The same layer where one tensor goes in and one comes out, so that it is a stage."""
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        """Return the input and the new features, concatenated."""
+        return torch.cat([x, self.new_features(x)], 1)
 
 
 class DenseBlock(nn.Module):
@@ -55,6 +71,19 @@ class DenseBlock(nn.Module):
         for layer in self.children():
             features.append(layer(features))
         return torch.cat(features, 1)
+
+
+def _joining_block(layers: int, inputs: int, growth: int) -> nn.Sequential:
+    return nn.Sequential(
+        OrderedDict(
+            (f"denselayer{index + 1}", JoiningLayer(inputs + index * growth, growth))
+            for index in range(layers)
+        )
+    )
+
+
+# What makes the blocks of each view.
+_BLOCKS = {BLOCKS: DenseBlock, LAYERS: _joining_block}
 
 
 def _transition(inputs: int, outputs: int) -> nn.Sequential:
@@ -77,6 +106,10 @@ class DenseNet(nn.Module):
         121, 161, 169 or 201.
     classes
         Number of outputs.
+    stages
+        ``"blocks"``: the layers of a block hand on a list of tensors, so that a block is one stage.
+        ``"layers"``: each hands on its input and its new features in one tensor, so that each is
+        one. Both compute the same, with the same parameters; gradients are summed in other orders.
 
     References
     ----------
@@ -84,9 +117,12 @@ class DenseNet(nn.Module):
     CVPR 2017, Table 1.
     """
 
-    def __init__(self, depth: int, classes: int = 1000) -> None:
+    def __init__(self, depth: int, classes: int = 1000, stages: str = BLOCKS) -> None:
         super().__init__()
         require_positive(classes=classes)
+        if stages not in _BLOCKS:
+            raise InputError(f"stages must be {' or '.join(_BLOCKS)}, not {show(stages)}")
+        make_block = _BLOCKS[stages]
         growth, channels, blocks = _SHAPES[depth]
         self.features = nn.Sequential(
             OrderedDict(
@@ -97,7 +133,7 @@ class DenseNet(nn.Module):
             )
         )
         for index, layers in enumerate(blocks, 1):
-            self.features.add_module(f"denseblock{index}", DenseBlock(layers, channels, growth))
+            self.features.add_module(f"denseblock{index}", make_block(layers, channels, growth))
             channels += layers * growth
             if index < len(blocks):
                 transition = _transition(channels, channels // 2)

@@ -1,5 +1,6 @@
 """The page: verdicts follow the table, failures have their certificates, bytes repeat."""
 
+import json
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -40,7 +41,7 @@ def page(folder: Path, *made: list[dict[str, Any]], figure: str | None = None) -
 def folder(tmp_path: Path) -> Path:
     for name in ("certificates/c.json", "theory/small.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(name)
+        (tmp_path / name).write_text(json.dumps({"digest": name}))
     return tmp_path
 
 
@@ -93,7 +94,7 @@ def test_a_failure_has_its_certificate_if_that_is_there_and_small(folder: Path) 
         "certificate": "n-chain-m20.json",
         "makespans": {"certify": 81, "greedy": 90, "vdnn": 89},
     } in index
-    (folder / "certificates/c.json").write_bytes(b" " * (LARGEST + 1))
+    (folder / "certificates/c.json").write_text(json.dumps({"digest": "c"}) + " " * LARGEST)
     assert "Certificate" not in section(page(folder, *failing).text, "greedy-vdnn")
     (folder / "certificates/c.json").unlink()
     assert "Certificate" not in section(page(folder, *failing).text, "greedy-vdnn")
@@ -128,3 +129,28 @@ def test_the_certificate_is_of_the_worst_failure(folder: Path) -> None:
     found = page(folder, at(120, 190), at(130, 120), at(140, 180))
     exhibit = next(item for item in found.exhibits if item.claim == "greedy-vdnn")
     assert exhibit.name == "n-chain-m30.json"
+
+
+def test_every_verdict_names_what_it_rests_on(folder: Path) -> None:
+    found = page(folder, *groups())
+    tables, theorems = found.evidence
+    (row,) = [each for each in tables.of("greedy-vdnn") if each.case.startswith("n-chain")]
+    assert row.figures == {
+        "problem": "n-chain@120",
+        "lower": 81,
+        "best": 81,
+        "greedy": 90,
+        "vdnn": 100,
+    }
+    assert row.certificate == "certificates/c.json"
+    assert "- Rests on: the table in [offloading.jsonl.xz](evidence/offloading.jsonl.xz), 1" in (
+        section(found.text, "greedy-vdnn")
+    )
+    assert [(each.case, each.certificate) for each in theorems.of("lemma-3")] == [
+        ("fine", None),
+        ("small", "theory/small.json"),
+    ]
+    assert (
+        "1 certificate in [theory.jsonl.xz](evidence/theory.jsonl.xz), 1 certificate that was"
+        in (section(found.text, "lemma-3"))
+    )

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+from offcert.report.claims.evidence import EvidenceFile
 from offcert.report.claims.judge import Outcome, Verdict
 from offcert.report.claims.recomputation import RECOMPUTATION, recomputation_section
 from offcert.report.claims.theory import Experiment
@@ -23,9 +24,10 @@ def test_a_claim_holds_where_the_optimum_is_stated() -> None:
 
 
 def test_the_section_shows_the_worst_and_the_least_failure() -> None:
-    text = recomputation_section(
-        [experiment(5, 5, 5), experiment(11, 10, 10, "slight"), experiment(8, 4, 4, "double")]
-    )
+    found = experiment(5, 5, 5), experiment(11, 10, 10, "slight"), experiment(8, 4, 4, "double")
+    rows = tuple(each.row(None) for each in found)
+    text = recomputation_section(EvidenceFile("recomputation", "command", rows, {}))
+    assert "- Rests on: 3 certificates that were not kept.\n" in text
     assert "**refuted**; holds in 1 of 3, fails in 2. Worst: double, stated 8, optimum 4" in text
     assert "least: slight, stated 11, optimum 10" in text
     for claim in RECOMPUTATION:

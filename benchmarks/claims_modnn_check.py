@@ -1,0 +1,104 @@
+"""How the moDNN section of docs/claims.md is checked: its figures, and what is certified of them.
+
+    python benchmarks/claims_modnn_check.py
+
+certifies the steps that the figures name again and writes their certificates as evidence. Without
+it, the verdicts follow from ``docs/claims-modnn.json``, and the certificates were not kept.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import claims_modnn
+from claims_modnn import DOCS, FIGURE, ROWS
+from modnn import Case
+
+from offcert.core.documents import read_json
+from offcert.proofs.step_certificate import StepCertificate
+from offcert.report.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
+from offcert.report.claims.evidence_check import Again, Judge, verdicts_on
+from offcert.report.claims.modnn import modnn_section
+from offcert.report.claims.modnn_rows import GB, ModnnRows, rows_from_json
+
+SECTION, COMMAND = "modnn", "python benchmarks/claims_modnn_check.py"
+# Larger certificates, as JSON, are named by their digests.
+LARGEST = 64 * 1024
+# The claims that rest on a network's step in a memory, and on its least memory.
+_TIMES = ("modnn-over-vdnn-plus", "modnn-always-better")
+_TWELVE = ("modnn-slow-down", "modnn-vdnn")
+_LEAST = {"": "modnn-least", "_weights": "modnn-least-weights"}
+Shown = tuple[EvidenceRow, list[Any]]
+
+
+def figures_rows(rows: ModnnRows) -> Iterator[EvidenceRow]:
+    """Yield the certified figures of the section, by claim."""
+    for each in rows.times:
+        figures: Figures = {"lower": each.bound, "best": each.best_time}
+        figures |= {"network": each.network, "memory": each.memory}
+        keys = _TIMES + (_TWELVE if each.memory == 12 * GB else ())
+        for key in keys:
+            yield EvidenceRow(key, f"{each.network} at {each.memory / GB:g} GB", figures)
+    for least in rows.memory:
+        for suffix, key in _LEAST.items():
+            bound, best = (getattr(least, f"least_{name}{suffix}") for name in ("bound", "time"))
+            memory = getattr(least, f"least{suffix}")
+            figures = {"lower": bound, "best": best, "network": least.network, "memory": memory}
+            yield EvidenceRow(key, f"{least.network} with {memory} bytes", figures)
+    for device in rows.devices:
+        figures = {"lower": device.lower_bound, "best": device.makespan, "case": device.case}
+        for key in ("modnn-host-better",):
+            yield EvidenceRow(key, f"{device.network}, {device.case}", figures)
+
+
+def published(docs: Path) -> EvidenceFile:
+    """Return what there is without a file of evidence: figures whose certificates are not kept."""
+    rows = figures_rows(rows_from_json(read_json(docs / ROWS)))
+    return evidence_of(SECTION, COMMAND, ((row, []) for row in rows))
+
+
+def judges(known: EvidenceFile) -> dict[str, Judge]:
+    """Return what judges each claim: the section, written again from its figures."""
+    rows = rows_from_json(read_json(DOCS / ROWS))
+    found = verdicts_on(modnn_section(rows, FIGURE))
+    return {key: lambda rows, verdicts=verdicts: verdicts for key, verdicts in found.items()}
+
+
+def stated_again() -> dict[str, Again]:
+    """Return nothing: what is not certified is in the file that the section is written from."""
+    return {}
+
+
+def evidence(seconds: float | None = None) -> EvidenceFile:
+    """Certify the steps of all figures on one GPU again."""
+    measured = rows_from_json(read_json(DOCS / ROWS))
+    made: dict[tuple[Any, ...], StepCertificate] = {}
+
+    def shown() -> Iterator[Shown]:
+        for row in figures_rows(measured):
+            if "memory" not in row.figures:
+                yield row, []
+                continue
+            network, memory = str(row.figures["network"]), int(str(row.figures["memory"]))
+            leave = row.claim == _LEAST["_weights"]
+            if (network, memory, leave) not in made:
+                case = Case(network, memory, False, 224)
+                limit = measured.seconds if seconds is None else seconds
+                made[network, memory, leave] = claims_modnn.certified(case, memory, leave, limit)
+                print(f"certified {network} with {memory} bytes", file=sys.stderr, flush=True)
+            found = made[network, memory, leave]
+            document = found.to_json()
+            figures = {**row.figures, "lower": found.lower_bound, "best": found.objective}
+            small = len(json.dumps(document)) <= LARGEST
+            certified = EvidenceRow(row.claim, row.case, figures, document["digest"])
+            yield certified, [document] if small else []
+
+    return evidence_of(SECTION, COMMAND, shown())
+
+
+if __name__ == "__main__":
+    evidence().write(DOCS)
