@@ -92,7 +92,9 @@ K40 = Accelerator(
 )
 """NVIDIA Tesla K40, 12 GB; flops, multiprocessors and bandwidth from its data sheet."""
 
-K40_MEMORY = 12 * 10**9
+GIGABYTE = 2**30
+"""Bytes of what the paper calls a GB; docs/theory/modnn.md says why."""
+K40_MEMORY = 12 * GIGABYTE
 """Bytes; the paper says 12 GB, of which a little less is there."""
 
 
