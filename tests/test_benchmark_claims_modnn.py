@@ -17,8 +17,9 @@ from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.report.claims.judge import Outcome
 from offcert.report.claims.modnn import HEADING, modnn_section, written
+from offcert.report.claims.modnn_cases import CASES
 from offcert.report.claims.modnn_claims import Agreement, Numbers, agreement
-from offcert.report.claims.modnn_list import CASES, NUMBERS
+from offcert.report.claims.modnn_list import NUMBERS
 from offcert.report.claims.modnn_rows import GB, ModnnRows, rows_from_json, rows_to_json
 
 ROOT = Path(__file__).parent.parent

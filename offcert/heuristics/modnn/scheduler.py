@@ -8,7 +8,6 @@ docs/theory/modnn.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offcert.core.menu import Menu

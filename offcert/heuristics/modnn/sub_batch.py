@@ -2,7 +2,8 @@
 
 The largest for which any 15 % of consecutive tasks can be executed while nothing leaves. Workspaces
 come from profiling, which needs a sub-batch, so profiling and selection alternate until nothing
-changes. How Eq. 8 is read here, and which printed numbers decide it, is in docs/theory/modnn.md;
+changes; where that never happens, the largest is taken that fits by its own profile. How Eq. 8 is
+read here, and which printed numbers decide it, is in docs/theory/modnn.md;
 `benchmarks/modnn_readings.py` has other readings beside it.
 """
 
@@ -90,9 +91,9 @@ def select_sub_batch(
             break
         profiled = size
     if size != profiled:
-        # It goes round in a circle: the smallest in it is the safest.
-        turn = [before for before, _ in iterations]
-        size = min(turn[turn.index(size) :])
+        # It goes round in a circle. A size at rest is one that fits by its own profile.
+        sizes = {regular(images, batch) for images in range(1, batch + 1)}
+        size = next((each for each in sorted(sizes, reverse=True) if fits(each, each)), 1)
     return Selection(size, tuple(iterations), fits(size, size))
 
 

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.menu import Menu
 from offcert.core.plan import Kind
+from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.step import Round
@@ -70,7 +72,7 @@ def vdnn_tasks(problem: Problem, menu: Menu | None = None, policy: str = "all") 
     """
     if policy not in POLICIES:
         raise MethodError(f'the policy of vDNN must be "none", "all" or "conv", not {policy!r}')
-    return _Run(problem, menu or Menu(), policy).outcome()
+    return _Run(problem.trace, menu or Menu(), policy).outcome(problem.platform)
 
 
 def best_vdnn(problem: Problem, menu: Menu | None = None) -> VdnnOutcome:
@@ -92,10 +94,17 @@ def best_vdnn(problem: Problem, menu: Menu | None = None) -> VdnnOutcome:
     return min(found, key=lambda each: each.schedule.makespan)
 
 
+def vdnn_least(trace: Trace, menu: Menu | None = None, policy: str = "all") -> int:
+    """Return the least memory with which a policy of vDNN runs, with any algorithms."""
+    return _Run(trace, menu or Menu(), policy).least()
+
+
 def vdnn_plus(
     profile: Callable[[int], Round], batch: int, problem: Callable[[Round], Problem]
 ) -> tuple[int, VdnnOutcome]:
     """Return vDNN with the sub-batch of Eq. 8, or the next smaller one in which it finds room.
+
+    It offloads all layers, as in the moDNN paper (docs/theory/modnn.md).
 
     Parameters
     ----------
@@ -116,7 +125,7 @@ def vdnn_plus(
     while True:
         found = profile(size)
         try:
-            return size, best_vdnn(problem(found), found.menu)
+            return size, vdnn_tasks(problem(found), found.menu)
         except NoPlanError:
             if size == 1:
                 raise
@@ -124,10 +133,9 @@ def vdnn_plus(
 
 
 class _Run:
-    def __init__(self, problem: Problem, menu: Menu, policy: str) -> None:
-        self.problem = problem
+    def __init__(self, trace: Trace, menu: Menu, policy: str) -> None:
         self.menu = menu
-        self.trace = problem.trace
+        self.trace = trace
         menu.require_fits(self.trace)
         names = [operation.name for operation in self.trace.operations]
         if not any(name.startswith("FP ") for name in names):
@@ -140,7 +148,7 @@ class _Run:
         self.convolutions = {name for name in weighted if not name.endswith(".norm")}
         self.leaving = self._leaving(policy)
         self.returning = self._returning()
-        self.absent = [0] * (len(self.trace) + 1)
+        self.there = self._there()
 
     def _leaving(self, policy: str) -> list[int]:
         """Return the gaps over which a tensor is away; it leaves with the task before the gap."""
@@ -176,14 +184,29 @@ class _Run:
                 chosen.setdefault(gap, later)
         return chosen
 
-    def outcome(self) -> VdnnOutcome:
+    def _there(self) -> list[int]:
+        """Return the bytes that are there during each task, without its workspace."""
+        change = [0] * (len(self.trace) + 1)
         for gap in self.leaving:
             first, back = self.trace.gaps[gap].before + 1, self.returning[gap]
             if first < back:
-                self.absent[first] += self.trace.gap_size(gap)
-                self.absent[back] -= self.trace.gap_size(gap)
-        trace, choice = self._chosen()
-        return VdnnOutcome(self._policy_name(), choice, trace, self._schedule(trace))
+                change[first] -= self.trace.gap_size(gap)
+                change[back] += self.trace.gap_size(gap)
+        each = zip(self.trace.demand, self.trace.operations, accumulate(change[:-1]), strict=True)
+        return [demand - operation.workspace + away for demand, operation, away in each]
+
+    def least(self) -> int:
+        needs = (
+            there + min(way.workspace for way in self.menu.of.get(task, (operation,)))
+            for task, (there, operation) in enumerate(
+                zip(self.there, self.trace.operations, strict=True)
+            )
+        )
+        return max(needs)
+
+    def outcome(self, platform: Platform) -> VdnnOutcome:
+        trace, choice = self._chosen(platform.memory)
+        return VdnnOutcome(self._policy_name(), choice, trace, self._schedule(trace, platform))
 
     def _policy_name(self) -> str:
         if not self.leaving:
@@ -191,14 +214,11 @@ class _Run:
         names = {self.layers[self.trace.gaps[gap].before] for gap in self.leaving}
         return "conv" if names <= self.convolutions else "all"
 
-    def _chosen(self) -> tuple[Trace, tuple[int, ...]]:
+    def _chosen(self, memory: int) -> tuple[Trace, tuple[int, ...]]:
         """Take the fastest alternative that fits beside what is there."""
-        away = 0
         choice = []
-        for task, demand in enumerate(self.trace.demand):
-            away += self.absent[task]
-            operation = self.trace.operations[task]
-            room = self.problem.platform.memory - (demand - operation.workspace - away)
+        for task, operation in enumerate(self.trace.operations):
+            room = memory - self.there[task]
             ways = self.menu.of.get(task)
             if ways is None:
                 if operation.workspace > room:
@@ -215,9 +235,8 @@ class _Run:
         name = self.trace.operations[task].name
         return NoPlanError(f"vDNN lacks {lacking} bytes for {name} beside what it keeps")
 
-    def _schedule(self, trace: Trace) -> Schedule:
+    def _schedule(self, trace: Trace, platform: Platform) -> Schedule:
         """Let each task wait for the transfers of the one before."""
-        platform = self.problem.platform
         starts, ends, transfers = [], [], []
         now = 0
         for task, duration in enumerate(trace.durations):

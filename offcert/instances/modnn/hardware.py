@@ -35,6 +35,8 @@ class Accelerator:
         Bytes per second between host and device, in one direction.
     overhead : int
         Nanoseconds that every kernel takes beyond its work.
+    chunk : int
+        Images that algorithms which transform them take at a time; it bounds their workspace.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Accelerator:
     memory_bandwidth: int
     link_bandwidth: int
     overhead: int
+    chunk: int = 32
 
     def traffic_time(self, size: int) -> int:
         """Return the nanoseconds in which the device memory moves so many bytes."""
