@@ -236,7 +236,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
         "--memory", nargs="+", type=float, default=[12, 10, 8, 6, 5, 4, 3, 2], help="in GB"
     )
     parser.add_argument("--image", type=int, default=224)
-    parser.add_argument("--time-limit", type=float, default=10.0)
+    parser.add_argument("--time-limit", type=float, default=6.0)
     parser.add_argument("--docs", type=Path, default=DOCS)
     options = parser.parse_args(None if arguments is None else list(arguments))
     if options.action == "measure":

@@ -137,7 +137,12 @@ def best_of_sizes(network: str, case: Case, memory: int, seconds: float) -> dict
     """Certify every regular sub-batch that may be best; the bound holds for all of them."""
     best: dict[str, Any] | None = None
     bounds = []
-    for size in regular_sizes(NETWORKS[network].batch // case.devices):
+    share, layers = NETWORKS[network].batch // case.devices, modnn_network(network)
+    for size in regular_sizes(share):
+        computing = share // size * chosen(step_round(layers, size), "fastest").compute_time
+        if best is not None and computing >= best["makespan"]:
+            bounds.append(computing)
+            continue
         problem = _problem(network, case, memory, size)
         if problem.step.least_memory > memory:
             continue
