@@ -30,13 +30,13 @@ from offcert.core.devices.problem import Accumulation, DevicesProblem
 from offcert.core.documents import write_json
 from offcert.formulations.devices.bounds import devices_bounds
 from offcert.heuristics.modnn.sub_batch import select_sub_batch
+from offcert.instances.modnn.hardware import GIGABYTE
 from offcert.instances.modnn.networks import NETWORKS, modnn_network
 from offcert.instances.modnn.problems import chosen, regular_sizes
 from offcert.instances.modnn.tasks import step_round
 from offcert.instances.modnn_devices import CORE, CORES, NAIVE, modnn_devices
 from offcert.verify.entry import verify
 
-_GIGA = 10**9
 _UNLIMITED = 10**13
 _SECONDS = 20.0
 
@@ -97,7 +97,7 @@ def selected(network: str, images: int, memory: int) -> int:
 
 def measure_case(network: str, case: Case, seconds: float) -> dict[str, Any]:
     """Certify a case; return what came out, times in nanoseconds."""
-    memory = case.memory * _GIGA or _UNLIMITED
+    memory = case.memory * GIGABYTE or _UNLIMITED
     share = NETWORKS[network].batch // case.devices
     begun = time.process_time()
     if case.best:
@@ -137,7 +137,12 @@ def best_of_sizes(network: str, case: Case, memory: int, seconds: float) -> dict
     """Certify every regular sub-batch that may be best; the bound holds for all of them."""
     best: dict[str, Any] | None = None
     bounds = []
-    for size in regular_sizes(NETWORKS[network].batch // case.devices):
+    share, layers = NETWORKS[network].batch // case.devices, modnn_network(network)
+    for size in regular_sizes(share):
+        computing = share // size * chosen(step_round(layers, size), "fastest").compute_time
+        if best is not None and computing >= best["makespan"]:
+            bounds.append(computing)
+            continue
         problem = _problem(network, case, memory, size)
         if problem.step.least_memory > memory:
             continue
@@ -183,7 +188,7 @@ def any_choice(network: str, case: Case) -> int:
 
 def measure_alone(network: str, seconds: float) -> dict[str, Any]:
     """Certify a step on one GPU of 12 GB, for Figure 19: rounds one after the other."""
-    batch, memory = NETWORKS[network].batch, 12 * _GIGA
+    batch, memory = NETWORKS[network].batch, 12 * GIGABYTE
     size = selected(network, batch, memory)
     whole = made = proved = 0
     valid = True

@@ -34,7 +34,8 @@ from offcert.core.step import Round
 from offcert.core.trace import Trace
 from offcert.heuristics.modnn.scheduler import algorithm_1
 from offcert.heuristics.modnn.sub_batch import select_sub_batch
-from offcert.heuristics.modnn.vdnn_tasks import best_vdnn, vdnn_plus
+from offcert.heuristics.modnn.vdnn_tasks import vdnn_plus, vdnn_tasks
+from offcert.instances.modnn.hardware import GIGABYTE
 from offcert.instances.modnn.networks import NETWORKS, modnn_network
 from offcert.instances.modnn.problems import RATE, UNITS, modnn_step
 from offcert.instances.modnn.tasks import step_round, step_split
@@ -42,7 +43,6 @@ from offcert.proofs.step_certificate import StepCertificate
 from offcert.verify import entry
 
 Row = dict[str, Any]
-_GB = 10**9
 
 
 class Case:
@@ -93,7 +93,7 @@ def measure(case: Case, seconds: float, workers: int) -> Row:
         "modnn_seconds": time.process_time() - began,
         "vdnn_plus": _vdnn_plus(case),
         "vdnn": case.relative(
-            case.batch, lambda found: best_vdnn(case.problem(found), found.menu).schedule.makespan
+            case.batch, lambda found: vdnn_tasks(case.problem(found), found.menu).schedule.makespan
         ),
     }
     step = modnn_step(case.network, memory=memory, image=case.image, apart=case.apart)
@@ -117,7 +117,7 @@ def _vdnn_plus(case: Case) -> Row | None:
     except NoPlanError:
         return None
     value = case.relative(
-        size, lambda found: best_vdnn(case.problem(found), found.menu).schedule.makespan
+        size, lambda found: vdnn_tasks(case.problem(found), found.menu).schedule.makespan
     )
     return {"size": size, "time": value}
 
@@ -162,7 +162,7 @@ def table(rows: list[Row]) -> str:
         plus = row["vdnn_plus"]
         cells = (
             row["network"],
-            f"{row['memory'] / _GB:g}",
+            f"{row['memory'] / GIGABYTE:g}",
             _said(row["whole"]),
             _said(row["whole_bound"]),
             row["eq_8"],
@@ -197,7 +197,7 @@ def main(arguments: list[str] | None = None) -> None:
     rows = []
     for network in options.networks:
         for size in options.memory:
-            case = Case(network, int(size * _GB), options.apart, options.image)
+            case = Case(network, int(size * GIGABYTE), options.apart, options.image)
             rows.append(measure(case, options.seconds, options.workers))
             print(table(rows[-1:]).splitlines()[-1], flush=True)
     print(table(rows))

@@ -15,10 +15,12 @@ import pytest
 
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
+from offcert.heuristics.modnn.sub_batch import select_sub_batch
 from offcert.report.claims.judge import Outcome
 from offcert.report.claims.modnn import HEADING, modnn_section, written
+from offcert.report.claims.modnn_cases import CASES
 from offcert.report.claims.modnn_claims import Agreement, Numbers, agreement
-from offcert.report.claims.modnn_list import CASES, NUMBERS
+from offcert.report.claims.modnn_list import NUMBERS
 from offcert.report.claims.modnn_rows import GB, ModnnRows, rows_from_json, rows_to_json
 
 ROOT = Path(__file__).parent.parent
@@ -44,7 +46,7 @@ def test_the_published_section_is_written_again(benchmark_module: ModuleType) ->
 
 def test_published_figures_are_possible() -> None:
     for row in ROWS.times:
-        names = ("modnn", "plus", "careless", "careless_plus", "whole", "vdnn")
+        names = ("modnn", "plus", "dynamic", "whole", "vdnn")
         times = [getattr(row, f"{name}_time") for name in names]
         assert row.ideal_time <= row.bound <= row.best_time
         assert row.best_time <= min(time for time in times if time is not None)
@@ -55,9 +57,12 @@ def test_published_figures_are_possible() -> None:
         for other in ROWS.times:
             if other.network == row.network and other.memory > row.memory:
                 assert other.bound <= row.best_time
+                assert other.modnn_size >= row.modnn_size
     for row in ROWS.memory:
         assert row.least_weights < row.least < row.sub_batches < row.algorithms < row.ideal
         assert row.least < row.offloading < row.live < row.ideal
+        assert row.least < row.whole_least <= row.offloading
+        assert row.whole_least <= row.vdnn_least < row.live
         assert row.ideal_time <= row.offloading_bound <= row.offloading_best <= row.offloading_time
         # What leaves the least room takes longest; both bounds are below the paper's way.
         for suffix in ("", "_weights"):
@@ -76,7 +81,12 @@ def test_published_figures_are_those_of_the_model(
     (row,) = [row for row in ROWS.at(6 * GB) if row.network == network]
     case = benchmark_module.Case(network, row.memory, False, 224)
     assert row.ideal_time == published.ideal_time == case.ideal
-    for method, name in ((benchmark_module._modnn, "modnn"), (benchmark_module._vdnn, "plus")):
+    methods = {
+        "modnn": benchmark_module._modnn,
+        "plus": benchmark_module._vdnn,
+        "dynamic": benchmark_module._dynamic,
+    }
+    for name, method in methods.items():
         size = getattr(row, f"{name}_size")
         found = benchmark_module.measured(case, size, name, method)
         assert found == {key: getattr(row, key) for key in found}
@@ -86,6 +96,8 @@ def test_published_figures_are_those_of_the_model(
     assert fastest.peak_memory == published.live
     assert benchmark_module.kept(case, fastest, 24 * GB) is published.kept_24
     assert one.chosen(one.menu.leanest()).least_memory == published.least
+    assert whole.chosen(whole.menu.leanest()).least_memory == published.whole_least
+    assert select_sub_batch(case.profile, case.batch, 6 * GB).size == row.modnn_size
 
 
 @pytest.mark.parametrize(
@@ -174,13 +186,78 @@ def test_cases_follow_from_the_rows() -> None:
         "vgg16": Outcome.FAILS,
         "vgg16, weights leave": Outcome.HOLDS,
     }
-    time = replace(ROWS.at(12 * GB)[0], vdnn_moved=378, modnn_moved=1, modnn_time=5, plus_time=5)
-    for moved, expected in ((378, Outcome.HOLDS), (377, Outcome.FAILS)):
-        rows = replace(ROWS, times=(replace(time, vdnn_moved=moved),))
-        assert [each for _, each in cases("modnn-transfers", rows)] == [expected]
+    time = replace(ROWS.at(12 * GB)[0], modnn_time=5, plus_time=5)
     for plus, expected in ((5, Outcome.FAILS), (6, Outcome.HOLDS)):
         rows = replace(ROWS, times=(replace(time, plus_time=plus),))
         assert [each for _, each in cases("modnn-always-better", rows)] == [expected]
+
+
+def test_bytes_that_everybody_loads_are_moved() -> None:
+    (claim,) = [claim for claim in NUMBERS if claim.key == "modnn-transfers"]
+    memory = replace(ROWS.memory[0], loaded=10)
+    time = replace(ROWS.at(12 * GB)[0], vdnn_moved=3770, modnn_moved=0)
+    rows = replace(ROWS, memory=(memory,), times=(time,))
+    assert claim.numbers(rows).ours == {"vgg16": 378}
+    assert claim.agreement(rows) is Agreement.CONFIRMED
+    # A network on which something leaves counts for as much as the others.
+    more = replace(rows, times=(replace(time, modnn_moved=368),))
+    assert claim.numbers(more).ours == {"vgg16": 10}
+    assert claim.agreement(more) is Agreement.NOT
+    assert claim.numbers(replace(rows, times=(replace(time, vdnn_moved=None),))).ours == {}
+
+
+def test_sub_batches_of_one_network_are_printed() -> None:
+    (time,) = [row for row in ROWS.at(12 * GB) if row.network == "resnet34"]
+    sizes = {6: 256, 5: 192, 4: 256, 3: 128}
+    times = [replace(time, memory=gb * GB, modnn_size=size) for gb, size in sizes.items()]
+    rows = replace(ROWS, times=tuple(times))
+    fails, holds = Outcome.FAILS, Outcome.HOLDS
+    found = dict(cases("modnn-whole-batch", rows))
+    assert found == {"6 GB": holds, "5 GB": fails, "4 GB": fails, "3 GB": holds}
+    still = replace(
+        rows, times=tuple(replace(row, modnn_moved=row.memory - 5 * GB) for row in times)
+    )
+    assert dict(cases("modnn-more-moved", still)) == {"6 GB": holds, "5 GB": fails}
+
+
+def test_memory_is_compared_with_vdnn_and_between_networks_of_a_kind() -> None:
+    small, large = ROWS.memory[:2]
+    for least, expected in ((9, Outcome.HOLDS), (10, Outcome.FAILS)):
+        row = replace(small, least=least, vdnn_least=100)
+        rows = replace(ROWS, memory=(row,))
+        assert [each for _, each in cases("modnn-less-than-vdnn", rows)] == [expected]
+    for ideal, expected in ((31, Outcome.HOLDS), (30, Outcome.FAILS)):
+        pair = (replace(small, ideal=30, least=2), replace(large, ideal=ideal, least=2))
+        rows = replace(ROWS, memory=pair)
+        found = dict(cases("modnn-scale", rows))
+        assert found["vgg16 and vgg19"] is expected
+        assert len(found) == 2
+
+
+def test_less_memory_is_slower_if_no_time_is_shorter() -> None:
+    time = ROWS.at(12 * GB)[0]
+    for less, expected in ((100, Outcome.HOLDS), (99, Outcome.FAILS)):
+        pair = (replace(time, modnn_time=100), replace(time, memory=GB, modnn_time=less))
+        rows = replace(ROWS, times=pair)
+        assert [each for _, each in cases("modnn-slower-with-less", rows)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("eight", "expected"),
+    [
+        # A network takes 100 alone and 30 to 32 on four: at most 100/(4·30) of what is possible.
+        ((16, 17), Outcome.OPEN),
+        ((17, 18), Outcome.HOLDS),
+        ((14, 15), Outcome.FAILS),
+    ],
+)
+def test_more_devices_do_poorer_if_that_is_proved(
+    eight: tuple[int, int], expected: Outcome
+) -> None:
+    four = replace(ROWS.case("12 GB")[0], one_gpu=100, lower_bound=30, makespan=32)
+    more = replace(four, case="8 GPUs, 12 GB", devices=8, lower_bound=eight[0], makespan=eight[1])
+    rows = replace(ROWS, devices=(four, more))
+    assert list(dict(cases("modnn-more-gpus", rows)).values()) == [expected]
 
 
 def test_rows_are_read_as_they_are_written() -> None:
@@ -196,7 +273,7 @@ def test_rows_are_read_as_they_are_written() -> None:
 
 def test_a_section_is_measured(tmp_path: Path, benchmark_module: ModuleType) -> None:
     devices = [
-        {**row, "valid": True, "devices": 4}
+        {**row, "valid": True}
         for row in rows_to_json(ROWS)["devices"]
         if row["network"] == "resnet34"
     ]

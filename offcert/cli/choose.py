@@ -42,7 +42,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--memory",
         metavar="SIZE",
-        help="on the device, such as 6GiB (default: the file's, or 12GB)",
+        help="on the device, such as 6GiB (default: the file's, or 12GiB)",
     )
     parser.add_argument(
         "--batch", type=integer, metavar="N", help="images (default: as many as in the paper)"

@@ -1,5 +1,6 @@
 """The moDNN paper's networks: published counts, what tasks use, algorithms worked out by hand."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -7,13 +8,11 @@ import pytest
 from offcert.core.errors import InputError
 from offcert.core.menu import Alternative
 from offcert.instances.modnn.algorithms import Convolution, Pass, alternatives
-from offcert.instances.modnn.hardware import K40, Accelerator
+from offcert.instances.modnn.hardware import GIGABYTE, K40, Accelerator
 from offcert.instances.modnn.layers import Builder, Layers
 from offcert.instances.modnn.networks import NETWORKS, modnn_network
 from offcert.instances.modnn.problems import ModnnSteps, modnn_step, regular_sizes
 from offcert.instances.modnn.tasks import step_round, step_split
-
-GB = 10**9
 
 
 def parameters(layers: Layers) -> int:
@@ -56,12 +55,12 @@ def ideal_memory(name: str) -> int:
 def test_what_the_paper_says_about_the_ideal_case() -> None:
     ideal = {name: ideal_memory(name) for name in NETWORKS}
     # §7.1: only ResNet-34 fits into 12 GB; of the others, only FCN fits into 24 GB.
-    assert [name for name, size in ideal.items() if size <= 12 * GB] == ["resnet34"]
-    assert [name for name, size in ideal.items() if size <= 24 * GB] == ["resnet34", "fcn"]
-    # "Nearly 100 GB" and "only 1.4 GB", if these are powers of two.
-    assert 95 < ideal["vgg101"] / 2**30 < 100
+    assert [name for name, size in ideal.items() if size <= 12 * GIGABYTE] == ["resnet34"]
+    assert [name for name, size in ideal.items() if size <= 24 * GIGABYTE] == ["resnet34", "fcn"]
+    # "Nearly 100 GB" and "only 1.4 GB".
+    assert 95 < ideal["vgg101"] / GIGABYTE < 100
     one = step_round(modnn_network("vgg101"), 1)
-    assert round(one.chosen(one.menu.leanest()).least_memory / 2**30, 1) == 1.4
+    assert round(one.chosen(one.menu.leanest()).least_memory / GIGABYTE, 1) == 1.4
 
 
 def four_layers() -> Layers:
@@ -111,6 +110,23 @@ def test_weights_that_may_leave_come_first_and_belong_to_tasks() -> None:
     assert uses["dW c3"] == ["BP2 c3"]
     held = step_round(four_layers(), 5)
     assert [o.duration for o in found.trace.operations[3:]] == list(held.trace.durations)
+
+
+def test_a_normalisation_needs_what_it_made_for_its_gradient() -> None:
+    found = step_round(modnn_network("resnet34", 64), 2)
+    names = [operation.name for operation in found.trace.operations]
+    (made,) = [tensor for tensor in found.trace.tensors if tensor.name == "Y conv2_1.b"]
+    # It has no activation; the sum that reads it needs it no more.
+    assert [names[use] for use in made.uses] == ["FP conv2_1.b", "FP conv2_1.sum", "BP1 conv2_1.b"]
+
+
+def test_images_that_are_transformed_at_a_time_bound_workspaces() -> None:
+    shape = Convolution(64, 64, 3, 1, 56, 56)
+    for chunk in (32, 64):
+        ways = alternatives(replace(K40, chunk=chunk), shape, Pass.FORWARD, 256)
+        # A square of 58, of which 58 × 30 frequencies are stored, each two numbers of four bytes.
+        plane = 58 * 30 * 2 * 4
+        assert {way.name: way.workspace for way in ways}["fft"] == plane * (128 * chunk + 64 * 64)
 
 
 def test_skips_have_several_gaps_and_gradients_add_up() -> None:

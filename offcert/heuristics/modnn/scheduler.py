@@ -8,7 +8,6 @@ docs/theory/modnn.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offcert.core.menu import Menu
@@ -92,7 +91,7 @@ class _Run:
             now = self._prepare(task, now)
             way, now = self._choose(task, now)
             duration = self.view.ways[task][way].duration
-            self._prefetch(task, now, duration)
+            self._prefetch(task, now)
             self.memory.finish(task, now, now + duration)
             now += duration
         return self._outcome()
@@ -134,29 +133,19 @@ class _Run:
         self.chosen[task] = way
         return way, max(now, start)
 
-    def _prefetch(self, task: int, now: int, duration: int) -> None:
+    def _prefetch(self, task: int, now: int) -> None:
         """Send for what later tasks read, if it is time and will be of use (lines 15 to 27)."""
         memory, view = self.memory, self.view
         away = memory.absent(memory.blocks)
         for later in sorted({view.next_use(tensor, task + 1) for tensor in away}):
             missing = memory.absent(view.inputs[later])
-            if not self._is_time(task, later, now + duration, missing):
-                return
-            if not self._is_useful(task, later):
+            if not view.is_due(task, later, missing) or not self._is_useful(task, later):
                 return
             for tensor in missing:
                 start = memory.allocate(tensor, view.sizes[tensor], now, task, later)
                 if start is None:
                     return
                 memory.bring(tensor, later, start)
-
-    def _is_time(self, task: int, later: int, end: int, missing: Sequence[int]) -> bool:
-        """Eq. 9: whether what a task reads would come late if sent for after the task at hand.
-
-        What the link still has to carry does not count, as in the paper.
-        """
-        expected = end + self.view.fastest[later] - self.view.fastest[task + 1]
-        return end + sum(self.view.back_time[tensor] for tensor in missing) > expected
 
     def _is_useful(self, task: int, later: int) -> bool:
         """Predict whether a later task finds room without everything having to leave (line 16).

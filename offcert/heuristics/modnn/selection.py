@@ -47,13 +47,18 @@ def gain(memory: Memory, task: int, now: int, way: Alternative, base: Alternativ
 
 
 def _delayed(memory: Memory, task: int, size: int, scheme: Scheme | None) -> int:
-    """Return the ticks of the prefetches for the next task in need that a workspace prevents."""
+    """Return the ticks of the prefetches for the next task in need that a workspace delays.
+
+    Those are delayed that would start now (Eq. 9) and find room without the workspace only.
+    """
     view = memory.view
     away = memory.absent(memory.blocks)
     if not away:
         return 0
     nearest = min(view.next_use(tensor, task + 1) for tensor in away)
     missing = [each for each in away if view.next_use(each, task + 1) == nearest]
+    if not view.is_due(task, nearest, missing):
+        return 0
     without = _fitting(_free(memory, None), missing, view.sizes)
     room = _free(memory, scheme)
     _fit(room, size)

@@ -1,15 +1,20 @@
 """Which sub-batch a memory budget asks for (moDNN paper, §5.1.2, Eq. 8).
 
-The largest for which any 15 % of consecutive tasks find room together. Workspaces come from
-profiling, which needs a sub-batch, so profiling and selection alternate until nothing changes.
+The largest for which any 15 % of consecutive tasks can be executed while nothing leaves. Workspaces
+come from profiling, which needs a sub-batch, so profiling and selection alternate until nothing
+changes; where that never happens, the largest is taken that fits by its own profile. How Eq. 8 is
+read here, and which printed numbers decide it, is in docs/theory/modnn.md;
+`benchmarks/modnn_readings.py` has other readings beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from itertools import accumulate
 
 from offcert.core.errors import InputError
 from offcert.core.step import Round
@@ -17,7 +22,10 @@ from offcert.core.trace import Trace, require_integer
 from offcert.heuristics.modnn.lower_bounds import held_memory
 
 ALPHA = Fraction(15, 100)
-"""Part of the tasks that are to find room together; the paper's, found by experiment."""
+"""Part of the tasks that are to be executed while nothing leaves; the paper's, by experiment."""
+
+Needs = Callable[[Trace, Sequence[int], Fraction], int]
+"""Bytes that Eq. 8 asks for: of a trace, the workspace of each task, and alpha."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,11 @@ class Selection:
 
 
 def select_sub_batch(
-    profile: Callable[[int], Round], batch: int, memory: int, alpha: Fraction = ALPHA
+    profile: Callable[[int], Round],
+    batch: int,
+    memory: int,
+    alpha: Fraction = ALPHA,
+    needs: Needs | None = None,
 ) -> Selection:
     """Return the sub-batch that the paper's method selects.
 
@@ -53,7 +65,9 @@ def select_sub_batch(
     memory : int
         Bytes on the device.
     alpha : Fraction
-        Part of the tasks that are to find room together, above 0 and at most 1.
+        Part of the tasks that are to be executed while nothing leaves, above 0 and at most 1.
+    needs : callable, optional
+        Another reading of Eq. 8 instead of `window_memory`.
 
     Raises
     ------
@@ -63,10 +77,10 @@ def select_sub_batch(
     require_integer(batch, "batch", 1)
     if not 0 < alpha <= 1:
         raise InputError(f"alpha must be above 0 and at most 1, not {alpha}")
-    known = cache(profile)
+    known, needs = cache(profile), needs or window_memory
 
     def fits(size: int, profiled: int) -> bool:
-        return window_memory(known(size).trace, workspaces(known(profiled)), alpha) <= memory
+        return needs(known(size).trace, workspaces(known(profiled)), alpha) <= memory
 
     iterations: list[tuple[int, int]] = []
     profiled = batch
@@ -77,9 +91,9 @@ def select_sub_batch(
             break
         profiled = size
     if size != profiled:
-        # It goes round in a circle: the smallest in it is the safest.
-        turn = [before for before, _ in iterations]
-        size = min(turn[turn.index(size) :])
+        # It goes round in a circle. A size at rest is one that fits by its own profile.
+        sizes = {regular(images, batch) for images in range(1, batch + 1)}
+        size = next((each for each in sorted(sizes, reverse=True) if fits(each, each)), 1)
     return Selection(size, tuple(iterations), fits(size, size))
 
 
@@ -111,31 +125,47 @@ def workspaces(profile: Round) -> list[int]:
     return [operation.workspace for operation in trace.operations]
 
 
-def window_memory(trace: Trace, workspace: list[int], alpha: Fraction = ALPHA) -> int:
-    """Return the most bytes that `alpha` of the tasks, one after the other, use together (Eq. 8).
+def window_width(trace: Trace, alpha: Fraction) -> int:
+    """Return how many tasks in a row `alpha` of all tasks are, rounded up.
 
-    What several of them use counts once, and of their workspaces the largest; what may not leave
-    comes on top.
+    The update of every weight (BP3, Eq. 5) is a task, too, though neither the paper's graph nor a
+    trace draws it: there is one for every ``BP2``.
     """
-    count = len(trace)
-    width = max(1, -(-count * alpha.numerator // alpha.denominator))
-    change = [0] * (count + 1)
-    for tensor in trace.tensors:
-        if not tensor.evictable:
-            continue
-        # Windows are called by their first task; those that begin from `free` on do not count yet.
-        free = 0
-        for use in tensor.uses:
-            if use < 0:
-                continue
-            first = max(free, use - width + 1)
-            change[first] += tensor.size
-            change[use + 1] -= tensor.size
-            free = use + 1
+    updates = sum(operation.name.startswith("BP2 ") for operation in trace.operations)
+    return min(len(trace), math.ceil(alpha * (len(trace) + updates)))
+
+
+def window_memory(trace: Trace, workspace: Sequence[int], alpha: Fraction = ALPHA) -> int:
+    """Return the most bytes that `alpha` of the tasks, one after the other, ask for (Eq. 8).
+
+    What they read that was made before is there from the first of them on, what they make from
+    then on. It stays for as long as anybody needs it; what nobody needs any more gives its room to
+    what is made next. On top comes the largest of their workspaces, and what may not leave.
+
+    Parameters
+    ----------
+    trace : Trace
+        A step.
+    workspace : sequence of int
+        Bytes of each task's.
+    alpha : Fraction
+        Part of all tasks, updates among them.
+    """
+    width = window_width(trace, alpha)
+    using: list[set[int]] = [set() for _ in trace.operations]
+    for number, tensor in enumerate(trace.tensors):
+        for use in tensor.uses if tensor.evictable else ():
+            if use >= 0:
+                using[use].add(number)
     held = held_memory(trace)
-    most = total = 0
-    for first in range(count - width + 1):
-        total += change[first]
+    most = 0
+    for first in range(len(trace) - width + 1):
         window = slice(first, first + width)
-        most = max(most, total + max(workspace[window]) + max(held[window]))
+        change = [0] * (width + 1)
+        for number in set().union(*using[window]):
+            tensor = trace.tensors[number]
+            change[max(tensor.uses[0] - first, 0)] += tensor.size
+            change[min(tensor.uses[-1] + 1 - first, width)] -= tensor.size
+        live = max(accumulate(change))
+        most = max(most, live + max(workspace[window]) + max(held[window]))
     return most

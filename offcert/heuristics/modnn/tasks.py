@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from itertools import accumulate
 
 from offcert.core.menu import Alternative, Menu
@@ -66,3 +67,12 @@ class TaskView:
         uses = self.uses[tensor]
         place = bisect_left(uses, task)
         return uses[place] if place < len(uses) else len(self.ways)
+
+    def is_due(self, task: int, later: int, missing: Iterable[int]) -> bool:
+        """Return whether a later task would get tensors late if a task ended before they are sent.
+
+        Eq. 9, with what the task at hand takes on both sides of it. What the link still has to
+        carry does not count, as in the paper.
+        """
+        between = self.fastest[later] - self.fastest[task + 1]
+        return sum(self.back_time[tensor] for tensor in missing) > between

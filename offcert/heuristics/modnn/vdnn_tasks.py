@@ -2,22 +2,24 @@
 
 Rhu et al., MICRO 2016, §III, as the moDNN paper describes it (§4.4, §5.2.1, Fig. 4, §7.2): the
 input of every layer, or of every convolution, leaves while its last forward reader runs, and the
-next layer waits for that. Backward, with each layer at most one input is sent for, that of the
-nearest earlier layer that lacks it, no further than the nearest convolution; the next layer waits
-for that, too. Everything else stays. Of the convolution algorithms each task takes the fastest for
-which there is room.
+next task waits for that. Backward, with each task at most one other task's inputs are sent for,
+those of the nearest later one that lacks some, no further than the nearest convolution; the next
+task waits for that, too. Everything else stays. Of the convolution algorithms each task takes the
+fastest for which there is room.
 
 `offcert.heuristics.vdnn_policy` is the same for chains, without the waiting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.menu import Menu
 from offcert.core.plan import Kind
+from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.step import Round
@@ -70,7 +72,7 @@ def vdnn_tasks(problem: Problem, menu: Menu | None = None, policy: str = "all") 
     """
     if policy not in POLICIES:
         raise MethodError(f'the policy of vDNN must be "none", "all" or "conv", not {policy!r}')
-    return _Run(problem, menu or Menu(), policy).outcome()
+    return _Run(problem.trace, menu or Menu(), policy).outcome(problem.platform)
 
 
 def best_vdnn(problem: Problem, menu: Menu | None = None) -> VdnnOutcome:
@@ -92,10 +94,17 @@ def best_vdnn(problem: Problem, menu: Menu | None = None) -> VdnnOutcome:
     return min(found, key=lambda each: each.schedule.makespan)
 
 
+def vdnn_least(trace: Trace, menu: Menu | None = None, policy: str = "all") -> int:
+    """Return the least memory with which a policy of vDNN runs, with any algorithms."""
+    return _Run(trace, menu or Menu(), policy).least()
+
+
 def vdnn_plus(
     profile: Callable[[int], Round], batch: int, problem: Callable[[Round], Problem]
 ) -> tuple[int, VdnnOutcome]:
     """Return vDNN with the sub-batch of Eq. 8, or the next smaller one in which it finds room.
+
+    It offloads all layers, as in the moDNN paper (docs/theory/modnn.md).
 
     Parameters
     ----------
@@ -116,7 +125,7 @@ def vdnn_plus(
     while True:
         found = profile(size)
         try:
-            return size, best_vdnn(problem(found), found.menu)
+            return size, vdnn_tasks(problem(found), found.menu)
         except NoPlanError:
             if size == 1:
                 raise
@@ -124,91 +133,92 @@ def vdnn_plus(
 
 
 class _Run:
-    def __init__(self, problem: Problem, menu: Menu, policy: str) -> None:
-        self.problem = problem
+    def __init__(self, trace: Trace, menu: Menu, policy: str) -> None:
         self.menu = menu
-        self.trace = problem.trace
+        self.trace = trace
         menu.require_fits(self.trace)
-        # Consecutive tasks of a layer in one direction are one step of vDNN.
-        self.steps = list(_steps(self.trace))
-        self.step_of = {task: step for step, row in enumerate(self.steps) for task in row}
-        self.forward = {step for step, row in enumerate(self.steps) if self._kind(row[0]) != "BP"}
-        self.convolutions = self._convolutions()
+        names = [operation.name for operation in self.trace.operations]
+        if not any(name.startswith("FP ") for name in names):
+            raise MethodError(
+                "vDNN needs a task graph, whose operations are FP, BP1 and BP2 of layers"
+            )
+        self.layers = [_layer(name) for name in names]
+        self.forward = [not name.startswith("BP") for name in names]
+        weighted = {_layer(name) for name in names if name.startswith("BP2 ")}
+        self.convolutions = {name for name in weighted if not name.endswith(".norm")}
         self.leaving = self._leaving(policy)
         self.returning = self._returning()
-        self.absent = [0] * (len(self.trace) + 1)
+        self.there = self._there()
 
-    def _kind(self, task: int) -> str:
-        return self.trace.operations[task].name[:2]
-
-    def _convolutions(self) -> set[str]:
-        names = [operation.name for operation in self.trace.operations]
-        weighted = {_layer(name) for name in names if name.startswith("BP2 ")}
-        return {name for name in weighted if not name.endswith(".norm")}
-
-    def _leaving(self, policy: str) -> dict[int, int]:
-        """Return the gaps over which a tensor is away, by the forward step in which it leaves."""
-        gaps: dict[int, int] = {}
-        if policy == "none":
-            return gaps
+    def _leaving(self, policy: str) -> list[int]:
+        """Return the gaps over which a tensor is away; it leaves with the task before the gap."""
+        found = []
         for number, gap in enumerate(self.trace.gaps):
-            step = self.step_of.get(gap.before, -1)
-            name = _layer(self.trace.operations[gap.before].name) if gap.before >= 0 else ""
+            if gap.before < 0 or policy == "none":
+                continue
+            wanted = policy == "all" or self.layers[gap.before] in self.convolutions
             reads = self.trace.tensors[gap.tensor].uses[0] < gap.before
-            back = self.step_of[gap.after] not in self.forward
-            wanted = policy == "all" or name in self.convolutions
-            if wanted and step in self.forward and reads and back:
-                gaps[number] = step
-        return gaps
+            if wanted and reads and self.forward[gap.before] and not self.forward[gap.after]:
+                found.append(number)
+        return found
 
     def _returning(self) -> dict[int, int]:
-        """Return the backward step with which each gap's tensor starts to come back."""
+        """Return the backward task with which each gap's tensor starts to come back."""
         due: dict[int, list[int]] = {}
         for gap in self.leaving:
-            due.setdefault(self.step_of[self.trace.gaps[gap].after], []).append(gap)
+            due.setdefault(self.trace.gaps[gap].after, []).append(gap)
         chosen: dict[int, int] = {}
-        for step in range(len(self.steps)):
-            if step in self.forward:
+        for task in range(len(self.trace)):
+            if self.forward[task]:
                 continue
-            for later in range(step + 1, len(self.steps)):
+            for later in range(task + 1, len(self.trace)):
                 lacking = [gap for gap in due.get(later, ()) if gap not in chosen]
                 if lacking:
-                    chosen.update(dict.fromkeys(lacking, step))
+                    chosen.update(dict.fromkeys(lacking, task))
                     break
-                if _layer(self.trace.operations[self.steps[later][0]].name) in self.convolutions:
+                if self.layers[later] in self.convolutions:
                     break
-        # What nobody sent for in time comes when it is needed, before its step.
+        # What nobody sent for in time comes when it is needed, before its task.
         for later, gaps in due.items():
             for gap in gaps:
                 chosen.setdefault(gap, later)
         return chosen
 
-    def outcome(self) -> VdnnOutcome:
-        for gap, step in self.leaving.items():
-            first = self.steps[step][-1] + 1
-            back = self.steps[self.returning[gap]][0]
+    def _there(self) -> list[int]:
+        """Return the bytes that are there during each task, without its workspace."""
+        change = [0] * (len(self.trace) + 1)
+        for gap in self.leaving:
+            first, back = self.trace.gaps[gap].before + 1, self.returning[gap]
             if first < back:
-                self.absent[first] += self.trace.gap_size(gap)
-                self.absent[back] -= self.trace.gap_size(gap)
-        trace, choice = self._chosen()
-        return VdnnOutcome(self._policy_name(), choice, trace, self._schedule(trace))
+                change[first] -= self.trace.gap_size(gap)
+                change[back] += self.trace.gap_size(gap)
+        each = zip(self.trace.demand, self.trace.operations, accumulate(change[:-1]), strict=True)
+        return [demand - operation.workspace + away for demand, operation, away in each]
+
+    def least(self) -> int:
+        needs = (
+            there + min(way.workspace for way in self.menu.of.get(task, (operation,)))
+            for task, (there, operation) in enumerate(
+                zip(self.there, self.trace.operations, strict=True)
+            )
+        )
+        return max(needs)
+
+    def outcome(self, platform: Platform) -> VdnnOutcome:
+        trace, choice = self._chosen(platform.memory)
+        return VdnnOutcome(self._policy_name(), choice, trace, self._schedule(trace, platform))
 
     def _policy_name(self) -> str:
         if not self.leaving:
             return "none"
-        names = {
-            _layer(self.trace.operations[self.trace.gaps[gap].before].name) for gap in self.leaving
-        }
+        names = {self.layers[self.trace.gaps[gap].before] for gap in self.leaving}
         return "conv" if names <= self.convolutions else "all"
 
-    def _chosen(self) -> tuple[Trace, tuple[int, ...]]:
+    def _chosen(self, memory: int) -> tuple[Trace, tuple[int, ...]]:
         """Take the fastest alternative that fits beside what is there."""
-        away = 0
         choice = []
-        for task, demand in enumerate(self.trace.demand):
-            away += self.absent[task]
-            operation = self.trace.operations[task]
-            room = self.problem.platform.memory - (demand - operation.workspace - away)
+        for task, operation in enumerate(self.trace.operations):
+            room = memory - self.there[task]
             ways = self.menu.of.get(task)
             if ways is None:
                 if operation.workspace > room:
@@ -225,48 +235,31 @@ class _Run:
         name = self.trace.operations[task].name
         return NoPlanError(f"vDNN lacks {lacking} bytes for {name} beside what it keeps")
 
-    def _schedule(self, trace: Trace) -> Schedule:
-        """Let each step wait for the transfers of the one before."""
-        platform = self.problem.platform
+    def _schedule(self, trace: Trace, platform: Platform) -> Schedule:
+        """Let each task wait for the transfers of the one before."""
         starts, ends, transfers = [], [], []
         now = 0
-        for step, tasks in enumerate(self.steps):
+        for task, duration in enumerate(trace.durations):
             link = now
-            sent = [gap for gap, back in self.returning.items() if back == step]
-            # What this very step needs comes first, and the step waits for it.
-            for gap in sorted(sent, key=lambda gap: self.step_of[trace.gaps[gap].after]):
+            sent = [gap for gap, back in self.returning.items() if back == task]
+            # What this very task needs comes first, and the task waits for it.
+            for gap in sorted(sent, key=lambda gap: trace.gaps[gap].after):
                 end = link + platform.transfer_time(trace.gap_size(gap), Kind.PREFETCH)
                 transfers.append(Transfer(Kind.PREFETCH, gap, link, end))
                 link = end
-                if self.step_of[trace.gaps[gap].after] == step:
+                if trace.gaps[gap].after == task:
                     now = link
-            for gap, away in self.leaving.items():
-                if away == step:
+            starts.append(now)
+            now += duration
+            ends.append(now)
+            for gap in self.leaving:
+                if trace.gaps[gap].before == task:
                     end = link + platform.transfer_time(trace.gap_size(gap), Kind.OFFLOAD)
                     transfers.append(Transfer(Kind.OFFLOAD, gap, link, end))
                     link = end
-            for task in tasks:
-                starts.append(now)
-                now += trace.durations[task]
-                ends.append(now)
             now = max(now, link)
         return Schedule(starts, ends, transfers)
 
 
 def _layer(name: str) -> str:
     return name.split(" ", 2)[1] if " " in name else name
-
-
-def _steps(trace: Trace) -> Iterable[list[int]]:
-    """Yield the tasks of each layer in each direction; a trace without such names is refused."""
-    names = [operation.name for operation in trace.operations]
-    if not any(name.startswith("FP ") for name in names):
-        raise MethodError("vDNN needs a task graph, whose operations are FP, BP1 and BP2 of layers")
-    row: list[int] = []
-    for task, name in enumerate(names):
-        before = names[row[-1]] if row else ""
-        if row and not (name.startswith("BP2 ") and _layer(before) == _layer(name)):
-            yield row
-            row = []
-        row.append(task)
-    yield row

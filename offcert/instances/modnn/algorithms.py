@@ -19,9 +19,6 @@ from offcert.instances.modnn.hardware import Accelerator
 FLOAT = 4
 """Bytes of a number."""
 
-# Images that are transformed at a time; it bounds the workspace of the algorithms that transform.
-_CHUNK = 32
-
 IMPLICIT, LOWERED, WINOGRAD, FOURIER = "implicit-gemm", "gemm", "winograd", "fft"
 
 # Part of the peak that the products of an algorithm reach: assumptions, see the documentation.
@@ -135,10 +132,10 @@ def _winograd(accelerator: Accelerator, shape: Convolution, way: Pass, images: i
         rows, columns, inner = count * tiles, shape.outputs, shape.channels
         return _product(accelerator, way, rows, columns, inner, points, WINOGRAD)
 
-    workspace = filters + per_image * min(images, _CHUNK)
-    chunks = -(-images // _CHUNK)
+    workspace = filters + per_image * min(images, accelerator.chunk)
+    chunks = -(-images // accelerator.chunk)
     beside = 2 * (filters + per_image * images)
-    return WINOGRAD, _in_chunks(images, time), workspace, beside, 2 + 2 * chunks
+    return WINOGRAD, _in_chunks(images, accelerator.chunk, time), workspace, beside, 2 + 2 * chunks
 
 
 def _fourier(accelerator: Accelerator, shape: Convolution, way: Pass, images: int) -> _Costs:
@@ -158,10 +155,10 @@ def _fourier(accelerator: Accelerator, shape: Convolution, way: Pass, images: in
             accelerator, side, planes
         )
 
-    workspace = filters + per_image * min(images, _CHUNK)
-    chunks = -(-images // _CHUNK)
+    workspace = filters + per_image * min(images, accelerator.chunk)
+    chunks = -(-images // accelerator.chunk)
     beside = 2 * (filters + per_image * images)
-    arithmetic = _in_chunks(images, time)
+    arithmetic = _in_chunks(images, accelerator.chunk, time)
     arithmetic += _transforms(accelerator, side, shape.channels * shape.outputs)
     return FOURIER, arithmetic, workspace, beside, 2 + 4 * chunks
 
@@ -174,9 +171,9 @@ def _transforms(accelerator: Accelerator, side: int, planes: int) -> int:
     return -(-flops * 10**9 * reached.denominator // reached.numerator)
 
 
-def _in_chunks(images: int, time: Callable[[int], int]) -> int:
-    whole, rest = divmod(images, _CHUNK)
-    return (whole * time(_CHUNK) if whole else 0) + (time(rest) if rest else 0)
+def _in_chunks(images: int, chunk: int, time: Callable[[int], int]) -> int:
+    whole, rest = divmod(images, chunk)
+    return (whole * time(chunk) if whole else 0) + (time(rest) if rest else 0)
 
 
 def _product(

@@ -35,6 +35,8 @@ class Accelerator:
         Bytes per second between host and device, in one direction.
     overhead : int
         Nanoseconds that every kernel takes beyond its work.
+    chunk : int
+        Images that algorithms which transform them take at a time; it bounds their workspace.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Accelerator:
     memory_bandwidth: int
     link_bandwidth: int
     overhead: int
+    chunk: int = 32
 
     def traffic_time(self, size: int) -> int:
         """Return the nanoseconds in which the device memory moves so many bytes."""
@@ -92,7 +95,9 @@ K40 = Accelerator(
 )
 """NVIDIA Tesla K40, 12 GB; flops, multiprocessors and bandwidth from its data sheet."""
 
-K40_MEMORY = 12 * 10**9
+GIGABYTE = 2**30
+"""Bytes of what the paper calls a GB; docs/theory/modnn.md says why."""
+K40_MEMORY = 12 * GIGABYTE
 """Bytes; the paper says 12 GB, of which a little less is there."""
 
 

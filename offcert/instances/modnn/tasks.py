@@ -194,7 +194,8 @@ class Tasks:
         """Eq. 2: what every reader's gradient says of this layer, by its own activation."""
         layer = self.network.layers[index]
         own = self._bytes(index)
-        reads = {self._output(index)} if layer.relu else set()
+        # A normalisation keeps what it made instead of what it was given, as an activation does.
+        reads = {self._output(index)} if layer.relu or layer.norm else set()
         if not self.readers[index]:
             reads |= {self._output(index), "labels"}
             ways = self._moving(2 * own + self.sizes["labels"])

@@ -183,11 +183,25 @@ def point(row: TimeRow) -> str:
     return f"{row.network} at {row.memory / GB:g} GB"
 
 
-def over_vdnn(rows: ModnnRows, own: str = "modnn", other: str = "plus") -> Numbers:
+def transfers(rows: ModnnRows) -> Numbers:
+    """Bytes that vDNN moves at 12 GB by those of moDNN, input and labels among both (Fig. 11)."""
+    loaded = {row.network: row.loaded for row in rows.memory}
+    return Numbers(
+        {
+            row.network: Fraction(
+                row.vdnn_moved + loaded[row.network], row.modnn_moved + loaded[row.network]
+            )
+            for row in rows.at(12 * GB)
+            if row.vdnn_moved is not None and row.modnn_moved is not None
+        }
+    )
+
+
+def over_vdnn(rows: ModnnRows, other: str = "plus") -> Numbers:
     """The time of vDNN+ by that of moDNN, and by that of any choice (Fig. 12)."""
     found, low, high = {}, [], []
     for row in rows.times:
-        modnn, theirs = getattr(row, f"{own}_time"), getattr(row, f"{other}_time")
+        modnn, theirs = row.modnn_time, getattr(row, f"{other}_time")
         if modnn is not None and theirs is not None:
             found[point(row)] = Fraction(theirs, modnn)
             low.append(Fraction(theirs, row.best_time))

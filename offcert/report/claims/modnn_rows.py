@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 from offcert.core.documents import Fields, require_format
 from offcert.core.errors import InputError
 
-FORMAT, VERSION = "offcert-modnn-rows", 1
-GB = 10**9
+FORMAT, VERSION = "offcert-modnn-rows", 2
+# What the paper calls a GB, see docs/theory/modnn.md.
+GB = 2**30
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,14 @@ class MemoryRow:
         there at a time.
     kept_12, kept_24 : bool
         Whether there is a schedule with addresses in 12 or 24 GB in which nothing leaves.
+    loaded : int
+        Input and labels of the whole batch, which every method brings to the device.
     offloading, sub_batches, algorithms : int
         The least with one technique alone: what tasks read and write, of the whole batch with the
         fastest algorithms; single images; algorithms of least workspace.
+    whole_least, vdnn_least : int
+        The least with which the whole batch runs with any schedule and any algorithms, and that
+        with which vDNN runs it, offloading all layers.
     least, least_weights : int
         Eq. 7, and with weights that leave.
     below_infeasible, below_infeasible_weights : bool
@@ -47,11 +53,14 @@ class MemoryRow:
     network: str
     ideal: int
     live: int
+    loaded: int
     kept_12: bool
     kept_24: bool
     offloading: int
     sub_batches: int
     algorithms: int
+    whole_least: int
+    vdnn_least: int
     ideal_time: int
     sub_batches_time: int
     algorithms_time: int
@@ -83,7 +92,8 @@ class TimeRow:
     modnn_size, modnn_time, modnn_moved : int or None
         Eq. 8's sub-batch, Algorithm 1's time with it, and the bytes that it moves.
     plus_size, plus_time, plus_moved : int or None
-        The same of vDNN+; `careless` and `careless_plus` with 5 % instead of the paper's 15 %.
+        The same of vDNN+, which offloads all layers; `dynamic`: if it takes the best of its
+        policies, that of offloading nothing among them.
     whole_time, whole_moved, vdnn_time, vdnn_moved : int or None
         Algorithm 1 and vDNN with the whole batch.
     best_size, best_time, bound, whole_bound : int or None
@@ -99,12 +109,9 @@ class TimeRow:
     plus_size: int
     plus_time: int | None
     plus_moved: int | None
-    careless_size: int
-    careless_time: int | None
-    careless_moved: int | None
-    careless_plus_size: int
-    careless_plus_time: int | None
-    careless_plus_moved: int | None
+    dynamic_size: int
+    dynamic_time: int | None
+    dynamic_moved: int | None
     whole_time: int | None
     whole_moved: int | None
     vdnn_time: int | None
@@ -117,12 +124,14 @@ class TimeRow:
 
 @dataclass(frozen=True)
 class DeviceRow:
-    """A network on four GPUs, or on one for comparison: Figures 17 to 19.
+    """A network on several GPUs, or on one for comparison: Figures 17 to 19.
 
     Attributes
     ----------
     network, case : str
         Which; cases as in `benchmarks/devices.py`.
+    devices : int
+        How many.
     sub_batch : int
         Images at a time.
     makespan, lower_bound : int
@@ -133,6 +142,7 @@ class DeviceRow:
 
     network: str
     case: str
+    devices: int
     sub_batch: int
     makespan: int
     lower_bound: int

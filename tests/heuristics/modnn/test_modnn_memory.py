@@ -18,6 +18,7 @@ from offcert.heuristics.modnn.sub_batch import (
     regular,
     select_sub_batch,
     window_memory,
+    window_width,
     workspaces,
 )
 from offcert.instances.modnn.networks import modnn_network
@@ -54,11 +55,24 @@ def test_windows_by_hand() -> None:
     found = by_hand(1)
     spaces = workspaces(found)
     assert spaces == [0, 3, 0, 5, 0]
-    # Two tasks at a time: t0 t1 | t0 t1 t2 | t1 t2 t3 | t1 t2 t3, with workspaces 3, 3, 5, 5.
+    # Two tasks at a time, most in the second: t0 t1 | t1 t2 | t1 t2 t3; the last one begins with
+    # t1 t2 t3, as o4 needs t1. The workspaces are 3, 3, 5, 5.
     assert window_memory(found.trace, spaces, Fraction(2, 5)) == 100 + 14 + 5
-    # Any part of a task is a task; all tasks together use everything once.
+    # Three: t0 is gone before t3 is made, so that not all four count together.
+    assert window_memory(found.trace, spaces, Fraction(3, 5)) == 100 + 14 + 5
+    # Any part of a task is a task; all tasks together are what is there at a time.
     assert window_memory(found.trace, spaces, Fraction(1, 100)) == 100 + 12 + 5
-    assert window_memory(found.trace, spaces, Fraction(1)) == 100 + 15 + 5
+    assert window_memory(found.trace, spaces, Fraction(1)) == 100 + 14 + 5
+    assert window_memory(found.trace, [0] * 5, Fraction(1)) == found.trace.peak_memory
+
+
+def test_updates_are_tasks_that_nobody_draws() -> None:
+    names = ("FP a", "FP b", "BP1 b", "BP2 b", "BP1 a", "BP2 a")
+    trace = Trace([Operation(name, 1) for name in names], [])
+    # A quarter of six tasks and two updates.
+    assert window_width(trace, Fraction(1, 4)) == 2
+    assert window_width(trace, Fraction(26, 100)) == 3
+    assert window_width(trace, Fraction(1)) == 6
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -87,18 +101,21 @@ def test_the_least_memory_is_the_least_memory(seed: int) -> None:
 def slow_window(found: Round, spaces: list[int], alpha: Fraction) -> int:
     """Return Eq. 8 by its definition."""
     count = len(found.trace)
-    width = max(1, -int(-count * alpha // 1))
+    updates = sum(each.name.startswith("BP2") for each in found.trace.operations)
+    width = min(count, -int(-(count + updates) * alpha // 1))
     values = []
     for first in range(count - width + 1):
         tasks = range(first, first + width)
         used = [
-            tensor.size
+            tensor
             for tensor in found.trace.tensors
             if tensor.evictable and any(use in tasks for use in tensor.uses)
         ]
-        values.append(
-            sum(used) + max(spaces[task] for task in tasks) + held_memory(found.trace)[first]
+        live = max(
+            sum(each.size for each in used if each.uses[0] <= task <= each.uses[-1])
+            for task in tasks
         )
+        values.append(live + max(spaces[task] for task in tasks) + held_memory(found.trace)[first])
     return max(values)
 
 
@@ -135,8 +152,8 @@ def test_sizes_are_regular() -> None:
 
 
 def test_profiling_need_not_come_to_rest() -> None:
-    # With many images the fastest algorithm needs no workspace; with few it needs a lot. So many
-    # are selected from what few say, and few from what many say; the smaller one is taken.
+    # With many images the fastest algorithm needs a workspace; with few it needs none. So many are
+    # selected from what few say, and few from what many say; only eight fit by what eight say.
     def profile(images: int) -> Round:
         return by_hand(images, (0, 0, 0, 30 if images > 8 else 0, 0))
 
@@ -145,6 +162,9 @@ def test_profiling_need_not_come_to_rest() -> None:
     assert found.iterations == ((16, 8), (8, 16))
     assert found.size == 8
     assert found.fits
+    for images, fits in ((8, True), (16, False)):
+        asked = window_memory(profile(images).trace, workspaces(profile(images)), Fraction(2, 5))
+        assert (asked <= memory) is fits
 
 
 def test_bad_arguments() -> None:

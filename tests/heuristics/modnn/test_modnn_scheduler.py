@@ -57,6 +57,17 @@ def test_a_round_trip_by_hand() -> None:
     assert simulate(ROUND_TRIP, modnn(ROUND_TRIP)).makespan == 50
 
 
+def test_a_workspace_delays_no_prefetch_that_need_not_start_yet() -> None:
+    # As above, with a task more before x is needed: o3 leaves no room for x, but o4 does.
+    tensors = [("x", 4, (0, 1, 5)), ("y", 4, (1, 2)), ("z", 4, (2, 3)), ("u", 2, (3, 4))]
+    longer = problem(10, [10] * 6, [*tensors, ("v", 2, (4, 5))])
+    fast = Menu({3: (Alternative("slow", 10), Alternative("fast", 9, 3))})
+    found = algorithm_1(longer, fast)
+    assert found.choice == (1,)
+    assert transfers(found) == [("offload", 10, 14), ("prefetch", 39, 43)]
+    assert found.schedule.makespan == 59
+
+
 @pytest.mark.parametrize(
     ("operation", "duration", "workspace", "chosen", "makespan"),
     [

@@ -10,7 +10,7 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.step import Round
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.modnn.vdnn_tasks import best_vdnn, vdnn_plus, vdnn_tasks
+from offcert.heuristics.modnn.vdnn_tasks import best_vdnn, vdnn_least, vdnn_plus, vdnn_tasks
 from offcert.instances.modnn.networks import modnn_network
 from offcert.instances.modnn.tasks import step_round
 
@@ -32,22 +32,24 @@ def three_layers(memory: int) -> Problem:
     return Problem("t", trace, Platform(memory, Fraction(1)))
 
 
-def test_layers_wait_for_transfers() -> None:
+def test_each_transfer_is_overlapped_with_one_task() -> None:
     found = vdnn_tasks(three_layers(60))
     # Y a leaves during FP b, Y b during FP c; X was made by FP a, so nobody has read it there.
-    # BP2 c needs Y b, for which nobody could send before: it comes first, then Y a for BP2 b.
+    # Y b comes back for BP2 c during BP1 c. Y a, for BP2 b, is not sent for before BP1 b: the
+    # search for what is lacking ends at a convolution.
     assert [(str(t.kind), t.start, t.end) for t in found.schedule.transfers] == [
-        *(("offload", 10, 16), ("offload", 20, 26), ("prefetch", 30, 36), ("prefetch", 36, 42))
+        *(("offload", 10, 16), ("offload", 20, 26), ("prefetch", 30, 36), ("prefetch", 50, 56))
     ]
-    assert found.schedule.starts == (0, 10, 20, 36, 46, 56, 66, 76, 86)
+    assert found.schedule.starts == (0, 10, 20, 30, 40, 50, 60, 70, 80)
     assert check(three_layers(60), found.schedule) == []
 
 
-def test_a_transfer_longer_than_its_layer_delays_the_next() -> None:
+def test_a_transfer_longer_than_its_task_delays_the_next() -> None:
     slow = Problem("t", three_layers(0).trace, Platform(60, Fraction(1, 4)))
     found = vdnn_tasks(slow)
     # Y a takes 24 ticks to leave while FP b takes 10: FP c begins at 34, not at 20.
-    assert found.schedule.starts[:3] == (0, 10, 34)
+    # Y b takes as long, so BP1 c begins at 58, and Y b returns from then to 82.
+    assert found.schedule.starts[:5] == (0, 10, 34, 58, 82)
     assert check(slow, found.schedule) == []
     assert vdnn_tasks(slow, policy="none").schedule.makespan == 90
 
@@ -57,8 +59,10 @@ def test_what_is_refused() -> None:
         vdnn_tasks(three_layers(60), policy="some")
     with pytest.raises(MethodError, match="needs a task graph"):
         vdnn_tasks(Problem("t", Trace([Operation("a", 1)], []), Platform(1, Fraction(1))))
-    with pytest.raises(NoPlanError, match="vDNN lacks"):
-        vdnn_tasks(three_layers(30))
+    least = vdnn_least(three_layers(0).trace)
+    assert check(three_layers(least), vdnn_tasks(three_layers(least)).schedule) == []
+    with pytest.raises(NoPlanError, match="vDNN lacks 1 bytes"):
+        vdnn_tasks(three_layers(least - 1))
     with pytest.raises(NoPlanError, match="no policy of vDNN"):
         best_vdnn(three_layers(30))
 
