@@ -142,8 +142,8 @@ class Cell:
     @property
     def batchable(self) -> bool:
         """Whether it takes no time worth a process of its own: it reads no settings at all."""
-        chosen = self.choice
-        return chosen is not None and not chosen.method.reads and not chosen.options
+        choice = self.choice
+        return choice is not None and not choice.method.reads
 
     @property
     def choice(self) -> Choice | None:

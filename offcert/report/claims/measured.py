@@ -65,6 +65,31 @@ def yardstick_lines(points: Sequence[Point]) -> list[str]:
     return lines
 
 
+def open_lines(points: Sequence[Point]) -> list[str]:
+    """Return a table: of each network, how many limits are closed, and the gaps of the others."""
+    groups: dict[str, list[Point]] = defaultdict(list)
+    for point in binding(points):
+        groups[point.network or point.problem].append(point)
+    lines = [
+        "| network | limits | certified optimal | without a schedule | mean gap of the rest | "
+        "largest |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for name, group in groups.items():
+        gaps = [Fraction(p.best - p.lower, p.best) for p in group if p.best is not None]
+        rest = [gap for gap in gaps if gap]
+        gap_cells = (
+            [f"{float(100 * value):.2g} %" for value in (mean(rest), max(rest))]
+            if rest
+            else ["–", "–"]
+        )
+        lines.append(
+            f"| {name} | {len(group)} | {len(gaps) - len(rest)} | {len(group) - len(gaps)} | "
+            f"{' | '.join(gap_cells)} |"
+        )
+    return lines
+
+
 def scaling_lines(points: Sequence[Point], what: str) -> list[str]:
     """Return how much the best schedule's ratio to Prop. 3 changes with ``batch`` or ``image``.
 
