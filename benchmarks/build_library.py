@@ -81,7 +81,7 @@ def networks() -> Iterator[Recipe]:
         shape, suffix = f"{batch}x3x{size}x{size}", f"{size}-b{batch}"
         if model in DENSENETS:
             yield network(model, shape, suffix, f"networks-{size}", stages="blocks")
-            yield network(model, shape, f"layers-{suffix}", "networks-layers", stages="layers")
+            yield network(model, shape, f"layers-{size}", "networks-layers", stages="layers")
         else:
             yield network(model, shape, suffix, f"networks-{size}")
     yield network("gpt", "8x1024", "1024-b8", "networks-text")

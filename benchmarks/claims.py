@@ -4,14 +4,12 @@
     python benchmarks/claims.py --report-only
 
 Profiles the ResNets, the DenseNets and Inception v3 at the paper's image sizes (V100-PCIe
-roofline), each as the chain that the paper's methods see and as a trace, and runs every heuristic
-and ``certify`` at every memory limit: ten of a chain, five of a trace. DenseNets are cut at every
-dense layer; ``--dense blocks`` makes every dense block one stage, and belongs in another folder.
-What is in the folder already is not computed again: the
-campaign may be interrupted, extended by other options, and repeated. Then the page and the
-certificates that it links to are written from the table; the same table gives the same bytes.
-
-The default is 60 chains at 10 limits and 60 traces at 5, 7 200 cells.
+roofline), and runs every heuristic and ``certify``: on the chains that the paper's methods see at
+ten memory limits, and, on small images, on the traces behind them at five. DenseNets are cut at
+every dense layer; ``--dense blocks`` makes every dense block one stage, and belongs in another
+folder. What is in the folder already is not computed again: the campaign may be interrupted,
+extended by other options, and repeated. Then the page and the certificates that it links to are
+written from the table; the same table gives the same bytes.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ BANDWIDTH = Fraction(61, 5)
 RESNETS = tuple(f"resnet{depth}" for depth in (18, 34, 50, 101, 152))
 DENSENETS = tuple(f"densenet{depth}" for depth in (121, 161, 169, 201))
 NETWORKS = (*RESNETS, *DENSENETS, "inception_v3")
-METHODS = (CERTIFY, "greedy", "dynprog", SLOTS, "vdnn", "tflms")
+METHODS = ("greedy", "dynprog", SLOTS, "vdnn", "tflms")
 RANDOM = "autoswap"
 TABLE, EXPERIMENTS, CERTIFICATES, PROBLEMS = (
     "table.jsonl",
@@ -88,8 +86,7 @@ def stages_of(folder: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     for path in sorted((folder / PROBLEMS).glob("*.json")):
         problem = read_problem(path)
-        network = str((problem.source or {}).get("model"))
-        stages = len(problem.trace) // 2
+        network, stages = network_of(problem), len(problem.trace) // 2
         if found.setdefault(network, stages) != stages:
             raise InputError(f"{path}: {network} has {stages} stages, elsewhere {found[network]}")
     return found
@@ -106,18 +103,32 @@ def as_chain(problem: Problem) -> Problem:
 def cells(options: argparse.Namespace) -> list[Cell]:
     """Return everything to be computed."""
     traces = list(problems(options))
+    few = parse_limits(options.few)
     chosen: list[Cell] = []
-    for view, memory, seconds in (
-        (CHAIN, options.memory, options.time_limit),
-        (TRACE, options.trace_memory, options.trace_time_limit),
-    ):
-        if view in options.views:
-            found = [as_chain(each) for each in traces] if view == CHAIN else traces
-            limits = parse_limits(memory)
-            chosen += grid(found, METHODS, limits, CellSettings(time_limit=seconds))
-            for seed in range(options.seeds):
-                chosen += grid(found, (RANDOM,), limits, CellSettings(seed=seed))
+    for view in options.views:
+        found, limits = traces, few
+        if view == CHAIN:
+            found, limits = [as_chain(each) for each in traces], parse_limits(options.memory)
+        else:
+            found = [each for each in traces if image_of(each) in options.trace_images]
+        chosen += grid(found, METHODS, limits)
+        for problem in found:
+            closes = view == CHAIN and network_of(problem) not in DENSENETS
+            seconds = options.time_limit if closes else options.open_time_limit
+            chosen += grid([problem], (CERTIFY,), limits, CellSettings(time_limit=seconds))
+        for seed in range(options.seeds):
+            chosen += grid(found, (RANDOM,), few, CellSettings(seed=seed))
     return chosen
+
+
+def network_of(problem: Problem) -> str:
+    """Return the zoo's name of a profiled network."""
+    return str((problem.source or {}).get("model"))
+
+
+def image_of(problem: Problem) -> int:
+    """Return the pixels a side that a network was profiled with."""
+    return int((problem.source or {})["input"][-1])
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -205,9 +216,19 @@ def _parse(arguments: Iterable[str] | None) -> argparse.Namespace:
     parser.add_argument("--dense", choices=("layers", "blocks"), default="layers")
     parser.add_argument("--views", type=_words, default=[CHAIN, TRACE])
     parser.add_argument("--memory", default="0:90:10", help="limits of chains (%(default)s)")
-    parser.add_argument("--trace-memory", default="0:80:20", help="of traces (%(default)s)")
-    parser.add_argument("--time-limit", type=float, default=4.0, help="of certify (%(default)s)")
-    parser.add_argument("--trace-time-limit", type=float, default=2.0, help="the same for traces")
+    parser.add_argument(
+        "--few", default="0:80:20", help="limits of traces, and of AUTOSWAP (%(default)s)"
+    )
+    parser.add_argument("--trace-images", type=_numbers, default=[224])
+    parser.add_argument(
+        "--time-limit", type=float, default=4.0, help="of certify, for chains (%(default)s)"
+    )
+    parser.add_argument(
+        "--open-time-limit",
+        type=float,
+        default=2.0,
+        help="for what stays open whatever the seconds: DenseNets and traces (%(default)s)",
+    )
     parser.add_argument("--seeds", type=int, default=2, help=f"of {RANDOM} (%(default)s)")
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--folder", type=Path, default=Path("out/claims"))
