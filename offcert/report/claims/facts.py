@@ -25,8 +25,8 @@ class TableFacts:
         SHA-256 of the rows and experiments, whatever the files' formats and order.
     rows, failed : int
         Rows, and those whose process died.
-    problems, limits : int
-        How many, without and with memory limits.
+    problems, limits, certified : int
+        How many, without and with memory limits, and at how many limits ``certify`` was run.
     networks : tuple of str
         Of the zoo.
     images, batches : tuple of int
@@ -42,6 +42,7 @@ class TableFacts:
     failed: int
     problems: int
     limits: int
+    certified: int
     networks: tuple[str, ...]
     images: tuple[int, ...]
     batches: tuple[int, ...]
@@ -58,8 +59,8 @@ class TableFacts:
             f"in all ({_list(map(self._network, self.networks))}; images of "
             f"{_list(self.images)} pixels a side, batches of {_list(self.batches)}), methods "
             f"{_list(self.methods)}, offcert "
-            f"{_list(self.versions)}, `certify` with {' or '.join(self.settings) or 'nothing'}. "
-            f"Table and experiments have the digest `{self.digest}`."
+            f"{_list(self.versions)}, `certify` at {self.certified} limits, with "
+            f"{' or '.join(self.settings) or 'nothing'}. Table and experiments have the digest `{self.digest}`."
         )
 
     def _network(self, name: str) -> str:
@@ -86,6 +87,7 @@ def facts_of(
         failed=sum(row["status"] == FAILED for row in rows),
         problems=len(distinct("problem")),
         limits=len(distinct("digest")),
+        certified=len({row["digest"] for row in rows if row["method"] == CERTIFY}),
         networks=distinct("network"),
         images=distinct("image"),
         batches=distinct("batch"),

@@ -9,7 +9,7 @@ from itertools import combinations, pairwise
 from statistics import mean, median
 
 from offcert.report.claims.judge import Case, Outcome
-from offcert.report.claims.predicates import Cases, binding, number, title
+from offcert.report.claims.predicates import Cases, binding, certified, number, title
 from offcert.report.points import FAILED, Point, by_problem
 
 PAPERS = ("greedy", "dynprog")
@@ -76,6 +76,8 @@ def optimal_at_highest(method: str) -> Cases:
         point = points[-1]
         cell = point.cell(method)
         if cell is None or cell.status == FAILED or point.percent < 75 or point.best is None:
+            return None
+        if not point.certified:
             return None
         if cell.makespan is None:
             return Case(point.label, Outcome.FAILS, None, f"{title(method)} finds no plan", point)
@@ -160,6 +162,8 @@ def peaks_at_balance(method: str, to_optimum: bool = False) -> Cases:
 
     def judge(name: str, points: list[Point]) -> Case | None:
         planned = [p for p in points if p.makespan(method) is not None and p.best is not None]
+        if to_optimum:
+            planned = [p for p in planned if p.certified]
         middle = balance(points[0])
         if middle is None or len(planned) < 5:
             return None
@@ -194,13 +198,13 @@ def worse_with_depth(method: str, family: str) -> Cases:
     """On average over limits, it is further from the optimum on the deepest network.
 
     One case for each image size, batch and network of the family that is shallower; over those
-    limits at which it has plans for both. Where an optimum is open the averages are known between
-    bounds only, and the case stays open if these overlap.
+    certified limits at which it has plans for both. Where an optimum is open the averages are known
+    between bounds only, and the case stays open if these overlap.
     """
 
     def cases(points: Sequence[Point]) -> list[Case]:
         groups: dict[tuple[int | None, int | None], dict[int, dict[float, Point]]] = {}
-        for point in binding(points):
+        for point in certified(points):
             network = point.network or ""
             depth = network.removeprefix(family)
             planned = point.makespan(method) is not None and point.best is not None

@@ -21,7 +21,7 @@ def test_the_sentence_counts_what_there_is() -> None:
     assert facts.sentence().startswith(
         "5 cells, of which 1 failed: 2 problems at 3 memory limits in all (resnet18, resnet50; "
         "images of 224, 500 pixels a side, batches of 8, 16), methods certify, greedy, "
-        "offcert 0.1.0, `certify` with seed 0. Table and experiments have the digest `"
+        "offcert 0.1.0, `certify` at 2 limits, with seed 0. Table and experiments have the digest `"
     )
 
 
