@@ -1,16 +1,16 @@
 """Put the offloading paper's claims to the test: a campaign over its networks, then docs/claims.md.
 
-    python benchmarks/claims.py [--batches 8,32] [--memory 0:90:10] [--time-limit 5] [--jobs 2]
+    python benchmarks/claims.py [--batches 8,32] [--memory 0:90:10] [--time-limit 4] [--jobs 2]
     python benchmarks/claims.py --report-only
 
 Profiles the ResNets, the DenseNets and Inception v3 at the paper's image sizes (V100-PCIe
-roofline), each as a trace and as the chain that the paper's methods see, and runs every heuristic
-and ``certify`` at every memory limit. What is in the folder already is not computed again: the
-campaign may be interrupted, extended by other options, and repeated. Then the page and the
-certificates that it links to are written from the table; the same table gives the same bytes.
-
-The default is 120 problems at 10 limits, 8 400 cells: by what cells of the smallest and the largest
-networks took, about 40 minutes on two idle cores. ``--batches 8,16,32`` is half as much again.
+roofline), and runs every heuristic on the chains that the paper's methods see, at ten memory
+limits; on small images ``certify``, too, and all of it on the traces behind the chains at five
+limits. ``--certify-images 224,500,1000`` does so for all. DenseNets are cut at every dense layer;
+``--dense blocks`` makes every dense block one stage, and belongs in another folder. What is in the
+folder already is not computed again: the campaign may be interrupted, extended by other options,
+and repeated. Then the page and the certificates that it links to are written from the table; the
+same table gives the same bytes.
 """
 
 from __future__ import annotations
@@ -48,12 +48,13 @@ from offcert.report.curves import Curves, curves_of
 from offcert.report.points import Point, by_problem, plain_rows, points_of
 
 HARDWARE = "v100-pcie"
+CHAIN, TRACE = "chain", "trace"
 # Of that hardware, in bytes per nanosecond.
 BANDWIDTH = Fraction(61, 5)
 RESNETS = tuple(f"resnet{depth}" for depth in (18, 34, 50, 101, 152))
 DENSENETS = tuple(f"densenet{depth}" for depth in (121, 161, 169, 201))
 NETWORKS = (*RESNETS, *DENSENETS, "inception_v3")
-METHODS = (CERTIFY, "greedy", "dynprog", "vdnn", "tflms")
+METHODS = ("greedy", "dynprog", SLOTS, "vdnn", "tflms")
 RANDOM = "autoswap"
 TABLE, EXPERIMENTS, CERTIFICATES, PROBLEMS = (
     "table.jsonl",
@@ -66,7 +67,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 
 def problems(options: argparse.Namespace) -> Iterator[Problem]:
-    """Yield every problem, profiled once and kept in the folder."""
+    """Yield every network as a trace, profiled once and kept in the folder."""
     for network, image, batch in product(options.networks, options.images, options.batches):
         name = f"{network}-{image}-b{batch}"
         path = options.folder / PROBLEMS / f"{name}.json"
@@ -76,14 +77,21 @@ def problems(options: argparse.Namespace) -> Iterator[Problem]:
             say(f"profiling {name}")
             shape = f"{batch}x3x{image}x{image}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_problem(
-                path, replace(profile(network, shape, clock="stages", hardware=HARDWARE), name=name)
-            )
+            asked = {"stages": options.dense} if network in DENSENETS else {}
+            found = profile(network, shape, clock="stages", hardware=HARDWARE, options=asked)
+            write_problem(path, replace(found, name=name))
+        yield read_problem(path)
+
+
+def stages_of(folder: Path) -> dict[str, int]:
+    """Return how many stages each network of the folder has, the loss among them."""
+    found: dict[str, int] = {}
+    for path in sorted((folder / PROBLEMS).glob("*.json")):
         problem = read_problem(path)
-        if "chain" in options.views:
-            yield as_chain(problem)
-        if "trace" in options.views:
-            yield problem
+        network, stages = network_of(problem), len(problem.trace) // 2
+        if found.setdefault(network, stages) != stages:
+            raise InputError(f"{path}: {network} has {stages} stages, elsewhere {found[network]}")
+    return found
 
 
 def as_chain(problem: Problem) -> Problem:
@@ -96,16 +104,34 @@ def as_chain(problem: Problem) -> Problem:
 
 def cells(options: argparse.Namespace) -> list[Cell]:
     """Return everything to be computed."""
-    limits = parse_limits(options.memory)
-    found = list(problems(options))
-    chosen = grid(found, METHODS, limits, CellSettings(time_limit=options.time_limit))
-    for seed in range(options.seeds):
-        chosen += grid(found, (RANDOM,), limits, CellSettings(seed=seed))
-    try:
-        chosen += grid(found, (SLOTS,), limits)
-    except InputError:
-        say(f"{SLOTS} is no method here; what depends on it cannot be decided")
+    traces = list(problems(options))
+    few = parse_limits(options.few)
+    chosen: list[Cell] = []
+    for view in options.views:
+        found, limits = traces, few
+        if view == CHAIN:
+            found, limits = [as_chain(each) for each in traces], parse_limits(options.memory)
+        else:
+            found = [each for each in traces if image_of(each) in options.certify_images]
+        chosen += grid(found, METHODS, limits)
+        small = [each for each in found if image_of(each) in options.certify_images]
+        for problem in small:
+            closes = view == CHAIN and network_of(problem) not in DENSENETS
+            seconds = options.time_limit if closes else options.open_time_limit
+            chosen += grid([problem], (CERTIFY,), limits, CellSettings(time_limit=seconds))
+        for seed in range(options.seeds):
+            chosen += grid(small, (RANDOM,), few, CellSettings(seed=seed))
     return chosen
+
+
+def network_of(problem: Problem) -> str:
+    """Return the zoo's name of a profiled network."""
+    return str((problem.source or {}).get("model"))
+
+
+def image_of(problem: Problem) -> int:
+    """Return the pixels a side that a network was profiled with."""
+    return int((problem.source or {})["input"][-1])
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -140,7 +166,7 @@ def report(options: argparse.Namespace) -> tuple[Report, list[Curves]]:
     theory = experiments_from_json(read_json(options.folder / EXPERIMENTS))
     points = points_of(frame, BANDWIDTH)
     panels = representative(points)
-    facts = facts_of(frame, theory)
+    facts = facts_of(frame, theory, stages_of(options.folder))
     figure = FIGURE if panels else None
     page = write_report(points, theory, facts, options.folder, figure)
     tables, theorems = page.evidence
@@ -201,9 +227,27 @@ def _parse(arguments: Iterable[str] | None) -> argparse.Namespace:
     parser.add_argument("--networks", type=_words, default=list(NETWORKS))
     parser.add_argument("--images", type=_numbers, default=[224, 500, 1000])
     parser.add_argument("--batches", type=_numbers, default=[8, 32])
-    parser.add_argument("--views", type=_words, default=["chain", "trace"])
-    parser.add_argument("--memory", default="0:90:10", help="limits in percent (%(default)s)")
-    parser.add_argument("--time-limit", type=float, default=5.0, help="of certify (%(default)s)")
+    parser.add_argument("--dense", choices=("layers", "blocks"), default="layers")
+    parser.add_argument("--views", type=_words, default=[CHAIN, TRACE])
+    parser.add_argument("--memory", default="0:90:10", help="limits of chains (%(default)s)")
+    parser.add_argument(
+        "--few", default="0:80:20", help="limits of traces, and of AUTOSWAP (%(default)s)"
+    )
+    parser.add_argument(
+        "--certify-images",
+        type=_numbers,
+        default=[224],
+        help="on which an optimum is looked for, and traces are used (%(default)s)",
+    )
+    parser.add_argument(
+        "--time-limit", type=float, default=4.0, help="of certify, for chains (%(default)s)"
+    )
+    parser.add_argument(
+        "--open-time-limit",
+        type=float,
+        default=2.0,
+        help="for what stays open whatever the seconds: DenseNets and traces (%(default)s)",
+    )
     parser.add_argument("--seeds", type=int, default=2, help=f"of {RANDOM} (%(default)s)")
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--folder", type=Path, default=Path("out/claims"))

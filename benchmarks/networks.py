@@ -29,6 +29,7 @@ from offcert.core.errors import MethodError
 from offcert.core.problem import Problem
 from offcert.core.units import format_size, format_time, parse_memory
 from offcert.proofs.certificate import Certificate
+from offcert.runtime import zoo
 from offcert.runtime.profile import profile
 from offcert.verify.document import verify
 
@@ -142,8 +143,16 @@ def equal_memory(text: str, problem: Problem) -> tuple[str, int]:
 
 def run(network: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Certify one network with every clock at every limit, print its table and return the rows."""
+    dense = bool(zoo.stage_options(network))
     problems = [
-        profile(network, options.input, clock=clock, hardware=options.hardware)
+        profile(
+            network,
+            options.input,
+            clock=clock,
+            hardware=options.hardware,
+            # With other clocks what is trained is the network of blocks.
+            options={"stages": options.dense} if clock == "stages" and dense else {},
+        )
         for clock in options.clock
     ]
     rows = []
@@ -170,6 +179,12 @@ def main() -> None:
         type=lambda text: text.split(","),
         default=["stages"],
         help="stages (default), modules, operators, or several of them, separated by commas",
+    )
+    parser.add_argument(
+        "--dense",
+        choices=("layers", "blocks"),
+        default="layers",
+        help="what of a DenseNet is a stage: a dense layer (default), or a whole block",
     )
     parser.add_argument("--memory", default="0,5,10,25,50,75", help="per cent, or sizes")
     parser.add_argument("--time-limit", type=float, default=60.0)

@@ -12,7 +12,9 @@ import offcert
 from offcert.campaign.means import Means, varied
 from offcert.campaign.schema import Row
 from offcert.campaign.selection import Subject, percent_of
-from offcert.certify.methods import METHODS
+from offcert.certify.method import Choice
+from offcert.certify.methods import METHODS, method_called
+from offcert.certify.option import SEPARATOR
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest
@@ -39,7 +41,8 @@ class CellSettings:
         everything = asdict(self)
         if method == CERTIFY:
             return everything
-        return {name: everything[name] for name in METHODS[method].reads if name in everything}
+        reads = method_called(method).method.reads
+        return {name: everything[name] for name in reads if name in everything}
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,17 @@ def _origin(problem: Problem) -> Row:
 
 @dataclass(frozen=True)
 class Cell:
-    """What one row of the table is about."""
+    """What one row of the table is about.
+
+    Attributes
+    ----------
+    point : Point
+        A problem at one limit.
+    method : str
+        ``"certify"``, or a method with its options as `Choice.text` writes them.
+    settings : CellSettings
+        The campaign's.
+    """
 
     point: Point
     method: str
@@ -129,7 +142,13 @@ class Cell:
     @property
     def batchable(self) -> bool:
         """Whether it takes no time worth a process of its own: it reads no settings at all."""
-        return self.method != CERTIFY and not METHODS[self.method].reads
+        choice = self.choice
+        return choice is not None and not choice.method.reads
+
+    @property
+    def choice(self) -> Choice | None:
+        """The method with its options; None for ``certify``."""
+        return None if self.method == CERTIFY else method_called(self.method)
 
     def row(self, facts: Row) -> Row:
         """Return the row of the table, given what the computation found."""
@@ -159,7 +178,8 @@ def grid(
     problems : iterable of Problem or Subject
         A problem goes by its name.
     methods : sequence of str
-        ``"certify"`` or names of `offcert.certify.methods.METHODS`.
+        ``"certify"`` or names of `offcert.certify.methods.METHODS`, with options behind them:
+        ``"dynprog:slots=2000"``.
     limits : sequence of str or int, optional
         As `offcert.core.units.parse_memory` reads them, or bytes; by default each problem's own.
         Limits that are the same number of bytes give one cell.
@@ -174,14 +194,10 @@ def grid(
     Raises
     ------
     InputError
-        If a method is not known, a limit cannot be read, a problem does not allow what it should,
-        or has memory as its objective.
+        If a method or an option is not known, a limit cannot be read, a problem does not allow what
+        it should, or has memory as its objective.
     """
-    for method in methods:
-        if method != CERTIFY and method not in METHODS:
-            names = ", ".join((CERTIFY, *METHODS))
-            hint = meant(method, (CERTIFY, *METHODS))
-            raise InputError(f'methods must be of {names}, not "{cut(method)}"{hint}')
+    methods = [_written(method) for method in methods]
     chosen = settings or CellSettings()
     cells: dict[str, Cell] = {}
     for subject, sizes in _subjects(problems, limits, allow, recompute):
@@ -192,6 +208,20 @@ def grid(
                 cell = Cell(point, method, chosen)
                 cells.setdefault(cell.key, cell)
     return list(cells.values())
+
+
+def _written(method: str) -> str:
+    """Return a method as cells name it, each computation in one way."""
+    name, colon, _ = method.partition(SEPARATOR)
+    if name == CERTIFY:
+        if colon:
+            raise InputError(f'method {CERTIFY} has no options, so not "{cut(method)}"')
+        return method
+    if name not in METHODS:
+        names = ", ".join((CERTIFY, *METHODS))
+        hint = meant(name, (CERTIFY, *METHODS))
+        raise InputError(f'methods must be of {names}, not "{cut(method)}"{hint}')
+    return method_called(method).text
 
 
 def _subjects(

@@ -46,7 +46,8 @@ def execute(cell: Cell) -> Answer:
     certificate : dict or None
         The document, for ``certify``.
     """
-    warm_up(cell.method)
+    choice = cell.choice
+    warm_up(CERTIFY if choice is None else choice.name)
     begun = time.monotonic()
     try:
         certificate = _run(cell)
@@ -70,7 +71,7 @@ def execute(cell: Cell) -> Answer:
     no_plan = certificate.notes.no_plan
     if no_plan is not None:
         facts |= {"status": NO_PLAN, "makespan": None, "reason": no_plan}
-    if cell.method != CERTIFY and METHODS[cell.method].heuristic:
+    if choice is not None and choice.method.heuristic:
         return facts, None
     document = certificate.to_json()
     verification = verify(document)

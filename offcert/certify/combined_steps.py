@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from offcert.certify.effort import Effort
 from offcert.certify.joint_search import JointSearch
@@ -28,7 +29,8 @@ def descend_combined(search: Search, effort: Effort) -> None:
 
     By itself, and with sweeps that keep all of their last stage (`combined_plan`'s `bare`), which
     the paper does not know: neither is always better once transfers are whole. Where memory is
-    minimised, the least limit is looked for at which what it finds ends by the deadline.
+    minimised, the least limit is looked for at which what it finds ends by the deadline, with one
+    number of slots: the first that is asked for, or 50.
     """
     problem = search.problem
     chain = problem.checkpoint_chain
@@ -38,12 +40,14 @@ def descend_combined(search: Search, effort: Effort) -> None:
     with search.untimed():
         warm_combined()
     ends = time.monotonic() + effort.seconds
+    asked: Any = effort.options.get("slots")
     if problem.minimise is Minimise.MEMORY:
-        _least_memory(search, ends)
+        _least_memory(search, ends, asked[0] if asked else SLOTS[1])
         return
-    for slots in SLOTS:
+    every = asked or SLOTS
+    for slots in every:
         for bare in (False, True):
-            if slots > SLOTS[0] and seconds(len(chain), slots, bare) > ends - time.monotonic():
+            if slots > every[0] and seconds(len(chain), slots, bare) > ends - time.monotonic():
                 return
             found = _found(problem, slots, bare)
             if found is not None:
@@ -63,7 +67,7 @@ def _found(problem: Problem, slots: int, bare: bool) -> tuple[CombinedPlan, Sche
         return None
 
 
-def _least_memory(search: JointSearch, ends: float) -> None:
+def _least_memory(search: JointSearch, ends: float, slots: int) -> None:
     """Halve the range of memory until time is over or the range is small."""
     problem = search.problem
     network, chain, deadline = problem.computed, problem.checkpoint_chain, problem.deadline
@@ -72,7 +76,6 @@ def _least_memory(search: JointSearch, ends: float) -> None:
     low = max(network.own_memory) - 1
     high = min(problem.platform.memory, problem.trace.peak_memory)
     fine = max(1, int((high - low) * _FINE))
-    slots = SLOTS[1]
     memory = high
     while low < memory and seconds(len(chain), slots, True) < ends - time.monotonic():
         found = _found(problem.with_memory(memory), slots, bare=True)

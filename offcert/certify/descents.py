@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
@@ -58,16 +59,17 @@ def descend_local_search(search: Search, effort: Effort) -> None:
     assert search.schedule is not None
     with search.untimed():
         warm_local_search()
+    options: dict[str, Any] = {"patience": _PATIENCE} | dict(effort.options)
     local_search(
         search.problem,
         time_limit=effort.seconds,
         # Another random sequence each time it is called within one search.
         seed=effort.seed + 1000 * len(search.bounds),
         target=search.goal,
-        patience=_PATIENCE,
         start=search.schedule.plan(search.problem.trace),
         on_improvement=search.offer,
         pass_interrupts=True,
+        **options,
     )
 
 
@@ -94,6 +96,7 @@ def descend_order_search(search: Search, effort: Effort) -> None:
         from offcert.heuristics.order_search import order_search
     with search.untimed():
         warm_order_search()
+    options: dict[str, Any] = dict(effort.options)
     order_search(
         search.problem,
         time_limit=effort.seconds,
@@ -101,6 +104,7 @@ def descend_order_search(search: Search, effort: Effort) -> None:
         target=search.goal,
         start=search.schedule,
         on_improvement=search.offer,
+        **options,
     )
 
 

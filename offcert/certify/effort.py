@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from offcert.certify.option import Value
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,8 @@ class Effort:
         Ticks a cell, for time-indexed models; None lets the model choose.
     solver : str or None
         Which linear solver, by its PuLP name or ``"scipy"``; None is the model's default.
+    options : mapping of str to Value
+        The options of the method itself, by name, where they are not as by default.
     """
 
     seconds: float
@@ -28,3 +33,4 @@ class Effort:
     seed: int = 0
     grid: int | None = None
     solver: str | None = None
+    options: Mapping[str, Value] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from offcert.certify.joint_bound_steps import bound_computing, climb_joint
 from offcert.certify.joint_search_steps import descend_joint
 from offcert.certify.joint_steps import descend_plain
 from offcert.certify.method import Method
+from offcert.certify.option import NONE, Option, number, numbers
 from offcert.certify.rematerialisation_steps import (
     bound_least_memory,
     descend_persistent,
@@ -64,16 +65,29 @@ JOINT_METHODS = {
         run=descend_persistent,
         summary="optimal checkpoints that stay stored, segments inside of segments among them",
         reads=("time_limit",),
+        options=(Option("slots", "into how many slots memory is divided", number(1), "500"),),
     ),
     "combined": _of_chains(
         run=descend_combined,
         summary="the combined paper's dynamic program, at ever more slots",
         reads=("time_limit",),
+        options=(
+            Option(
+                "slots",
+                "into how many slots memory is divided, in turn while time is left",
+                numbers(1),
+                "20+50+100+200",
+            ),
+        ),
     ),
     "joint-search": _of_networks(
         run=descend_joint,
         summary="annealing over what runs again and what leaves, together",
         reads=("time_limit", "workers", "seed", "target_gap"),
+        options=(
+            Option("coolings", "coolings after which it ends; none: no limit", number(1), NONE),
+            Option("steps", "of a round of a cooling; none: as many as suit it", number(1), NONE),
+        ),
     ),
     "rematerialisation": _of_recomputation(
         run=descend_rematerialisation,

@@ -58,6 +58,7 @@ def descend_joint(search: Search, effort: Effort) -> None:
         if not (chain and persistency_faults(network, plan.execution)):
             search.offer_executed(plan.execution, plan.schedule)
 
+    options: dict[str, Any] = dict(effort.options)
     joint_search(
         problem,
         time_limit=effort.seconds,
@@ -67,6 +68,7 @@ def descend_joint(search: Search, effort: Effort) -> None:
         ranges=ranges_of(problem),
         known=known_programs(search),
         on_improvement=offer,
+        **options,
     )
 
 

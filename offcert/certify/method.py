@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from offcert.certify.effort import Effort
+from offcert.certify.option import SETTINGS, Option, Value, written_options
 from offcert.certify.search import Search
 from offcert.core.platform import Link
 from offcert.core.problem import Minimise, Problem, Recompute, Transfers
@@ -27,6 +28,8 @@ class Method:
         finds schedules.
     reads : tuple of str
         Which settings of `solve` may change what it finds.
+    options : tuple of Option
+        Its own options, which are written behind its name; see `offcert.certify.option`.
     relaxed_only : bool
         Whether what it finds are schedules that atomic transfers do not allow.
     network : str
@@ -45,12 +48,18 @@ class Method:
     summary: str
     bounds: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    options: tuple[Option, ...] = ()
     relaxed_only: bool = False
     network: str = "any trace"
     recompute: frozenset[Recompute] = frozenset({Recompute.NONE})
     minimise: frozenset[Minimise] = frozenset({Minimise.TIME})
     offload: frozenset[bool] = frozenset({True, False})
     chains: bool = False
+
+    @property
+    def takes(self) -> tuple[Option, ...]:
+        """What may be written behind its name: its options, and those of `solve` that it reads."""
+        return self.options + tuple(SETTINGS[name] for name in self.reads if name in SETTINGS)
 
     @property
     def kinds(self) -> list[ProofKind | ClaimKind]:
@@ -108,3 +117,38 @@ class Method:
             kinds = " or ".join(kind for kind in Transfers if kind in self.transfers)
             return f"needs {kinds} transfers, not {problem.transfers}"
         return None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A method by name, with options.
+
+    Attributes
+    ----------
+    name : str
+        Of the method.
+    method : Method
+        What is known of it.
+    options : mapping of str to Value
+        Those that are not as by default, in the order in which the method declares them.
+    """
+
+    name: str
+    method: Method
+    options: Mapping[str, Value]
+
+    @property
+    def text(self) -> str:
+        """The one way in which this choice is written: ``"dynprog:slots=2000"``."""
+        return self.name + written_options(self.options)
+
+    @property
+    def settings(self) -> dict[str, Value]:
+        """Those options that are settings of `solve`."""
+        return {name: value for name, value in self.options.items() if name in SETTINGS}
+
+    @property
+    def own(self) -> Choice:
+        """The same without these."""
+        options = {n: value for n, value in self.options.items() if n not in SETTINGS}
+        return Choice(self.name, self.method, options)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from offcert.certify.descents import after_annealing, descend_local_search, descend_order_search
 from offcert.certify.effort import Effort
 from offcert.certify.joint_methods import JOINT_METHODS, bound_at_once
 from offcert.certify.joint_rungs import chooses_execution
 from offcert.certify.joint_search import JointSearch
-from offcert.certify.method import Method
+from offcert.certify.method import Choice, Method
 from offcert.certify.modnn_methods import MODNN_METHODS
+from offcert.certify.option import SEPARATOR, Option, number, read_options
+from offcert.certify.plan_methods import PLAN_METHODS, SINGLE_GAPS, sequential_plan
 from offcert.certify.running import ALONE, keeper
 from offcert.certify.search import Search, SearchProgress
 from offcert.certify.searched_steps import (
@@ -37,12 +40,10 @@ from offcert.certify.steps import (
     descend_dives,
     descend_fluid_ordered,
 )
-from offcert.certify.warm import warm_dynprog
 from offcert.certify.watchdog import watched
 from offcert.core.errors import InputError, NoPlanError
 from offcert.core.messages import meant, show
 from offcert.core.options import require_count, require_search
-from offcert.core.plan import Plan
 from offcert.core.problem import Problem
 from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
@@ -50,73 +51,7 @@ from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Settings
 
 # For which networks, where not for any trace.
-_CHAINS = "chains, and traces with a forward and a backward operation a stage"
-_SINGLE_GAPS = "traces whose tensors have at most one gap each"
-_NESTED = f"{_SINGLE_GAPS}, one within the other"
-
-
-def _plan_method(
-    function: Callable[[Problem], Plan], summary: str, network: str = _SINGLE_GAPS
-) -> Method:
-    """Return the method that simulates the plan of a deterministic function."""
-
-    def run(search: Search, effort: Effort) -> None:
-        search.begin(function.__name__.strip("_").replace("_", "-"))
-        search.offer(simulate(search.problem, function(search.problem)))
-
-    return Method(run=run, summary=summary, network=network)
-
-
-def _sequential(problem: Problem) -> Plan:
-    from offcert.heuristics.sequential import sequential
-
-    return sequential(problem)
-
-
-def _greedy(problem: Problem) -> Plan:
-    from offcert.heuristics.greedy import greedy
-
-    return greedy(problem)
-
-
-def _descend_dynprog(search: Search, effort: Effort) -> None:
-    from offcert.heuristics.dynprog import dynprog
-
-    search.begin("dynprog")
-    with search.untimed():
-        warm_dynprog()
-    search.offer(simulate(search.problem, dynprog(search.problem)))
-
-
-def _vdnn(problem: Problem) -> Plan:
-    from offcert.heuristics.vdnn import vdnn
-
-    return vdnn(problem)
-
-
-def _vdnn_all(problem: Problem) -> Plan:
-    from offcert.heuristics.vdnn_policy import vdnn_policy
-
-    return vdnn_policy(problem, "all")
-
-
-def _vdnn_conv(problem: Problem) -> Plan:
-    from offcert.heuristics.vdnn_policy import vdnn_policy
-
-    return vdnn_policy(problem, "conv")
-
-
-def _tflms(problem: Problem) -> Plan:
-    from offcert.heuristics.tflms import tflms
-
-    return tflms(problem)
-
-
-def _descend_autoswap(search: Search, effort: Effort) -> None:
-    from offcert.heuristics.autoswap import autoswap
-
-    search.begin("autoswap")
-    search.offer(simulate(search.problem, autoswap(search.problem, seed=effort.seed)))
+_NESTED = f"{SINGLE_GAPS}, one within the other"
 
 
 def _from_scratch(
@@ -125,7 +60,7 @@ def _from_scratch(
     """Give a method that improves a schedule the plainest one to start from."""
 
     def start_and_run(search: Search, effort: Effort) -> None:
-        search.offer(simulate(search.problem, _sequential(search.problem)))
+        search.offer(simulate(search.problem, sequential_plan(search.problem)))
         run(search, effort)
 
     return start_and_run
@@ -148,6 +83,11 @@ def _nothing(search: Search, effort: Effort) -> None:
     """Leave it at the bounds that every method gets."""
 
 
+def _patience(default: str) -> Option:
+    said = "coolings in a row without a better schedule after which it ends"
+    return Option("patience", said, number(1), default)
+
+
 METHODS = {
     "bounds": Method(
         run=_nothing,
@@ -161,35 +101,19 @@ METHODS = {
             "fractional-large-tensors-returns",
         ),
     ),
-    "sequential": _plan_method(
-        _sequential, "evict just before an operation needs room", "any trace"
-    ),
-    "greedy": _plan_method(_greedy, "GREEDY of the offloading paper, §4.2"),
-    "dynprog": Method(
-        run=_descend_dynprog, summary="DYNPROG of the offloading paper, §5.3", network=_CHAINS
-    ),
-    "vdnn": _plan_method(_vdnn, "VDNN as the offloading paper defines it, §6.1", _CHAINS),
-    "vdnn-all": _plan_method(_vdnn_all, "the original vDNN, offloading every layer", _CHAINS),
-    "vdnn-conv": _plan_method(
-        _vdnn_conv, "the original vDNN, offloading convolutions", f"{_CHAINS} with named layers"
-    ),
-    "autoswap": Method(
-        run=_descend_autoswap,
-        summary="AUTOSWAP: priority scores, weights by optimisation",
-        reads=("seed",),
-        network=_SINGLE_GAPS,
-    ),
-    "tflms": _plan_method(_tflms, "TFLMS, the best of its two parameters"),
+    **PLAN_METHODS,
     **MODNN_METHODS,
     "local-search": Method(
         run=_from_scratch(descend_local_search),
         summary="annealing over sets and orders",
         reads=("time_limit", "seed", "target_gap"),
+        options=(_patience("12"),),
     ),
     "order-search": Method(
         run=descend_order_search,
         summary="annealing over sets and both orders of ordered schedules",
         reads=("time_limit", "seed", "target_gap"),
+        options=(_patience("4"),),
         network="traces with an ordered schedule",
     ),
     "fluid-milp": Method(
@@ -302,18 +226,20 @@ METHODS = {
 }
 
 
-def method_called(name: object) -> Method:
-    """Return a method by name.
+def method_called(text: object) -> Choice:
+    """Return a method by name, with the options behind it: ``"dynprog:slots=2000"``.
 
     Raises
     ------
     InputError
-        If there is none of that name.
+        If there is none of that name, or an option or its value is none of the method's.
     """
-    if isinstance(name, str) and name in METHODS:
-        return METHODS[name]
-    hint = meant(name, METHODS) if isinstance(name, str) else ""
-    raise InputError(f"method must be one of {', '.join(METHODS)}, not {show(name)}{hint}")
+    name, *parts = text.split(SEPARATOR) if isinstance(text, str) else [""]
+    if name not in METHODS:
+        hint = meant(name, METHODS) if isinstance(text, str) else ""
+        raise InputError(f"method must be one of {', '.join(METHODS)}, not {show(text)}{hint}")
+    method = METHODS[name]
+    return Choice(name, method, read_options(name, method.takes, parts))
 
 
 def solve(
@@ -329,13 +255,15 @@ def solve(
     progress: Callable[[SearchProgress], None] | None = None,
     keep: Callable[[Certificate], None] | None = None,
 ) -> Certificate:
-    """Run one method by name; parameters as for `offcert.certify.ladder.certify`.
+    """Run one method; parameters as for `offcert.certify.ladder.certify`.
 
     Bounds that cost next to nothing are always added: the combinatorial ones, or, where
     computations may run again, the computing time or what the largest of them takes.
 
     Parameters
     ----------
+    method : str
+        Its name, with its options behind it: ``"greedy"``, ``"dynprog:slots=2000"``.
     grid : int, optional
         Ticks a cell, for the time-indexed models.
     solver : str, optional
@@ -344,8 +272,9 @@ def solve(
     Raises
     ------
     InputError
-        If there is no such method, it is not for what the problem leaves open (transfers,
-        recomputation, what is least), or an argument is of the wrong type or out of its range.
+        If there is no such method or option, the method is not for what the problem leaves open
+        (transfers, recomputation, what is least), or an argument is of the wrong type or out of its
+        range.
     MethodError
         If the method does not apply to the problem's network.
     """
@@ -353,26 +282,23 @@ def solve(
     time_limit, workers, target_gap, seed = options
     grid = None if grid is None else require_count(grid, "grid")
     chosen = method_called(method)
-    _require_use(chosen, method, problem, grid=grid, solver=solver)
+    asked = _require_use(chosen, problem, grid=grid, solver=solver)
+    name = chosen.own.text
     settings = Settings(
-        time_limit=time_limit,
-        workers=workers,
-        target_gap=target_gap,
-        seed=seed,
-        grid=grid,
-        solver=solver,
+        time_limit=time_limit, workers=workers, target_gap=target_gap, seed=seed, **asked
     )
-    keeping = keeper(method, settings, keep)
+    keeping = keeper(name, settings, keep)
     state = JointSearch if chooses_execution(problem) else Search
     search = state(problem, time_limit, target_gap, progress, keeping)
     search.infeasibility = infeasibility(problem)
-    known = partial(search.certificate, method, settings)
+    known = partial(search.certificate, name, settings)
     try:
         if search.infeasibility is None:
-            effort = Effort(search.remaining, workers, seed, grid, solver)
+            own = chosen.own.options
+            effort = Effort(search.remaining, workers, seed, options=own, **asked)
             _bound_cheaply(search, effort)
             with watched(search, time_limit, known), search.surviving(but=ALONE):
-                chosen.run(search, effort)
+                chosen.method.run(search, effort)
     except NoPlanError as error:
         search.note(no_plan=str(error))
     except KeyboardInterrupt:
@@ -380,14 +306,18 @@ def solve(
     return known()
 
 
-def _require_use(chosen: Method, name: str, problem: Problem, **options: object) -> None:
-    """Refuse a method that is not for a problem, and options that it does not read."""
-    misfit = chosen.misfit(problem)
+def _require_use(chosen: Choice, problem: Problem, **settings: Any) -> dict[str, Any]:
+    """Return the settings, also those behind the method's name; refuse what it does not read."""
+    misfit = chosen.method.misfit(problem)
     if misfit is not None:
-        raise InputError(f"method {name} {misfit}")
-    for option, value in options.items():
-        if value is not None and option not in chosen.reads:
-            raise InputError(f"method {name} does not use {option}")
+        raise InputError(f"method {chosen.name} {misfit}")
+    asked = {name: value for name, value in settings.items() if value is not None}
+    for name in asked:
+        if name not in chosen.method.reads:
+            raise InputError(f"method {chosen.name} does not use {name}")
+        if name in chosen.settings:
+            raise InputError(f"{name} is given twice, also behind the name of the method")
+    return asked | chosen.settings
 
 
 def _bound_cheaply(search: Search, effort: Effort) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from offcert.certify.effort import Effort
 from offcert.certify.joint_search import JointSearch
@@ -52,7 +53,10 @@ def bound_least_memory(search: Search, effort: Effort) -> None:
 
 
 def descend_persistent(search: Search, effort: Effort) -> None:
-    """Offer the optimal persistent strategy of a chain."""
+    """Offer the optimal persistent strategy of a chain: with slots, and exactly if it is short.
+
+    Where memory is minimised there are no slots.
+    """
     chain = search.problem.checkpoint_chain
     if chain is None or _unsuited(search) or len(chain) > _MOST_STAGES:
         return
@@ -70,7 +74,8 @@ def descend_persistent(search: Search, effort: Effort) -> None:
                 _offer(search, strategy.expand(chain.network()))
             return
         memory = problem.platform.memory
-        _offer(search, persistent(chain, memory, _SLOTS).expand(chain.network()))
+        slots: Any = effort.options.get("slots", _SLOTS)
+        _offer(search, persistent(chain, memory, slots).expand(chain.network()))
         if small and not search.done:
             strategy = persistent(chain, memory, None, _MOST_POINTS)
             _offer(search, strategy.expand(chain.network()))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _EXAMPLES = (
     "offcert compare chain.json --methods greedy,vdnn --memory 0:100:25 -o table.parquet",
     "offcert compare 'library:cnn-24-*' --methods greedy,dynprog --time-limit 10",
+    "offcert compare chain.json --methods dynprog,dynprog:slots=2000,tflms:lb=3",
     "offcert compare problem.json --methods certify --allow offload,both --memory 0:100:25",
 )
 
@@ -41,7 +42,8 @@ def add(commands: Commands) -> None:
         "--methods",
         required=True,
         metavar="A,B,…",
-        help="methods separated by commas; `offcert methods` lists them",
+        help="methods separated by commas, with their options behind them; `offcert methods` "
+        "lists both",
     )
     parser.add_argument(
         "--memory",

@@ -96,6 +96,10 @@ def _row(name: str, method: Method) -> dict[str, Any]:
         "offload": [kind for kind in (True, False) if kind in method.offload],
         "evidence": method.evidence,
         "options": [f"--{setting.replace('_', '-')}" for setting in method.reads],
+        "takes": [
+            {"name": each.name, "default": each.default, "summary": each.summary}
+            for each in method.takes
+        ],
     }
 
 
@@ -129,5 +133,9 @@ def _text(row: dict[str, Any]) -> str:
             f"  for       {', '.join(parts)}",
             f"  evidence  {row['evidence']}",
             f"  options   {' '.join(row['options']) or 'none'}",
+            *(
+                f"  takes     {each['name']}={each['default']}: {each['summary']}"
+                for each in row["takes"]
+            ),
         ]
     )

@@ -10,6 +10,7 @@ from offcert.cli.searching import DEFAULTS, add_problem, add_search, search
 
 _EXAMPLES = (
     "offcert solve problem.json --method greedy --memory 25%",
+    "offcert solve problem.json --method dynprog:slots=2000",
     "offcert solve problem.json --method time-indexed-milp --grid 1000 --solver PULP_CBC_CMD",
 )
 
@@ -18,7 +19,10 @@ def add(commands: Commands) -> None:
     """Add the command."""
     parser = add_command(commands, "solve", "run one method", _run, examples=_EXAMPLES)
     parser.add_argument(
-        "--method", required=True, metavar="NAME", help="`offcert methods` lists them"
+        "--method",
+        required=True,
+        metavar="NAME",
+        help="with its options behind it, if any; `offcert methods` lists both",
     )
     add_problem(parser)
     add_search(parser)
@@ -51,8 +55,8 @@ def _require_uses(options: argparse.Namespace) -> None:
     from offcert.certify.methods import method_called
     from offcert.core.errors import InputError
 
-    reads = method_called(options.method).reads
+    chosen = method_called(options.method)
     for setting in (*DEFAULTS, "grid", "solver"):
-        if getattr(options, setting) is not None and setting not in reads:
+        if getattr(options, setting) is not None and setting not in chosen.method.reads:
             name = f"--{setting.replace('_', '-')}"
-            raise InputError(f"method {options.method} does not use {name}")
+            raise InputError(f"method {chosen.name} does not use {name}")

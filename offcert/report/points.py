@@ -118,6 +118,11 @@ class Point:
         return self.minimum <= self.memory < self.peak and not self.infeasible
 
     @property
+    def certified(self) -> bool:
+        """Whether ``certify`` was run: only then is much known of the optimum."""
+        return CERTIFY in self.cells
+
+    @property
     def infeasible(self) -> bool:
         """Whether there is no schedule."""
         found = any(cell.status == INFEASIBLE for cell in self.cells.get(CERTIFY, ()))

@@ -7,6 +7,7 @@ import pytest
 
 import offcert
 from offcert.campaign.cells import Cell, CellSettings, Point, grid
+from offcert.campaign.execute import execute
 from offcert.campaign.selection import Subject
 from offcert.certify.methods import METHODS, solve
 from offcert.core.errors import InputError, MethodError
@@ -46,6 +47,38 @@ def test_only_settings_that_a_method_reads_change_its_key() -> None:
         changed = [keys(method, **{name: 0.5}) for name in ("time_limit", "target_gap")]
         changed += [keys(method, **{name: 7}) for name in ("seed", "workers")]
         assert len({frozenset(found) for found in (keys(method), *changed)}) == 5
+
+
+def test_options_are_part_of_the_method_and_written_in_one_way() -> None:
+    texts = ("dynprog:slots=500", "dynprog", "dynprog:slots=2000", "dynprog: slots = 2000")
+    cells = grid([PROBLEM], texts)
+    assert [cell.method for cell in cells] == ["dynprog", "dynprog:slots=2000"]
+    assert len({cell.key for cell in cells}) == 2
+    assert all(cell.batchable for cell in cells)
+    (cell,) = grid([PROBLEM], ["autoswap:trials=5"], None, CellSettings(seed=3))
+    assert cell.settings.read_by(cell.method) == {"seed": 3}
+    assert not cell.batchable
+
+
+def test_a_cell_with_options_does_what_solve_does() -> None:
+    problem = PROBLEM.with_memory(PROBLEM.trace.least_memory)
+    (cell,) = grid([problem], ["vdnn:variants=half"])
+    facts, _ = execute(cell)
+    assert facts["makespan"] == solve(problem, "vdnn:variants=half").result.objective
+    assert cell.row(facts)["method"] == "vdnn:variants=half"
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ("certify:slots=2", 'method certify has no options, so not "certify:slots=2"'),
+        ("dynprog:slot=2", 'method dynprog has no option "slot", but slots, max_states'),
+        ("gredy:x=1", "methods must be of certify, bounds, .*gredy"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_runs(method: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        grid([PROBLEM], ["greedy", method])
 
 
 def test_problem_method_and_version_change_the_key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,6 +151,10 @@ def test_failures_are_said_and_make_the_exit_code(
     [
         (["library:none", "--methods", "greedy"], 'no family of the library matches "none"'),
         (["library:cnn-8-0", "--methods", "gredy"], "methods must be of certify, bounds, .*gredy"),
+        (
+            ["library:cnn-8-0", "--methods", "greedy,dynprog:slots=no"],
+            'option slots of method dynprog must be an integer of at least 1 or none, not "no"',
+        ),
         (["library:cnn-8-0", "--methods", "greedy", "--memory", "5:1:1"], "must go up"),
         (["library:cnn-8-0", "--methods", "greedy", "--memory", "x"], 'memory must look .*"x"'),
         (["library:cnn-8-0", "--methods", "greedy", "-o", "t.xlsx"], "t.xlsx must end with"),

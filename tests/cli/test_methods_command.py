@@ -32,6 +32,8 @@ def test_the_list_says_what_each_is_for_and_what_supports_it(
     assert (rows["pivot"]["transfers"], rows["pivot"]["links"]) == (["atomic"], ["simplex"])
     assert "CP-SAT" in rows["interval-cpsat"]["evidence"]
     assert {"--grid", "--solver"} <= set(rows["time-indexed-milp"]["options"])
+    assert [each["name"] for each in rows["dynprog"]["takes"]] == ["slots", "max_states"]
+    assert "  takes     slots=500: into how many slots" in text
     for name, row in rows.items():
         block = text.partition(f"{name}: ")[2].partition("\n\n")[0].splitlines()
         assert block[0] == row["summary"]
@@ -51,6 +53,9 @@ def test_the_list_says_what_each_is_for_and_what_supports_it(
         (["interval-cpsat", "--grid", "9"], "method interval-cpsat does not use --grid"),
         (["fluid-lp", "--solver", "scipy"], "method fluid-lp does not use --solver"),
         (["autoswap", "--target-gap", "0"], "method autoswap does not use --target-gap"),
+        (["dynprog:slot=5"], 'method dynprog has no option "slot", but slots, max_states'),
+        (["dynprog:slots=0"], 'must be an integer of at least 1 or none, not "0"'),
+        (["dynprog:slots=5", "--seed", "1"], "method dynprog does not use --seed"),
         (["gredy"], "did you mean greedy?"),
         # Some tests bring methods of their own, so this is put together when the test runs.
         (["?"], "method must be one of {methods}, not "),

@@ -9,6 +9,7 @@ import own_steps
 import pytest
 import torch
 from captured import require_same, state_of
+from shallow_networks import shallow
 from torch import nn
 
 from offcert.core.errors import InputError
@@ -240,6 +241,24 @@ def test_stages_count_the_batch_themselves():
     assert problem.trace == plain.trace
     assert problem.source["uncounted"]["batch"] == 0
     assert problem.platform.memory == 10**6 - 3 * PARAMETERS
+
+
+def test_the_stages_of_a_densenet_are_its_dense_layers_unless_blocks_are_asked_for():
+    def found(clock, **options):
+        return profile(
+            "densenet121", "2x3x32x32", clock=clock, hardware="v100-pcie", options=options
+        )
+
+    with shallow():
+        fine, coarse = found("stages"), found("stages", stages="blocks")
+        modules = found("modules", classes=7)
+    assert fine.source["options"] == {"stages": "layers"}
+    assert coarse.source["options"] == {"stages": "blocks"}
+    # What is trained with other clocks is the network that the zoo builds.
+    assert modules.source["options"] == {"classes": 7}
+    # 2, 3, 3 and 2 layers instead of 4 blocks, forwards and backwards.
+    assert len(fine.trace) - len(coarse.trace) == 2 * (10 - 4)
+    assert fine.trace.least_memory < coarse.trace.least_memory
 
 
 def test_memory_defaults_to_what_the_device_has_left_but_is_always_feasible():

@@ -108,6 +108,28 @@ def test_images_of_other_sizes_and_other_numbers_of_classes(name, sizes):
         assert model(zoo.default_input(name, (batch, 3, pixels, pixels))).shape == (batch, 7)
 
 
+@pytest.mark.usefixtures("one_thread")
+def test_dense_layers_that_join_compute_what_blocks_do():
+    torch.manual_seed(0)
+    blocks = zoo.build("densenet121", classes=5).double()
+    layers = zoo.build("densenet121", classes=5, stages="layers").double()
+    layers.load_state_dict(blocks.state_dict())
+    sample = zoo.default_input("densenet121", (2, 3, 32, 32)).double()
+    one, other = (network(sample) for network in (blocks, layers))
+    assert torch.equal(one, other)
+    one.square().sum().backward()
+    other.square().sum().backward()
+    for mine, theirs in zip(blocks.parameters(), layers.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-6, atol=1e-9)
+
+
+def test_only_densenets_have_options_for_stages():
+    asked = {name: zoo.stage_options(name) for name in zoo.names()}
+    dense = {f"densenet{depth}" for depth in (121, 161, 169, 201)}
+    assert {name for name, options in asked.items() if options} == dense
+    assert asked["densenet121"] == {"stages": "layers"}
+
+
 def test_auxiliary_logits_only_in_training():
     with FakeTensorMode():
         model = zoo.build("inception_v3", auxiliary=True, classes=5)
@@ -190,6 +212,7 @@ def test_gpt_default_input_follows_the_options():
         (lambda: zoo.build("resnet18", auxiliary=True), ["resnet18", '"auxiliary"', "classes"]),
         (lambda: zoo.build("alexnet", classes=0), ["classes", "0"]),
         (lambda: zoo.build("alexnet", classes=2.5), ["classes", "2.5"]),
+        (lambda: zoo.build("densenet121", stages="no"), ["stages", "blocks or layers", '"no"']),
         (lambda: zoo.build("vgg11", dropout=1.5), ["dropout", "1.5"]),
         (lambda: zoo.build("gpt-tiny", heads=3), ["width", "heads", "32", "3"]),
         (lambda: zoo.default_input("gpt-tiny", vocabulary=0), ["vocabulary", "0"]),

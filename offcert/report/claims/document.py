@@ -13,6 +13,7 @@ from offcert.report.claims.exhibits import Exhibit, exhibit_of, experiment_exhib
 from offcert.report.claims.facts import TableFacts
 from offcert.report.claims.judge import ALWAYS, Finding, Verdict
 from offcert.report.claims.measured import (
+    open_lines,
     per_image_lines,
     ranking_lines,
     scaling_lines,
@@ -52,7 +53,15 @@ not as a description of what the authors measured. *Chains* are the paper's mode
 keeps inside for its backward operation is part of its output. *Traces* are the same networks with
 these internals as tensors of their own, which may leave one by one; there, methods for chains still
 plan on the chain. Memory is in percent of the way from the least with which anything runs to the
-peak without offloading. Limits at which nothing has to leave are not counted.
+peak without offloading. Limits at which nothing has to leave are not counted. Heuristics were run
+on all images; the optimum was looked for on some of them, and only these count where a claim is
+about optima.
+
+**What a stage is.** What runs between two places where a single tensor is live: a convolution, a
+residual block, an Inception module, and, in DenseNets, a dense layer, which hands on its input and
+its new features in one tensor. That is how the authors' later code cuts DenseNets; the paper does
+not print its number of stages. `--dense blocks` makes every dense block one stage instead, with
+fewer and larger tensors, which is another problem: a certificate is about stages as they are cut.
 
 **Verdicts.** A claim is a test with many cases: limits, or whole problems. In a case it holds,
 fails, or is open. Comparisons with the optimum are exact and three-valued: such a claim holds only
@@ -82,6 +91,12 @@ _YARDSTICK = """\
 
 The paper measures against the bound of Proposition 3. Where the best schedule is above it, a ratio
 to the bound blames the method for what no schedule can do."""
+
+_OPEN = """\
+## What stays open
+
+Limits by network: at how many the best schedule is certified optimal, and how far it may be from
+the optimum where it is not."""
 
 _SCALING = """\
 ## Batch and image sizes"""
@@ -216,7 +231,8 @@ def _link(exhibit: Exhibit | None) -> list[str]:
 
 def _measured(views: Mapping[str, Sequence[Point]]) -> list[str]:
     lines: list[str] = []
-    for title, make in ((_AFTER, ranking_lines), (_YARDSTICK, yardstick_lines)):
+    tables = ((_AFTER, ranking_lines), (_YARDSTICK, yardstick_lines), (_OPEN, open_lines))
+    for title, make in tables:
         lines += [title, ""]
         for view in _VIEWS:
             if views[view]:

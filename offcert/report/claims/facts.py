@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +25,16 @@ class TableFacts:
         SHA-256 of the rows and experiments, whatever the files' formats and order.
     rows, failed : int
         Rows, and those whose process died.
-    problems, limits : int
-        How many, without and with memory limits.
+    problems, limits, certified : int
+        How many, without and with memory limits, and at how many limits ``certify`` was run.
     networks : tuple of str
         Of the zoo.
     images, batches : tuple of int
         All that occur.
     methods, versions, settings : tuple of str
         All that occur; settings are those of ``certify``.
+    stages : mapping of str to int
+        How many stages a network has, the loss among them, where that is known.
     """
 
     digest: str
@@ -40,27 +42,37 @@ class TableFacts:
     failed: int
     problems: int
     limits: int
+    certified: int
     networks: tuple[str, ...]
     images: tuple[int, ...]
     batches: tuple[int, ...]
     methods: tuple[str, ...]
     versions: tuple[str, ...]
     settings: tuple[str, ...]
+    stages: Mapping[str, int]
 
     def sentence(self) -> str:
         """Return all of it for people."""
         failed = f", of which {self.failed} failed" if self.failed else ""
         return (
             f"{self.rows} cells{failed}: {self.problems} problems at {self.limits} memory limits "
-            f"in all ({_list(self.networks)}; images of {_list(self.images)} pixels a side, "
-            f"batches of {_list(self.batches)}), methods {_list(self.methods)}, offcert "
-            f"{_list(self.versions)}, `certify` with {_list(self.settings)}. Table and experiments "
-            f"have the digest `{self.digest}`."
+            f"in all ({_list(map(self._network, self.networks))}; images of "
+            f"{_list(self.images)} pixels a side, batches of {_list(self.batches)}), methods "
+            f"{_list(self.methods)}, offcert "
+            f"{_list(self.versions)}, `certify` at {self.certified} limits, with "
+            f"{' or '.join(self.settings) or 'nothing'}. Table and experiments have the digest `{self.digest}`."
         )
 
+    def _network(self, name: str) -> str:
+        return f"{name} of {self.stages[name]} stages" if name in self.stages else name
 
-def facts_of(frame: DataFrame, experiments: Sequence[Experiment] = ()) -> TableFacts:
-    """Return what a table is, experiments included in the hash."""
+
+def facts_of(
+    frame: DataFrame,
+    experiments: Sequence[Experiment] = (),
+    stages: Mapping[str, int] | None = None,
+) -> TableFacts:
+    """Return what a table is, experiments included in the hash; stages by network, if known."""
     rows = plain_rows(frame)
     ordered = sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
     content = {"rows": ordered, "experiments": [item.to_json() for item in experiments]}
@@ -75,12 +87,14 @@ def facts_of(frame: DataFrame, experiments: Sequence[Experiment] = ()) -> TableF
         failed=sum(row["status"] == FAILED for row in rows),
         problems=len(distinct("problem")),
         limits=len(distinct("digest")),
+        certified=len({row["digest"] for row in rows if row["method"] == CERTIFY}),
         networks=distinct("network"),
         images=distinct("image"),
         batches=distinct("batch"),
         methods=distinct("method"),
         versions=distinct("version"),
         settings=tuple(_settings(text) for text in sorted(settings)),
+        stages=stages or {},
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from statistics import mean
 
-from offcert.report.claims.predicates import binding, number
+from offcert.report.claims.predicates import certified, number
 from offcert.report.claims.shapes import is_chain
 from offcert.report.points import Point
 
@@ -15,9 +15,9 @@ HEURISTICS = ("dynprog", "greedy", "vdnn", "autoswap", "tflms")
 
 
 def by_memory(points: Sequence[Point]) -> dict[float, list[Point]]:
-    """Return the points of every percentage at which something has to leave."""
+    """Return the certified points of every percentage at which something has to leave."""
     groups: dict[float, list[Point]] = defaultdict(list)
-    for point in binding(points):
+    for point in certified(points):
         if point.best is not None:
             groups[point.percent].append(point)
     return dict(sorted(groups.items()))
@@ -65,6 +65,31 @@ def yardstick_lines(points: Sequence[Point]) -> list[str]:
     return lines
 
 
+def open_lines(points: Sequence[Point]) -> list[str]:
+    """Return a table: of each network, how many limits are closed, and the gaps of the others."""
+    groups: dict[str, list[Point]] = defaultdict(list)
+    for point in certified(points):
+        groups[point.network or point.problem].append(point)
+    lines = [
+        "| network | limits | certified optimal | without a schedule | mean gap of the rest | "
+        "largest |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for name, group in groups.items():
+        gaps = [Fraction(p.best - p.lower, p.best) for p in group if p.best is not None]
+        rest = [gap for gap in gaps if gap]
+        gap_cells = (
+            [f"{float(100 * value):.2g} %" for value in (mean(rest), max(rest))]
+            if rest
+            else ["–", "–"]
+        )
+        lines.append(
+            f"| {name} | {len(group)} | {len(gaps) - len(rest)} | {len(group) - len(gaps)} | "
+            f"{' | '.join(gap_cells)} |"
+        )
+    return lines
+
+
 def scaling_lines(points: Sequence[Point], what: str) -> list[str]:
     """Return how much the best schedule's ratio to Prop. 3 changes with ``batch`` or ``image``.
 
@@ -72,7 +97,7 @@ def scaling_lines(points: Sequence[Point], what: str) -> list[str]:
     """
     other = "image" if what == "batch" else "batch"
     groups: dict[tuple[object, ...], list[Point]] = defaultdict(list)
-    for point in binding(points):
+    for point in certified(points):
         if point.best is not None and getattr(point, what) is not None:
             same = (point.network, getattr(point, other), is_chain(point), point.percent)
             groups[same].append(point)

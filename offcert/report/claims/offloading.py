@@ -150,7 +150,8 @@ _DYNPROG = [
             "§7, Fig. 6–11",
             f"DYNPROG does worse on deeper networks (here: {name}).",
             "The deepest network and a shallower one, of the same image size and batch: DYNPROG's "
-            "makespan by the best one known is larger on average over limits on the deeper one.",
+            "makespan by the certified optimum is larger on the deeper one, on average over the "
+            "limits at which it has plans for both.",
             worse_with_depth("dynprog", family),
             USUALLY,
         )

@@ -68,13 +68,13 @@ def below_prop3(method: str, factor: Fraction) -> Cases:
 
 
 def near_optimum(method: str, factor: Fraction, networks: str = "") -> Cases:
-    """At every limit at which it has a plan, it is within the factor of the optimum.
+    """At every certified limit at which it has a plan, it is within the factor of the optimum.
 
     Only networks whose names begin as `networks` says. Without a plan it is not there; see `plans`.
     """
 
     def cases(points: Sequence[Point]) -> list[Case]:
-        chosen = [p for p in binding(points) if (p.network or "").startswith(networks)]
+        chosen = [p for p in certified(points) if (p.network or "").startswith(networks)]
         found = [_near_optimum(point, method, factor) for point in chosen]
         return [case for case in found if case is not None]
 
@@ -172,6 +172,11 @@ def within_seconds(method: str, seconds: float) -> Cases:
 def binding(points: Iterable[Point]) -> list[Point]:
     """Return the points at which something has to leave and a schedule exists."""
     return [point for point in points if point.binding]
+
+
+def certified(points: Iterable[Point]) -> list[Point]:
+    """Return those of them for which an optimum was looked for."""
+    return [point for point in binding(points) if point.certified]
 
 
 def ratio(makespan: int, other: int) -> str:

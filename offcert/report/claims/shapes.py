@@ -9,7 +9,7 @@ from itertools import combinations, pairwise
 from statistics import mean, median
 
 from offcert.report.claims.judge import Case, Outcome
-from offcert.report.claims.predicates import Cases, binding, number, title
+from offcert.report.claims.predicates import Cases, binding, certified, number, title
 from offcert.report.points import FAILED, Point, by_problem
 
 PAPERS = ("greedy", "dynprog")
@@ -76,6 +76,8 @@ def optimal_at_highest(method: str) -> Cases:
         point = points[-1]
         cell = point.cell(method)
         if cell is None or cell.status == FAILED or point.percent < 75 or point.best is None:
+            return None
+        if not point.certified:
             return None
         if cell.makespan is None:
             return Case(point.label, Outcome.FAILS, None, f"{title(method)} finds no plan", point)
@@ -160,6 +162,8 @@ def peaks_at_balance(method: str, to_optimum: bool = False) -> Cases:
 
     def judge(name: str, points: list[Point]) -> Case | None:
         planned = [p for p in points if p.makespan(method) is not None and p.best is not None]
+        if to_optimum:
+            planned = [p for p in planned if p.certified]
         middle = balance(points[0])
         if middle is None or len(planned) < 5:
             return None
@@ -191,38 +195,55 @@ def _range(point: Point, method: str, to_optimum: bool) -> tuple[Fraction, Fract
 
 
 def worse_with_depth(method: str, family: str) -> Cases:
-    """On average over limits, it is further from the best schedule on the deepest network.
+    """On average over limits, it is further from the optimum on the deepest network.
 
-    One case for each image size, batch and network of the family that is shallower.
+    One case for each image size, batch and network of the family that is shallower; over those
+    certified limits at which it has plans for both. Where an optimum is open the averages are known
+    between bounds only, and the case stays open if these overlap.
     """
 
     def cases(points: Sequence[Point]) -> list[Case]:
-        groups: dict[tuple[int | None, int | None], dict[int, list[Point]]] = {}
-        for point in binding(points):
+        groups: dict[tuple[int | None, int | None], dict[int, dict[float, Point]]] = {}
+        for point in certified(points):
             network = point.network or ""
             depth = network.removeprefix(family)
-            if network.startswith(family) and depth.isdecimal():
+            planned = point.makespan(method) is not None and point.best is not None
+            if network.startswith(family) and depth.isdecimal() and planned:
                 at = groups.setdefault((point.image, point.batch), {})
-                at.setdefault(int(depth), []).append(point)
+                at.setdefault(int(depth), {})[point.percent] = point
         found = []
         for (image, batch), depths in groups.items():
-            means = {d: _mean_to_best(group, method) for d, group in sorted(depths.items())}
-            known = {d: level for d, level in means.items() if level is not None}
-            for shallow in list(known)[:-1]:
-                deep = max(known)
-                label = f"{family}{deep} against {family}{shallow}, image {image}, batch {batch}"
-                text = f"{number(known[deep])} × the best, against {number(known[shallow])} ×"
-                worse = known[deep] > known[shallow]
-                found.append(Case(label, _outcome(worse), known[shallow] - known[deep], text))
+            deep = max(depths)
+            for shallow in sorted(depths.keys() - {deep}):
+                limits = sorted(depths[deep].keys() & depths[shallow].keys())
+                if limits:
+                    label = f"{family}{deep} against {family}{shallow}"
+                    one, other = ([depths[d][at] for at in limits] for d in (deep, shallow))
+                    case = _further(f"{label}, image {image}, batch {batch}", one, other, method)
+                    found.append(case)
         return found
 
     return cases
 
 
-def _mean_to_best(points: Iterable[Point], method: str) -> Fraction | None:
-    pairs = [(point.makespan(method), point.best) for point in points]
-    ratios = [Fraction(own, best) for own, best in pairs if own is not None and best]
-    return mean(ratios) if ratios else None
+def _further(label: str, deep: list[Point], shallow: list[Point], method: str) -> Case:
+    """Return whether the method is further from the optimum on the first points than on others."""
+    (low, high), (least, most) = (_mean_range(points, method) for points in (deep, shallow))
+    outcome = Outcome.OPEN
+    if low > most:
+        outcome = Outcome.HOLDS
+    elif high <= least:
+        outcome = Outcome.FAILS
+    text = (
+        f"{number(low)} × the best, against {number(least)} ×, on average over {len(deep)} limits"
+    )
+    return Case(label, outcome, least - low, text)
+
+
+def _mean_range(points: Iterable[Point], method: str) -> tuple[Fraction, Fraction]:
+    """Return between what the mean ratio to the optimum lies."""
+    ranges = [_range(point, method, to_optimum=True) for point in points]
+    return mean(low for low, _ in ranges), mean(high for _, high in ranges)
 
 
 def memory_grows_with(power: int) -> Cases:

@@ -21,8 +21,14 @@ def test_the_sentence_counts_what_there_is() -> None:
     assert facts.sentence().startswith(
         "5 cells, of which 1 failed: 2 problems at 3 memory limits in all (resnet18, resnet50; "
         "images of 224, 500 pixels a side, batches of 8, 16), methods certify, greedy, "
-        "offcert 0.1.0, `certify` with seed 0. Table and experiments have the digest `"
+        "offcert 0.1.0, `certify` at 2 limits, with seed 0. Table and experiments have the digest `"
     )
+
+
+def test_the_sentence_says_how_many_stages_a_network_has() -> None:
+    made = table(rows("a", 120, greedy=99, network="densenet121"), rows("b", 140, greedy=99))
+    facts = facts_of(made, stages={"densenet121": 74})
+    assert "(densenet121 of 74 stages, resnet18; images" in facts.sentence()
 
 
 def test_the_digest_knows_every_value_and_no_order() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from campaign_tables import rows, table
 
 from offcert.report.claims.measured import (
+    open_lines,
     per_image_lines,
     ranking_lines,
     scaling_lines,
@@ -29,6 +30,22 @@ def test_ranks_count_shared_firsts_and_plans() -> None:
     )
     assert lines[0].startswith("| memory | problems | DYNPROG best / plans / mean ratio | GREEDY")
     assert lines[2:] == ["| 20 % | 3 | 2 / 2 / 1.050 | 2 / 3 / 1.167 |"]
+
+
+def test_what_is_open_is_counted_by_network() -> None:
+    lines = open_lines(
+        points(
+            rows("a", 120, certify=120, network="resnet18"),
+            rows("b", 120, certify={"makespan": 100, "lower_bound": 95}, network="resnet18"),
+            rows("c", 120, certify={"makespan": 100, "lower_bound": 99}, network="resnet18"),
+            rows("d", 120, certify={"status": "UNKNOWN"}, network="resnet34"),
+            rows("d", 200, certify=60, network="resnet34"),
+        )
+    )
+    assert lines[2:] == [
+        "| resnet18 | 3 | 1 | 0 | 3 % | 5 % |",
+        "| resnet34 | 1 | 0 | 1 | – | – |",
+    ]
 
 
 def test_the_yardstick_says_how_far_the_best_is_from_proposition_3() -> None:

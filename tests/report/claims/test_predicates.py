@@ -93,6 +93,8 @@ def test_near_optimum_takes_the_networks_it_is_asked_for() -> None:
         rows("d", 120, certify=90, dynprog="NO_PLAN", network="densenet121"),
     )
     assert outcomes(near_optimum("dynprog", F(102, 100), "densenet"), *groups) == "h"
+    # Where nobody looked for the optimum, the best of the heuristics is no measure.
+    assert outcomes(near_optimum("dynprog", F(1)), rows("e", 120, dynprog=90, greedy=99)) == ""
     assert outcomes(near_optimum("dynprog", F(102, 100)), *groups) == "hff"
 
 

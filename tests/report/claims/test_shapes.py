@@ -159,6 +159,37 @@ def test_depth_compares_the_deepest_with_every_other() -> None:
     assert outcomes(worse_with_depth("dynprog", "densenet"), *groups) == ""
 
 
+def of_network(name: str, planned: Sequence[Any]) -> list[Any]:
+    """Return the rows of a network whose optima are the bounds of Proposition 3."""
+    return [
+        row
+        for memory, own, best in zip(MEMORIES, planned, (100, 80, 60, 60, 60), strict=True)
+        for row in rows(f"{name}-x", memory, network=name, dynprog=own, certify=best)
+    ]
+
+
+def test_depth_is_compared_where_both_have_plans() -> None:
+    deep = of_network("resnet50", [150, "NO_PLAN", 63, 60, 60])
+    # Of what the deep network does at 0 % nothing is known for the other.
+    shallow = of_network("resnet18", ["NO_PLAN", 90, 66, 66, 60])
+    (case,) = found(worse_with_depth("dynprog", "resnet"), deep, shallow)
+    assert case.outcome == "fails"
+    assert case.text == "1.017 × the best, against 1.067 ×, on average over 3 limits"
+    apart = of_network("resnet18", ["NO_PLAN", 90, *["NO_PLAN"] * 3])
+    assert outcomes(worse_with_depth("dynprog", "resnet"), deep, apart) == ""
+
+
+@pytest.mark.parametrize(("lower", "expected"), [(70, "h"), (69, "o")])
+def test_depth_stays_open_where_the_optimum_could_change_it(lower: int, expected: str) -> None:
+    """The deep network is 72/70 from its optimum, the shallow one 71/70 to 71/`lower`."""
+    certified = {"makespan": 70, "lower_bound": lower}
+    deep = rows(
+        "d", 160, network="resnet50", dynprog=72, certify={"makespan": 70, "lower_bound": 70}
+    )
+    shallow = rows("s", 160, network="resnet18", dynprog=71, certify=certified)
+    assert outcomes(worse_with_depth("dynprog", "resnet"), deep, shallow) == expected
+
+
 def test_memory_grows_with_a_power_of_the_image() -> None:
     def of(image: int, peak: int, batch: int = 8) -> list[Any]:
         name = f"n-{image}-{batch}"

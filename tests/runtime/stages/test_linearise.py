@@ -28,6 +28,17 @@ def test_stages_of_published_networks(name, shape, count):
     assert len(line.stages) + 1 == count
 
 
+def test_every_dense_layer_is_a_stage_where_it_hands_on_all_features():
+    workload = Workload("densenet121", (2, 3, 32, 32), {"stages": "layers"})
+    line = prepare(workload.build(shapes_only=True), workload).fake
+    names = [stage.name for stage in line.stages]
+    layers = [name for name in names if ".denselayer" in name]
+    assert layers[:2] == [f"features.denseblock1.denselayer{i}" for i in (1, 2)]
+    assert len(layers) == 6 + 12 + 24 + 16
+    # And the loss.
+    assert len(names) + 1 == 74
+
+
 def test_names_say_which_module_a_stage_is():
     workload = Workload("resnet18", (1, 3, 64, 64))
     names = [s.name for s in prepare(workload.build(shapes_only=True), workload).fake.stages]
