@@ -49,10 +49,12 @@ def _network(rng: random.Random, computations: int) -> Network:
     live = [0]
     for step in range(max(1, (computations + rng.randint(0, 2)) // 2)):
         reads = {live[-1], rng.choice(live)}
-        base = max(reads)
-        if step and rng.random() < 0.15 and values[base].base is None:
+        last = max(reads)
+        if step and rng.random() < 0.2:
+            # Changed in place, some more than once.
+            base = last if (root := values[last].base) is None else root
             values.append(Value(f"v{step}'", 0, False, base=base))
-            live.remove(base)
+            live.remove(last)
         else:
             values.append(Value(f"v{step}", rng.randint(0, 9), rng.random() < 0.9))
         writes = [len(values) - 1]

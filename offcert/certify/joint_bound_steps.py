@@ -5,8 +5,7 @@ from __future__ import annotations
 from offcert.certify.effort import Effort
 from offcert.certify.joint_search import JointSearch
 from offcert.certify.search import Search
-from offcert.core.problem import Recompute
-from offcert.verify.execution.check import persistency_faults
+from offcert.verify.execution.check import legality_faults
 
 
 def bound_computing(search: Search, effort: Effort) -> None:
@@ -40,10 +39,9 @@ def close_joint(search: Search, effort: Effort) -> None:
         if search.infeasibility is not None:
             return
     found = shortest_execution(problem, effort.seconds / 2, search.objective)
-    if found.execution is not None and found.schedule is not None:
-        chain = problem.recompute is Recompute.CHAIN
-        assert problem.computed is not None
-        if not (chain and persistency_faults(problem.computed, found.execution)):
-            search.offer_executed(found.execution, found.schedule)
+    execution, schedule = found.execution, found.schedule
+    # Labels allow a little more than executions; on chains, stored copies may have to stay.
+    if execution is not None and schedule is not None and not legality_faults(problem, execution):
+        search.offer_executed(execution, schedule)
     if found.bound is not None:
         search.add(found.bound)

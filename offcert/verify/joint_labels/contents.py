@@ -124,7 +124,7 @@ class Contents:
             number = len(self.each)
             self._places[value, count, False] = number
             # Two copies of what is to be changed: only of one that can be out of use meanwhile.
-            two = count < len(changes) and item.evictable and item.size > 0
+            two = count < len(changes) and item.evictable
             spare = number + 1 if two else number
             self.each.append(Content(item.size, maker, movable, out, back, spare))
             if two:
@@ -158,7 +158,18 @@ class Contents:
     @cached_property
     def _needs(self) -> list[list[tuple[int, ...]]]:
         """For each computation, the contents of which one of each has to be there."""
-        return [[*work.reads, *((before,) for before, _ in work.changes)] for work in self.work]
+        return [
+            [*work.reads, *(self.to_change(before) for before, _ in work.changes)]
+            for work in self.work
+        ]
+
+    def to_change(self, content: int) -> tuple[int, ...]:
+        """Return the contents of which one has to be there for a run that changes it in place.
+
+        An empty value never leaves, so that any of its copies may be changed.
+        """
+        item = self.each[content]
+        return (content,) if item.size else tuple({content, item.spare})
 
     def _size_of(self, held: Held) -> int:
         return sum(item.size for place, item in enumerate(self.each) if held >> place & 1)

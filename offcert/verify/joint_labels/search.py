@@ -285,7 +285,7 @@ class JointLabels:
         work = self.contents.work[number]
         soonest = self._at(now, max(now.clock, now.free))
         for then in (soonest, self._at(now, max(soonest.clock, now.back))):
-            if not all(then.here >> before & 1 for before, _ in work.changes):
+            if not all(self._changeable(then, before) for before, _ in work.changes):
                 continue
             for read in product(*work.reads):
                 # Waiting for what comes back is for what reads it.
@@ -295,6 +295,9 @@ class JointLabels:
             if soonest.coming == _NONE:
                 return
 
+    def _changeable(self, then: Situation, content: int) -> bool:
+        return any(then.here >> place & 1 for place in self.contents.to_change(content))
+
     def _ways(self, then: Situation, number: int) -> Iterator[tuple[Situation, Held, int]]:
         """Yield what is there once changes in place are made, and what the run keeps.
 
@@ -303,8 +306,14 @@ class JointLabels:
         each, work = self.contents.each, self.contents.work[number]
         here, there, going = then.here, then.there, then.going
         for before, after in work.changes:
-            # Empty values may be there in any number, for nothing.
-            here = here & ~(_bit(before) if each[before].size else 0) | _bit(after)
+            # A spare copy of an empty value stands for any number of them.
+            if each[before].size or not here & _bit(each[before].spare) & ~_bit(before):
+                here &= ~_bit(before)
+            if here >> after & 1:
+                # A copy that is beside one that is changed is not changed any more.
+                here |= _bit(each[after].spare)
+                going = each[after].spare if going == after else going
+            here |= _bit(after)
             going = after if going == before else going
             if there >> each[before].spare & 1:
                 there |= _bit(each[after].spare)

@@ -100,7 +100,7 @@ class JointModel:
             last = len(self._changers[value])
             for changes in sorted({0, *(self._level(value, c) for c in self._changers[value])}):
                 yield value, changes, False
-                if each.evictable and each.size and changes < last:
+                if each.evictable and changes < last:
                     yield value, changes, True
             if last:
                 yield value, last, False
@@ -167,9 +167,16 @@ class JointModel:
     def needs(self) -> list[list[int]]:
         """For each computation, what it reads or changes: masks of the contents that will do."""
         return [
-            [*reads, *(1 << before for before, _ in changes)]
+            [*reads, *(self.changeable(before) for before, _ in changes)]
             for reads, changes in zip(self.reads, self.changes, strict=True)
         ]
+
+    def changeable(self, content: int) -> int:
+        """Return what will do for a run that changes a content: a mask.
+
+        Empty values do not leave, so more than one copy may be changed.
+        """
+        return 1 << content | (0 if self.sizes[content] else 1 << self.settled[content])
 
     @cached_property
     def remaining(self) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from offcert.core.execution import Execution
 from offcert.core.plan import Kind
@@ -45,7 +46,7 @@ def rebuilt(model: JointModel, path: tuple[Label, ...]) -> tuple[Execution, Sche
     """
     replay = _Replay(model, path[0])
     try:
-        for before, after in zip(path, path[1:], strict=False):
+        for before, after in pairwise(path):
             replay.step(before, after)
         return replay.execution()
     except _NoExecutionError:
@@ -124,13 +125,18 @@ class _Replay:
         self.starts.append(before.time)
 
     def _change(self, old: int, new: int, operation: int) -> None:
-        """Change a copy in place; it has been at home since it was written."""
-        copy = self.device.pop(old, None)
+        """Change a copy in place; unless it is empty, it has been at home since it was written."""
+        settled, sizes = self.model.settled, self.model.sizes
+        used = settled[old] if not sizes[old] and settled[old] in self.device else old
+        copy = self.device.pop(used, None)
         if copy is None or copy.returns:
             raise _NoExecutionError
-        copy.uses = list(range(copy.uses[0], operation + 1))
+        first = copy.uses[0]
+        copy.uses = list(range(first, operation)) if sizes[old] else copy.uses
+        copy.uses.append(operation)
+        if new in self.device:
+            self.device[settled[new]] = self.device[new]
         self.device[new] = copy
-        settled = self.model.settled
         if self.host.get(settled[old]) is copy:
             del self.host[settled[old]]
             self.host[settled[new]] = copy

@@ -196,13 +196,13 @@ class _Search:
         alike = self.alike.setdefault(key, [])
         covered = []
         for place, (t, s, r, out, back, d, h, p, index) in enumerate(alike):
-            if t <= time_ and s <= stage and r <= run_end and out <= left_at and back <= back_at:
-                if not device & ~d and not host & ~h and not p & ~pinned:
-                    return True
-            if time_ <= t and stage <= s and run_end <= r and left_at <= out and back_at <= back:
-                if not d & ~device and not h & ~host and not pinned & ~p:
-                    self.forgotten[index] = True
-                    covered.append(place)
+            early = t <= time_ and s <= stage and r <= run_end and out <= left_at
+            if early and back <= back_at and not (device & ~d or host & ~h or p & ~pinned):
+                return True
+            late = time_ <= t and stage <= s and run_end <= r and left_at <= out
+            if late and back_at <= back and not (d & ~device or h & ~host or pinned & ~p):
+                self.forgotten[index] = True
+                covered.append(place)
         for place in reversed(covered):
             alike[place] = alike[-1]
             alike.pop()
@@ -309,10 +309,11 @@ class _Search:
         """Yield every way to begin a run: what it reads and keeps, and what is given up."""
         model = self.model
         choices = [list(bits(mask & label.device)) for mask in model.reads[computation]]
-        if not all(label.device >> before & 1 for before, _ in model.changes[computation]):
+        changes = model.changes[computation]
+        if not all(label.device & model.changeable(before) for before, _ in changes):
             return
         changed = self._changed(label, computation)
-        after = sum(1 << content for _, content in model.changes[computation])
+        after = sum(1 << content for _, content in changes)
         for read in product(*choices):
             busy = after | sum(1 << content for content in read)
             unread = changed._replace(pinned=changed.pinned & ~busy)
@@ -326,8 +327,14 @@ class _Search:
         model = self.model
         device, host, leaving = label.device, label.host, label.leaving
         for before, after in model.changes[computation]:
-            if model.sizes[before]:
+            # Of an empty value the settled copy is changed, if there is one: it may stand for many.
+            many = device & 1 << model.settled[before] & ~(1 << before)
+            if model.sizes[before] or not many:
                 device &= ~(1 << before)
+            if device >> after & 1:
+                # What was in that state before is not changed any more.
+                device |= 1 << model.settled[after]
+                leaving = model.settled[after] if leaving == after else leaving
             device |= 1 << after
             if leaving == before:
                 leaving = after
