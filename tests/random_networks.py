@@ -140,3 +140,43 @@ def recompute_problem(
     memory = least + (max(peak, least) - least) * part.numerator // part.denominator
     platform = Platform(memory, bandwidth, link)
     return Problem("random", network, platform, recompute=Recompute.ANY)
+
+
+def changed_network(rng: random.Random) -> Network:
+    """Draw a network of up to six computations, some of which change the same value in place."""
+    values = [Value("x", rng.choice((0, 2, 3)), rng.random() < 0.8)]
+    computations: list[Computation] = []
+    last = 0
+    for step in range(rng.choice((3, 4))):
+        root = last if values[last].base is None else values[last].base
+        assert root is not None
+        reads = {last, root} | ({0} if rng.random() < 0.3 and root else set())
+        if step and rng.random() < 0.5:
+            values.append(Value(f"v{step}'", 0, False, base=root))
+        else:
+            values.append(Value(f"v{step}", rng.choice((0, 1, 2, 4)), rng.random() < 0.9))
+        last = len(values) - 1
+        writes = [last]
+        if rng.random() < 0.4:
+            values.append(Value(f"s{step}", rng.choice((1, 3))))
+            writes.append(len(values) - 1)
+        lean = rng.choice((None, None, 0))
+        again = rng.random() < 0.95
+        computations.append(
+            Computation(
+                f"F{step}",
+                rng.choice((0, 1, 2, 5)),
+                rng.choice((0, 1)),
+                tuple(sorted(reads)),
+                tuple(writes),
+                again,
+                lean=lean,
+            )
+        )
+    for step in range(2):
+        reads = set(rng.sample(range(len(values)), 2))
+        reads |= {base for value in reads if (base := values[value].base) is not None}
+        computations.append(
+            Computation(f"B{step}", 1, rng.choice((0, 2)), tuple(sorted(reads)), (), False)
+        )
+    return Network(computations, values)

@@ -7,7 +7,7 @@ from functools import partial
 from offcert.certify.checkpoint_steps import descend_checkpoints
 from offcert.certify.combined_steps import descend_combined
 from offcert.certify.effort import Effort
-from offcert.certify.joint_bound_steps import bound_computing, climb_joint
+from offcert.certify.joint_bound_steps import bound_computing, climb_joint, close_joint
 from offcert.certify.joint_search_steps import descend_joint
 from offcert.certify.joint_steps import descend_plain
 from offcert.certify.method import Method
@@ -55,6 +55,12 @@ JOINT_METHODS = {
         run=climb_joint,
         summary="linear relaxation of moving and computing again together",
         bounds=("joint-lp",),
+        reads=("time_limit",),
+    ),
+    "joint-labels": _of_networks(
+        run=close_joint,
+        summary="every way to move and compute again, searched to the end; for small networks",
+        bounds=("joint-labels",),
         reads=("time_limit",),
     ),
     "checkpoints": _of_chains(

@@ -131,5 +131,6 @@ class Search(Running[Certificate]):
             status = SolveStatus.OPTIMAL
         else:
             status = SolveStatus.FEASIBLE
-        bounds = tuple(cross_attested(self.bounds))
+        # Of what does not exist nothing is the least.
+        bounds = () if self.infeasibility else tuple(cross_attested(self.bounds))
         return Result(status, self.best, bounds, self.seconds, self.infeasibility)

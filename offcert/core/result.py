@@ -65,6 +65,8 @@ class Bound:
 
 # The name of what takes too long where memory is minimised: no operation, and no bytes.
 COMPUTING = "the computing"
+# The name of what takes too much memory where each run alone fits, but no execution does.
+EXECUTIONS = "every execution"
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,14 @@ class Infeasibility:
     """Why no schedule exists: an operation that cannot run, and the bytes it lacks.
 
     Where memory is minimised, there is no schedule if the deadline is less than the computing time;
-    then both numbers are ticks.
+    then both numbers are ticks. Where computations may run again, every run may fit by itself, and
+    yet no execution does: it is to keep what cannot be had again.
 
     Attributes
     ----------
     operation : int
         The one that needs most; -1 when what is resident at the start does not fit, and for the
-        computing as a whole.
+        computing as a whole or every execution.
     name : str
         Its name.
     needed, lacking : int
@@ -93,6 +96,11 @@ class Infeasibility:
     def __str__(self) -> str:
         return self.said(Units("ns", "B"))
 
+    @property
+    def of_executions(self) -> bool:
+        """Whether it is about executions as a whole, which takes a search to establish."""
+        return (self.operation, self.name) == (-1, EXECUTIONS)
+
     def said(self, units: Units) -> str:
         """Return in words what cannot run, and what it lacks, in a problem's units."""
         name = cut(self.name, 100)
@@ -100,6 +108,8 @@ class Infeasibility:
             needed, lacking = (format_time(time, units) for time in (self.needed, self.lacking))
             return f"{name} takes {needed} however much memory there is, {lacking} too long"
         needed, lacking = (format_size(size, units) for size in (self.needed, self.lacking))
+        if self.of_executions:
+            return f"{name} takes {needed} or more at some moment, {lacking} more than there is"
         return f"{name} needs {needed} even when all else has left, {lacking} more than there is"
 
 

@@ -229,6 +229,16 @@ _PROOFS = (
         recompute=True,
     ),
     ProofKind(
+        "joint-labels",
+        Computed,
+        "joint_labels.verifier:joint_labels",
+        "every way to move and compute again, searched to the end; for small networks",
+        page="joint-labels",
+        searched=True,
+        transfers=_ALL,
+        recompute=True,
+    ),
+    ProofKind(
         "least-memory-run",
         Computed,
         "least_memory.verifier:single_run",

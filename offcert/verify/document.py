@@ -30,6 +30,7 @@ from offcert.verify.findings import (
     rewriting_faults,
 )
 from offcert.verify.findings import Outcome as Outcome
+from offcert.verify.joint_labels.verifier import nothing_fits
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.placement.document import check_of_schedule
 from offcert.verify.recheck import recheck
@@ -131,7 +132,7 @@ def verify(
     _check_execution(verification)
     _check_schedule(verification)
     sound = len(verification.faults) == before
-    _check_infeasibility(verification)
+    _check_infeasibility(verification, allowance)
     _check_bounds(verification, allowance)
     if certificate.placement is not None and sound:
         verification.placement_bounds += check_of_schedule(
@@ -194,7 +195,7 @@ def _scarcest(problem: Problem) -> tuple[int | None, int, int, str]:
     return problem.platform.memory, *least_need(problem)
 
 
-def _check_infeasibility(verification: Verification) -> None:
+def _check_infeasibility(verification: Verification, allowance: Allowance) -> None:
     result = verification.certificate.result
     claim = result.infeasibility
     problem = verification.certificate.problem
@@ -209,6 +210,9 @@ def _check_infeasibility(verification: Verification) -> None:
         )
     if claim is None:
         return
+    if claim.of_executions and needed <= limit:
+        _check_no_execution(verification, allowance)
+        return
     expected = (operation, name, needed, needed - limit)
     if expected[3] <= 0:
         what = "every operation fits into {} bytes"
@@ -220,6 +224,28 @@ def _check_infeasibility(verification: Verification) -> None:
             f"infeasibility: operation {expected[0]} ({expected[1]}) needs {expected[2]} and "
             f"lacks {expected[3]}, which is not what the document says"
         )
+
+
+def _check_no_execution(verification: Verification, allowance: Allowance) -> None:
+    """Whether no execution fits although each run does."""
+    result, problem = verification.certificate.result, verification.certificate.problem
+    claim = result.infeasibility
+    assert claim is not None
+    if claim.lacking != claim.needed - problem.platform.memory:
+        verification.faults.append(
+            f"infeasibility: what needs {claim.needed} does not lack {claim.lacking}"
+        )
+    if result.bounds:
+        verification.faults.append("infeasibility: a document that says so holds no bounds")
+    if verification.faults:
+        return
+    try:
+        fault = nothing_fits(problem, claim.needed - 1, allowance)
+    except BeyondLimitsError as error:
+        verification.unverified.append(f"infeasibility: not verified within the limits: {error}")
+        return
+    if fault is not None:
+        verification.faults.append(f"infeasibility: {fault}")
 
 
 def _check_bounds(verification: Verification, allowance: Allowance) -> None:

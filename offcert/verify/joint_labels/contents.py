@@ -1,0 +1,218 @@
+"""What an execution can hold, and what each computation takes and makes of it.
+
+Written from the definition of executions and schedules alone (docs/theory/joint-labels.md), and
+independently of the search that finds such bounds. What memory holds is told apart by its value, by
+how many computations have changed it in place, and, as long as more of these are to come, by
+whether it may still be changed: a *spare* copy may not, because it has been on the host, or because
+it is the other one that is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+from offcert.core.network import Network
+from offcert.core.plan import Kind
+from offcert.core.problem import Problem
+
+# Sets of contents are integers: one bit each.
+Held = int
+
+
+@dataclass(frozen=True)
+class Content:
+    """One thing that memory can hold.
+
+    Attributes
+    ----------
+    size : int
+        Bytes.
+    maker : int
+        The computation that writes it, or changes the content before it; -1 if it is there at the
+        start.
+    movable : bool
+        Whether it may leave the device.
+    out, back : int
+        Ticks of its transfers.
+    spare : int
+        The number of what has the same bytes and may not be changed: of itself, if there is none.
+    """
+
+    size: int
+    maker: int
+    movable: bool
+    out: int
+    back: int
+    spare: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one computation takes and makes.
+
+    Attributes
+    ----------
+    ticks : int
+        Of a run.
+    again : bool
+        Whether it may run more than once.
+    reads : tuple of tuple of int
+        For each value, the contents of which one has to be there.
+    changes : tuple of (int, int)
+        What it changes in place, and what that is then.
+    ways : tuple of (Held, int)
+        What may be kept of what it writes, with the workspace that this takes.
+    """
+
+    ticks: int
+    again: bool
+    reads: tuple[tuple[int, ...], ...]
+    changes: tuple[tuple[int, int], ...]
+    ways: tuple[tuple[Held, int], ...]
+
+
+class Contents:
+    """Everything that a search has to know of a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a network; its transfers are atomic, or nothing leaves.
+    timed : bool
+        Otherwise runs and transfers take no time, and the question is whether they can be made.
+    """
+
+    def __init__(self, problem: Problem, timed: bool = True) -> None:
+        network = problem.computed
+        assert network is not None
+        self.problem, self.network, self.timed = problem, network, timed
+        self.one_way = not problem.platform.duplex
+        self.each: list[Content] = []
+        self._places: dict[tuple[int, int, bool], int] = {}
+        for value, item in enumerate(network.values):
+            if item.base is None:
+                self._add_states(value)
+        self.work = [self._work(computation) for computation in range(len(network))]
+        self.start = 0
+        for value, writer in enumerate(network.writer):
+            if writer < 0 and network.values[value].base is None and network.readers[value]:
+                self.start |= 1 << self._places[value, 0, False]
+        self.size_of = cache(self._size_of)
+        self.first_runs = cache(self._first_runs)
+        self.wanted = cache(self._wanted)
+        self.least_left = cache(self._least_left)
+
+    def _changes_of(self, value: int) -> list[int]:
+        """Return the computations that change a value in place, one entry a change, in order."""
+        network: Network = self.network
+        return sorted(
+            network.writer[other] for other, item in enumerate(network.values) if item.base == value
+        )
+
+    def _add_states(self, value: int) -> None:
+        item, platform = self.network.values[value], self.problem.platform
+        changes = self._changes_of(value)
+        movable = self.problem.offload and item.evictable and item.size > 0
+        out, back = (
+            platform.transfer_time(item.size, kind) if movable and self.timed else 0
+            for kind in (Kind.OFFLOAD, Kind.PREFETCH)
+        )
+        for count in range(len(changes) + 1):
+            maker = changes[count - 1] if count else self.network.writer[value]
+            number = len(self.each)
+            self._places[value, count, False] = number
+            # Two copies of what is to be changed: only of one that can be out of use meanwhile.
+            two = count < len(changes) and item.evictable
+            spare = number + 1 if two else number
+            self.each.append(Content(item.size, maker, movable, out, back, spare))
+            if two:
+                self._places[value, count, True] = spare
+                self.each.append(Content(item.size, maker, movable, out, back, spare))
+
+    def _work(self, computation: int) -> Work:
+        item, values = self.network.computations[computation], self.network.values
+        stored = {value if (b := values[value].base) is None else b for value in item.reads}
+        changed = {b for value in item.writes if (b := values[value].base) is not None}
+        reads, changes = [], []
+        for value in sorted(stored | changed):
+            all_changes = self._changes_of(value)
+            before = sum(changer < computation for changer in all_changes)
+            after = before + all_changes.count(computation)
+            if value in changed:
+                places = self._places
+                changes.append((places[value, before, False], places[value, after, False]))
+            else:
+                alike = (self._places.get((value, before, spare)) for spare in (False, True))
+                reads.append(tuple(place for place in alike if place is not None))
+        own = [self._places[v, 0, False] for v in item.writes if values[v].base is None]
+        ways = [(_held(own), item.workspace)]
+        if item.lean is not None:
+            for chosen in range(2 ** len(own) - 1):
+                kept = [place for bit, place in enumerate(own) if chosen >> bit & 1]
+                ways.append((_held(kept), item.lean))
+        ticks = item.duration if self.timed else 0
+        return Work(ticks, item.repeatable, tuple(reads), tuple(changes), tuple(ways))
+
+    @cached_property
+    def _needs(self) -> list[list[tuple[int, ...]]]:
+        """For each computation, the contents of which one of each has to be there."""
+        return [
+            [*work.reads, *(self.to_change(before) for before, _ in work.changes)]
+            for work in self.work
+        ]
+
+    def to_change(self, content: int) -> tuple[int, ...]:
+        """Return the contents of which one has to be there for a run that changes it in place.
+
+        An empty value never leaves, so that any of its copies may be changed.
+        """
+        item = self.each[content]
+        return (content,) if item.size else tuple({content, item.spare})
+
+    def _size_of(self, held: Held) -> int:
+        return sum(item.size for place, item in enumerate(self.each) if held >> place & 1)
+
+    def _first_runs(self, begun: int) -> int:
+        return sum(work.ticks for work in self.work[begun:])
+
+    def _wanted(self, begun: int) -> Held:
+        """Return what somebody may still read when so many first runs have begun."""
+        found, runs = 0, set(range(begun, len(self.work)))
+        grown = True
+        while grown:
+            found = _held(place for run in runs for alike in self._needs[run] for place in alike)
+            makers = {item.maker for place, item in enumerate(self.each) if found >> place & 1}
+            more = {run for run in makers if run >= 0 and self.work[run].again} - runs
+            runs |= more
+            grown = bool(more)
+        return found
+
+    def _least_left(self, begun: int, somewhere: Held) -> int | None:
+        """Return the ticks that are still to be computed at least, or None if that is impossible.
+
+        Every computation that has not begun runs, and so does, once more, whatever makes a content
+        that one of these reads and that is nowhere.
+        """
+        runs = set(range(begun, len(self.work)))
+        grown = True
+        while grown:
+            missing = {
+                self.each[alike[0]].maker
+                for run in runs
+                for alike in self._needs[run]
+                if not somewhere & _held(alike)
+            } - runs
+            if any(run < 0 or not self.work[run].again for run in missing):
+                return None
+            runs |= missing
+            grown = bool(missing)
+        return sum(self.work[run].ticks for run in runs)
+
+
+def _held(places: Iterable[int]) -> Held:
+    held = 0
+    for place in places:
+        held |= 1 << place
+    return held

@@ -1,0 +1,50 @@
+"""Verification of exact joint bounds, and that nothing can be executed within a memory limit."""
+
+from __future__ import annotations
+
+from offcert.core.problem import Minimise, Problem, Recompute, Transfers
+from offcert.proofs.kinds import Computed
+from offcert.verify.joint_labels.contents import Contents
+from offcert.verify.joint_labels.search import JointLabels
+from offcert.verify.limits import Allowance
+
+
+def joint_labels(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
+    """Return None if no execution is shorter than `value` ticks, or what is wrong."""
+    fault = beyond_scope(problem)
+    if fault is not None:
+        return fault
+    found = JointLabels(Contents(problem), problem.platform.memory, value).shorter(allowance)
+    if found is not None:
+        return f"the document says {value}, but an execution may take {found}"
+    return None
+
+
+def nothing_fits(problem: Problem, memory: int, allowance: Allowance) -> str | None:
+    """Return None if nothing can be executed within so many bytes, or what is wrong.
+
+    Raises
+    ------
+    BeyondLimitsError
+        If that is not known when time or memory run out.
+    """
+    fault = beyond_scope(problem)
+    if fault is not None:
+        return fault
+    search = JointLabels(Contents(problem, timed=False), memory, None)
+    if search.shorter(allowance) is not None:
+        return f"within {memory} something can be executed"
+    return None
+
+
+def beyond_scope(problem: Problem) -> str | None:
+    """Return why the search says nothing about a problem, or None."""
+    if problem.computed is None:
+        return "nothing is known of what is computed from what"
+    if problem.recompute is Recompute.NONE:
+        return "it is about problems in which computations may run again"
+    if problem.minimise is not Minimise.TIME:
+        return "it is about the least time, not the least memory"
+    if problem.offload and problem.transfers is not Transfers.ATOMIC:
+        return f"it is about atomic transfers, not {problem.transfers} ones"
+    return None
