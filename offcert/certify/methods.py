@@ -294,8 +294,8 @@ def solve(
     known = partial(search.certificate, name, settings)
     try:
         if search.infeasibility is None:
-            options = chosen.own.options
-            effort = Effort(search.remaining, workers, seed, options=options, **asked)
+            own = chosen.own.options
+            effort = Effort(search.remaining, workers, seed, options=own, **asked)
             _bound_cheaply(search, effort)
             with watched(search, time_limit, known), search.surviving():
                 chosen.method.run(search, effort)
