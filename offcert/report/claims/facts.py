@@ -58,9 +58,9 @@ class TableFacts:
             f"{self.rows} cells{failed}: {self.problems} problems at {self.limits} memory limits "
             f"in all ({_list(map(self._network, self.networks))}; images of "
             f"{_list(self.images)} pixels a side, batches of {_list(self.batches)}), methods "
-            f"{_list(self.methods)}, offcert "
-            f"{_list(self.versions)}, `certify` at {self.certified} limits, with "
-            f"{' or '.join(self.settings) or 'nothing'}. Table and experiments have the digest `{self.digest}`."
+            f"{_list(self.methods)}, offcert {_list(self.versions)}, `certify` at {self.certified} "
+            f"limits, with {' or '.join(self.settings) or 'nothing'}. Table and experiments have "
+            f"the digest `{self.digest}`."
         )
 
     def _network(self, name: str) -> str:
