@@ -123,23 +123,22 @@ def figures_section(
     """Return a section of figures and statements."""
     lines = [heading, "", introduction, "", "| claim | place | verdict |", "| --- | --- | --- |"]
     verdicts = {claim.key: str(claim.verdict(evidence.of(claim.key))) for claim in claims}
-    verdicts |= {
-        claim.key: statement_verdict(claim, evidence.of(claim.key)) for claim in statements
-    }
-    for claim in (*claims, *statements):
-        cells = [f"[{claim.statement}](#{claim.key})", claim.place, verdicts[claim.key]]
+    verdicts |= {each.key: statement_verdict(each, evidence.of(each.key)) for each in statements}
+    listed: list[FigureClaim | TheoryClaim] = [*claims, *statements]
+    for each in listed:
+        cells = [f"[{each.statement}](#{each.key})", each.place, verdicts[each.key]]
         lines.append(f"| {' | '.join(cells)} |")
     for claim in claims:
         lines += ["", f"### {claim.key}", "", f"{claim.statement} ({claim.place})", ""]
         lines += [f"- {claim.test}", *_figures(evidence.of(claim.key), verdicts[claim.key])]
         lines += [f"- {claim.why}"] if claim.why else []
         lines += [rests_on(evidence, claim.key)]
-    for each in statements:
-        finding = each.judge([Experiment.of(row) for row in evidence.of(each.key)])
-        lines += ["", f"### {each.key}", "", f"{each.statement} ({each.place})", ""]
+    for stated in statements:
+        finding = stated.judge([Experiment.of(row) for row in evidence.of(stated.key)])
+        lines += ["", f"### {stated.key}", "", f"{stated.statement} ({stated.place})", ""]
         cases = "; ".join(f"{case.label}, {case.text}" for case in finding.cases)
-        lines += [f"- {each.test}", f"- **{finding.verdict}**; {finding.counts()}: {cases}."]
-        lines += [rests_on(evidence, each.key)]
+        lines += [f"- {stated.test}", f"- **{finding.verdict}**; {finding.counts()}: {cases}."]
+        lines += [rests_on(evidence, stated.key)]
     return "\n".join(lines) + "\n"
 
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from offcert.core.documents import Fields, parse_rational, require_format
-from offcert.report.claims.evidence import EvidenceRow
+from offcert.report.claims.evidence import EvidenceRow, Figures
 from offcert.report.claims.judge import ALWAYS, Case, Finding, Outcome, judge
 from offcert.report.claims.predicates import number
 
@@ -52,7 +52,7 @@ class Experiment:
 
     def row(self, certificate: str | None) -> EvidenceRow:
         """Return the experiment as a row of evidence, given its certificate's digest."""
-        figures = {"stated": str(self.stated), "lower": self.lower, "best": self.best}
+        figures: Figures = {"stated": str(self.stated), "lower": self.lower, "best": self.best}
         return EvidenceRow(self.claim, self.instance, figures, certificate)
 
     @classmethod
