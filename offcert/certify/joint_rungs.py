@@ -20,17 +20,19 @@ from offcert.certify.rematerialisation_steps import (
 from offcert.certify.rung import Rung
 from offcert.core.problem import Minimise, Problem, Recompute
 
+_CLOSE = Rung(
+    close_joint,
+    0.4,
+    "exact on networks of up to ten computations, and many larger ones",
+    at_most=30.0,
+    most_operations=20,
+    gap_from=1e-9,
+)
+
 _LEAST_TIME = (
     Rung(bound_computing, 1.0, "a bound at once", always=True),
     Rung(descend_whole, 1.0, "if all fits nothing has to be done", always=True),
-    Rung(
-        close_joint,
-        0.4,
-        "exact on networks of up to ten computations, and many larger ones",
-        at_most=30.0,
-        most_operations=20,
-        gap_from=1e-9,
-    ),
+    _CLOSE,
     Rung(descend_rematerialisation, 0.1, "a plan that moves nothing, at once", at_most=3.0),
     Rung(descend_graphs, 0.05, "stored vertices of graphs, as published", at_most=1.0),
     Rung(descend_persistent, 0.1, "on chains, optimal if stored copies stay", at_most=5.0),
@@ -55,6 +57,7 @@ _LEAST_MEMORY = (
     Rung(bound_least_memory, 1.0, "bounds in bytes, at once", always=True),
     Rung(descend_whole, 1.0, "everything once: a plan that always works", always=True),
     Rung(descend_sequentially, 1.0, "what offloading can do in any time", always=True),
+    _CLOSE,
     Rung(descend_checkpoints, 0.2, "on chains, the fewest live bytes of all segments"),
     Rung(descend_persistent, 0.2, "on chains, fewer still if nothing else stays"),
     Rung(descend_graphs, 0.1, "stored vertices of graphs, as published", at_most=5.0),
@@ -68,6 +71,7 @@ _LEAST_MEMORY_IN_TIME = (
     Rung(bound_least_memory, 0.1, "bounds in bytes, at once", always=True),
     Rung(descend_whole, 1.0, "everything once: a plan that always works", always=True),
     Rung(descend_sequentially, 1.0, "if offloading has any time", always=True),
+    _CLOSE,
     Rung(descend_checkpoints, 0.1, "on chains, the fewest live bytes of all segments"),
     Rung(descend_persistent, 0.1, "on chains, fewer still if nothing else stays"),
     Rung(descend_graphs, 0.05, "stored vertices of graphs, as published", at_most=5.0),
