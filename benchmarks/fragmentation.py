@@ -24,7 +24,7 @@ from offcert.core.documents import write_json
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.verify.entry import verify
+from offcert.verify.document import verify
 
 # Bytes, first operation, and the one after the last.
 Row = tuple[int, int, int]

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from offcert.runtime.step import TrainingStep
     from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
     from offcert.training.offload import offload
-    from offcert.verify.entry import verify
+    from offcert.verify.document import verify
 
 __version__ = "0.1.0"
 

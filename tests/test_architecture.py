@@ -142,8 +142,8 @@ def test_what_verification_loads_is_the_core_and_the_proofs_only(tmp_path: Path)
     code = (
         "import sys\nfrom offcert.proofs.registry import PROOFS\n"
         "from offcert.verify.document import verify_file\n"
-        "from offcert.verify.recheck import verifier\n"
-        "for kind in PROOFS.values(): verifier(kind.verifier)\n"
+        "from offcert.core.named import named\n"
+        "for kind in PROOFS.values(): named('verify', kind.verifier)\n"
         f"for path in {[str(path) for path in certificates]!r}: assert verify_file(path).valid\n"
         "rooms = {name.split('.')[1] for name in sys.modules if name.startswith('offcert.')}\n"
         "assert rooms == {'core', 'proofs', 'verify'}, rooms\n"

@@ -100,7 +100,8 @@ def _run(options: argparse.Namespace) -> int:
     from offcert.certify.devices import certify_devices
     from offcert.core.devices.files import write_devices_problem
     from offcert.core.units import format_time
-    from offcert.report.devices_text import describe_devices, devices_summary
+    from offcert.proofs.questions import DEVICES
+    from offcert.report.findings import text_of
 
     problem = _changed(_read(options), options)
     if options.problem_output is not None:
@@ -110,7 +111,7 @@ def _run(options: argparse.Namespace) -> int:
     return search_and_say(
         options,
         partial(certify_devices, problem, rule=options.rule, **settings),
-        lambda found: (devices_summary(found), describe_devices(found)),
+        text_of(DEVICES).said,
         lambda news: progress_line(news, lambda ticks: format_time(ticks, units)),
     )
 

@@ -154,13 +154,14 @@ def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int
     """Let `find` search as the options say, write what it returns, and say what that is."""
     from functools import partial
 
-    from offcert.report.text import certificate_summary, describe_certificate
+    from offcert.proofs.questions import SCHEDULE
+    from offcert.report.findings import text_of
 
     problem = read_problem(options)
     return search_and_say(
         options,
         partial(find, problem, **search_settings(options)),
-        lambda found: (certificate_summary(found), describe_certificate(found)),
+        text_of(SCHEDULE).said,
         partial(describe_progress, problem),
     )
 

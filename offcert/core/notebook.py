@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from offcert.core.named import named
 
 
 def html(value: object) -> str:
@@ -11,5 +11,5 @@ def html(value: object) -> str:
     Drawing is the business of a room above this one. It is looked up by its name, and only when a
     notebook asks, so that whoever solves or verifies neither knows nor loads it.
     """
-    drawn: str = import_module("offcert.report.notebook").html(value)
+    drawn: str = named("report", "notebook:html")(value)
     return drawn
