@@ -20,8 +20,7 @@ from offcert.core.errors import InputError
 from offcert.core.files import problem_digest
 from offcert.core.messages import cut, meant
 from offcert.core.plan import Kind
-from offcert.core.problem import Minimise, Problem, Recompute
-from offcert.core.units import parse_memory
+from offcert.core.problem import Minimise, Problem, Recompute, parse_memory
 
 CERTIFY = "certify"
 _KEY_LENGTH = 32
@@ -181,7 +180,7 @@ def grid(
         ``"certify"`` or names of `offcert.certify.methods.METHODS`, with options behind them:
         ``"dynprog:slots=2000"``.
     limits : sequence of str or int, optional
-        As `offcert.core.units.parse_memory` reads them, or bytes; by default each problem's own.
+        As `offcert.core.problem.parse_memory` reads them, or bytes; by default each problem's own.
         Limits that are the same number of bytes give one cell.
     settings : CellSettings, optional
         The same for all.

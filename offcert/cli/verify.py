@@ -63,8 +63,7 @@ def _run(options: argparse.Namespace) -> int:
     )
     if code is not None:
         return code
-    from offcert.core.problem import Units
-    from offcert.core.units import format_size
+    from offcert.core.units import Units, format_size
 
     memory = format_size(int(options.memory_limit), Units("ns", "B"))
     return _beyond(options, f"{options.time_limit:g} s and {memory} of memory are not enough")

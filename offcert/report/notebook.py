@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from offcert.core.messages import cut
-from offcert.core.problem import Minimise, Problem
+from offcert.core.problem import Minimise, Problem, format_objective
 from offcert.core.result import Evidence
-from offcert.core.units import format_objective, format_size, format_time
+from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.report.bars import BOUND, HELD

@@ -10,8 +10,9 @@ from itertools import pairwise
 
 from offcert.core.carried.ranges import NO_RANGES, Ranges
 from offcert.core.carried.record import StepRecord
+from offcert.core.computations import Computation
 from offcert.core.errors import InputError, OffcertError
-from offcert.core.network import Computation, Network
+from offcert.core.network import Network
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.runtime.capture.capture import Clock, Storage, number_places
 from offcert.runtime.capture.moments import Life, Moment
