@@ -14,6 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from offcert._version import __version__ as __version__
 from offcert.core.notebook import drawn_by as _drawn_by
 
 if TYPE_CHECKING:
@@ -55,8 +56,6 @@ if TYPE_CHECKING:
     from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
     from offcert.training.offload import offload
     from offcert.verify.entry import verify
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Accumulation",

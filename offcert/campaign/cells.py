@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-import offcert
+from offcert._version import __version__
 from offcert.campaign.means import Means, varied
 from offcert.campaign.schema import Row
 from offcert.campaign.selection import Subject, percent_of
@@ -134,7 +134,7 @@ class Cell:
             "problem": self.point.digest,
             "method": self.method,
             "settings": self.settings.read_by(self.method),
-            "version": offcert.__version__,
+            "version": __version__,
         }
         return canonical_digest(document)[:_KEY_LENGTH]
 
@@ -158,7 +158,7 @@ class Cell:
             "method": self.method,
             "settings": json.dumps(settings, sort_keys=True, separators=(",", ":")),
             **facts,
-            "version": offcert.__version__,
+            "version": __version__,
         }
 
 

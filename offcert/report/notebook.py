@@ -26,8 +26,7 @@ from offcert.report.gantt_svg import (
     time_labels,
 )
 from offcert.report.placement_text import exact_size
-from offcert.report.space import spaces_of
-from offcert.report.space_svg import space_svg
+from offcert.report.space import space_svg, spaces_of
 from offcert.report.svg import Element, element, ticks, write
 from offcert.report.text import offloaded_names
 

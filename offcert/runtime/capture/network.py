@@ -10,7 +10,7 @@ from offcert.core.network import Network
 from offcert.runtime.events import ENTER, LEAVE
 
 if TYPE_CHECKING:
-    from offcert.runtime.capture.build import Group, Line
+    from offcert.runtime.capture.line import Group, Line
     from offcert.runtime.capture.recorder import Recorder
 
 
