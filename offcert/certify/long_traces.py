@@ -6,7 +6,7 @@ from offcert.core.problem import Problem
 
 # More than any chain of stages in the library has. Beyond, searches over labels close less and less
 # and cannot be verified, while tensors are so many that the fractional bound is nearly met:
-# DenseNet-201 by dense layers, which has 217 gaps, ends with smaller gaps on the ladder of long traces.
+# DenseNet-201 by dense layers (217 gaps) ends with smaller gaps on the ladder of long traces.
 MOST_OPERATIONS, MOST_GAPS = 320, 200
 
 
