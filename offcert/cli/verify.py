@@ -39,8 +39,8 @@ def add(commands: Commands) -> None:
         "--on",
         metavar="PROBLEM",
         help="problem or certificate of the same network on another machine: say instead whether "
-        "the plan is legal there, what it takes, and how far that is from the bound there (default: "
-        "what the certificate claims is verified)",
+        "the plan is legal there, what it takes, and how far that is from the bound there "
+        "(default: what the certificate claims is verified)",
     )
     parser.add_argument(
         "--time-limit",
