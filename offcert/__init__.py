@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from offcert.runtime.step import TrainingStep
     from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
     from offcert.training.offload import offload
+    from offcert.verify.elsewhere import Elsewhere, verify_on
     from offcert.verify.entry import verify
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "Computation",
     "DevicesCertificate",
     "DevicesProblem",
+    "Elsewhere",
     "Evidence",
     "Execution",
     "Gradient",
@@ -118,6 +120,7 @@ __all__ = [
     "sub_batch_steps",
     "sub_batches",
     "verify",
+    "verify_on",
     "write_problem",
 ]
 
@@ -131,6 +134,7 @@ _HOMES = {
     "Computation": "offcert.core.computations",
     "DevicesCertificate": "offcert.proofs.devices_certificate",
     "DevicesProblem": "offcert.core.devices.problem",
+    "Elsewhere": "offcert.verify.elsewhere",
     "Evidence": "offcert.core.result",
     "Execution": "offcert.core.execution",
     "Gradient": "offcert.core.devices.problem",
@@ -175,6 +179,7 @@ _HOMES = {
     "read_step": "offcert.core.step_json",
     "read_step_certificate": "offcert.proofs.step_certificate",
     "solve": "offcert.certify.methods",
+    "verify_on": "offcert.verify.elsewhere",
     "write_problem": "offcert.core.files",
 }
 _NEED_TORCH = {
