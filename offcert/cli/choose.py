@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import integer
-from offcert.cli.output import require_outputs, show
+from offcert.cli.output import require_outputs, show, text_of
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import (
     DEFAULTS,
@@ -85,7 +85,6 @@ def _run(options: argparse.Namespace) -> int:
     from offcert.certify.stepping import certify_step
     from offcert.core.step_json import write_step
     from offcert.proofs.questions import SPLIT
-    from offcert.report.findings import text_of
     from offcert.report.step_text import describe_step_problem
 
     step = _read(options)

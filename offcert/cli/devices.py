@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import count
-from offcert.cli.output import require_outputs
+from offcert.cli.output import require_outputs, text_of
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import (
     add_effort,
@@ -101,7 +101,6 @@ def _run(options: argparse.Namespace) -> int:
     from offcert.core.devices.files import write_devices_problem
     from offcert.core.units import format_time
     from offcert.proofs.questions import DEVICES
-    from offcert.report.findings import text_of
 
     problem = _changed(_read(options), options)
     if options.problem_output is not None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offcert.core.placement import PlacementProblem
-    from offcert.core.problem import Units
+    from offcert.core.units import Units
     from offcert.proofs.any_certificate import AnyCertificate
 
 _EXAMPLES = (
@@ -113,6 +113,7 @@ def _read(path: str) -> tuple[Any, Units]:
         read_placement_csv,
     )
     from offcert.proofs.questions import PLACEMENT, QUESTIONS
+    from offcert.proofs.reading import certificate_of
 
     if is_table(path):
         problem: PlacementProblem = read_placement_csv(path)[0]
@@ -124,7 +125,7 @@ def _read(path: str) -> tuple[Any, Units]:
         if named == PLACEMENT_PROBLEM_FORMAT:
             problem = placement_problem_from_json(document)
         elif named in placeable:
-            certificate = placeable[named].read(document)
+            certificate = certificate_of(placeable[named], document)
             if placeable[named] is not PLACEMENT:
                 return certificate, certificate.problem.units
             problem = certificate.problem

@@ -74,7 +74,8 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
     from offcert.core.named import named
     from offcert.core.training_files import TRAINING_FORMAT
     from offcert.proofs.certificate import Certificate
-    from offcert.proofs.questions import SCHEDULE, question_of
+    from offcert.proofs.questions import SCHEDULE
+    from offcert.proofs.reading import certificate_of, question_of
 
     document = read_json(path)
     if isinstance(document, dict) and document.get("format") == TRAINING_FORMAT:
@@ -83,7 +84,7 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
     question = question_of(document)
     try:
         # What has no picture is refused as no certificate of a schedule.
-        found = (question if question.picture else SCHEDULE).read(document)
+        found = certificate_of(question if question.picture else SCHEDULE, document)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     if options.addresses and isinstance(found, Certificate):

@@ -8,9 +8,6 @@ and verifiers may not meet, and because who verifies a schedule loads nothing of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-from offcert.core.named import named
 
 
 @dataclass(frozen=True)
@@ -58,17 +55,6 @@ class Question:
     picture: str = ""
     placed: str = ""
     conversion: str = ""
-
-    def read(self, document: Any) -> Any:
-        """Return the certificate that a JSON value describes, without verifying what it claims.
-
-        Raises
-        ------
-        InputError
-            One sentence that names the first field that is missing, wrong or unknown.
-        """
-        certificate: Any = named("proofs", self.certificate)
-        return certificate.from_json(document)
 
 
 _PROBLEM = ("problem", "problem_sha256", "status")
@@ -144,9 +130,3 @@ SELECTION = Question(
 QUESTIONS: dict[str, Question] = {
     each.format: each for each in (SCHEDULE, SPLIT, DEVICES, PLACEMENT, SELECTION)
 }
-
-
-def question_of(document: Any) -> Question:
-    """Return what a JSON value answers, by its format; a schedule's where that is not known."""
-    known = isinstance(document, dict) and isinstance(document.get("format"), str)
-    return QUESTIONS.get(document["format"], SCHEDULE) if known else SCHEDULE

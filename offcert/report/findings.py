@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from offcert.core.named import named
-from offcert.proofs.questions import Question
 from offcert.verify.document import Verification
 from offcert.verify.findings import CheckedBound
 
@@ -45,13 +43,6 @@ class Text:
             assert self.describe_valid is not None
             text = self.describe_valid(verification)
         return findings_summary(verification) | checked(verification), text
-
-
-def text_of(question: Question) -> Text:
-    """Return what commands say of a question's certificates."""
-    found: Any = named("report", question.text)
-    assert isinstance(found, Text)
-    return found
 
 
 def findings_summary(found: Verification[Any]) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from offcert.core.plan import Kind
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.core.problem import Minimise, Problem, Recompute, format_objective
 from offcert.core.result import SolveStatus
-from offcert.core.units import format_objective, format_size, format_time
+from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.execution import choices_lines, choices_summary, reruns_of, within
 from offcert.report.findings import Text, checked_bounds, known_summary

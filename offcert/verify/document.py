@@ -15,14 +15,14 @@ from typing import Any, TypeVar, overload
 
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
-from offcert.core.messages import cut, short_repr
+from offcert.core.messages import short_repr
 from offcert.core.named import named
 from offcert.proofs.any_certificate import AnyCertificate
-from offcert.proofs.questions import question_of
+from offcert.proofs.reading import certificate_of, question_of
 from offcert.proofs.selection_certificate import SelectionCertificate
-from offcert.verify.findings import LONGEST, rewriting_faults
 from offcert.verify.findings import Outcome as Outcome
 from offcert.verify.findings import Verification as Verification
+from offcert.verify.findings import examined
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 
 C = TypeVar("C", bound=AnyCertificate[Any] | SelectionCertificate)
@@ -124,10 +124,6 @@ def verify_within(document: Any, allowance: Allowance) -> Verification[Any]:
         If the value is no certificate at all.
     """
     question = question_of(document)
-    certificate = question.read(document)
-    verification: Verification[Any] = Verification(certificate, question)
-    verification.faults += rewriting_faults(document, certificate.to_json())
-    named("verify", question.checker)(verification, document, allowance)
-    # Names in the document are of any length.
-    verification.faults = [cut(fault, LONGEST) for fault in verification.faults]
-    return verification
+    certificate = certificate_of(question, document)
+    check = named("verify", question.checker)
+    return examined(certificate, question, document, check, allowance)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
@@ -96,6 +96,37 @@ class Verification(Generic[C]):
     def reason(self) -> str | None:
         """The first reason why it is not valid: a fault, or what the limits left open."""
         return next(iter((*self.faults, *self.unverified)), None)
+
+
+def examined(
+    certificate: C,
+    question: Question,
+    document: Any,
+    check: Callable[[Verification[C], Any, Allowance], None],
+    allowance: Allowance,
+) -> Verification[C]:
+    """Return what is found of a certificate that was read from a JSON value.
+
+    Parameters
+    ----------
+    certificate : Certificate, or that of another question
+        What was read.
+    question : Question
+        What it answers.
+    document : object
+        The JSON value.
+    check : callable
+        Examines the answer, and establishes the bounds; the checker of the question.
+    allowance : Allowance
+        What that may take.
+    """
+    verification = Verification(certificate, question)
+    written: Any = certificate
+    verification.faults += rewriting_faults(document, written.to_json())
+    check(verification, document, allowance)
+    # Names in the document are of any length.
+    verification.faults = [cut(fault, LONGEST) for fault in verification.faults]
+    return verification
 
 
 def rewriting_faults(document: dict[str, Any], rewritten: dict[str, Any]) -> Iterator[str]:

@@ -8,11 +8,14 @@ moves them. Finders and verifiers state the same arguments twice, and that is on
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from offcert.core.errors import InputError
 from offcert.core.named import named
-from offcert.core.result import Bound
+from offcert.core.problem import Minimise, Problem
+from offcert.core.result import Bound, Evidence
+from offcert.proofs.kinds import MemoryByTime
 from offcert.proofs.proof import Provable
 from offcert.proofs.registry import PROOFS
 from offcert.verify.limits import UNLIMITED, Allowance
@@ -58,3 +61,21 @@ def recheck(
     if fault is not None and kind.searched:
         return f"the search it names does not establish {bound.value}: {fault}"
     return fault
+
+
+def by_time(problem: Problem, value: int, proof: MemoryByTime, allowance: Allowance) -> str | None:
+    """Return None if within one byte less the deadline cannot be met, or what is wrong.
+
+    The proof holds a bound on time, which is established again: docs/theory/least-memory.md.
+    """
+    if problem.deadline is None:
+        return "it rests on a deadline, and the problem has none"
+    if proof.limit < value - 1:
+        return f"details.limit {proof.limit} says nothing about {value - 1} bytes"
+    if proof.ticks <= problem.deadline:
+        return f"details.ticks {proof.ticks} are within the deadline, {problem.deadline}"
+    platform = replace(problem.platform, memory=proof.limit)
+    timed = replace(problem, platform=platform, minimise=Minimise.TIME, deadline=None)
+    bound = Bound(proof.method, proof.ticks, Evidence.PROVED, proof.details)
+    fault = recheck(bound, timed, allowance)
+    return None if fault is None else f"details: {fault}"

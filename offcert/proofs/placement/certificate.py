@@ -12,8 +12,8 @@ from offcert.core.notebook import html
 from offcert.core.placement import Occupant, Placement, PlacementProblem, Residence
 from offcert.core.placement_files import placement_problem_from_json, placement_problem_to_json
 from offcert.core.placement_result import PlacementResult
-from offcert.core.problem import Units
 from offcert.core.result import SolveStatus
+from offcert.core.units import Units
 from offcert.proofs.any_certificate import AnyCertificate
 from offcert.proofs.bounds_json import bound_from_json, member
 from offcert.proofs.questions import PLACEMENT

@@ -16,15 +16,17 @@ from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import Evidence
 from offcert.core.step import Round, StepProblem
 from offcert.core.trace import Operation, Trace
+from offcert.proofs.certificate import Certificate
+from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.step_certificate import (
     Case,
     Division,
     StepCertificate,
 )
-from offcert.verify.document import verify_within
-from offcert.verify.findings import Verification
+from offcert.verify.findings import Verification, examined
 from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.recheck import recheck
+from offcert.verify.schedules.check import check_schedule
 
 _PARTS = ("duration", "workspace")
 
@@ -60,7 +62,8 @@ def check_step(
         if answer.certificate.result.schedule is None:
             found.append("it has no schedule")
         verification.faults += [f"{place}: {fault}" for fault in found]
-        _check_round(verification, place, document["rounds"][number]["certificate"], allowance)
+        inner = document["rounds"][number]["certificate"]
+        _check_round(verification, place, answer.certificate, inner, allowance)
 
 
 def _compare(verification: Verification[StepCertificate]) -> None:
@@ -74,9 +77,13 @@ def _compare(verification: Verification[StepCertificate]) -> None:
 
 
 def _check_round(
-    verification: Verification[StepCertificate], place: str, document: Any, allowance: Allowance
+    verification: Verification[StepCertificate],
+    place: str,
+    certificate: Certificate,
+    document: Any,
+    allowance: Allowance,
 ) -> None:
-    found = verify_within(document, allowance)
+    found = examined(certificate, SCHEDULE, document, check_schedule, allowance)
     verification.faults += [f"{place}: {fault}" for fault in found.faults]
     verification.unverified += [f"{place}: {each}" for each in found.unverified]
 
