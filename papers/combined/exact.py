@@ -17,9 +17,9 @@ from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.core.strategy import Strategy
-from offcert.formulations.combined.assumptions import PUBLISHED, Assumptions
-from offcert.formulations.combined.strategies import Strategies
-from offcert.formulations.combined.transfers import scheduled_problem, solve_transfers
+from papers.combined.assumptions import PUBLISHED, Assumptions
+from papers.combined.strategies import Strategies
+from papers.combined.transfers import scheduled_problem, solve_transfers
 
 
 @dataclass(frozen=True)

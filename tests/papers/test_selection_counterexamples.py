@@ -18,8 +18,8 @@ from offcert.core.checkpoint_graph import CheckpointGraph
 from offcert.core.errors import InputError
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
 from offcert.heuristics.checkpoint_graphs.closed_sets import Reading
-from offcert.instances.checkpoint_graphs import random_checkpoint_graph, shortcut_path
-from offcert.instances.selection_counterexamples import CHAINS, GRAPHS
+from papers.checkpoint_graphs.counterexamples import CHAINS, GRAPHS
+from papers.checkpoint_graphs.random_graphs import random_checkpoint_graph, shortcut_path
 
 PRINTED = {
     (3, 3): algorithm_3_as_printed,

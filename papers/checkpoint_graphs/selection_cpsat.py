@@ -8,10 +8,10 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
-from offcert.formulations.checkpoint_graphs.frontier import size_unit
-from offcert.formulations.checkpoint_graphs.outcome import GraphOutcome, GraphRun
-from offcert.formulations.checkpoint_graphs.pairs import component_pairs
 from offcert.formulations.common.cpsat import CP_SAT, OverrunError, run_cpsat
+from papers.checkpoint_graphs.frontier import size_unit
+from papers.checkpoint_graphs.outcome import GraphOutcome, GraphRun
+from papers.checkpoint_graphs.pairs import component_pairs
 
 # The solver reports an integer bound as a float.
 _MARGIN = 1e-6

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
-from offcert.formulations.checkpoint_graphs.frontier import size_unit
-from offcert.formulations.checkpoint_graphs.outcome import GraphOutcome, GraphRun
-from offcert.formulations.checkpoint_graphs.pairs import component_pairs
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled
 from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
+from papers.checkpoint_graphs.frontier import size_unit
+from papers.checkpoint_graphs.outcome import GraphOutcome, GraphRun
+from papers.checkpoint_graphs.pairs import component_pairs
 
 # Solvers hold rows and integrality to 1e-6 of numbers near 1; objectives are scaled to 1000. A
 # thousand times the error of one row comes off the bound.

@@ -26,7 +26,7 @@ from offcert.core.computations import Run
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.strategy import Strategy
-from offcert.formulations.combined.assumptions import Assumptions
+from papers.combined.assumptions import Assumptions
 
 
 @dataclass(frozen=True, slots=True)

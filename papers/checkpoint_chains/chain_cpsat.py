@@ -21,8 +21,8 @@ from offcert.formulations.checkpoint.memory_models import (
     require_sizes,
     static_memory,
 )
-from offcert.formulations.checkpoint.outcome import SelectionOutcome, SelectionRun
 from offcert.formulations.common.cpsat import OverrunError, run_cpsat
+from papers.checkpoint_chains.outcome import SelectionOutcome, SelectionRun
 
 # The solver reports an integer bound as a float.
 _MARGIN = 1e-6

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from offcert.certify.attest import attest
 from offcert.certify.records import add
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem, Transfers
@@ -19,6 +18,7 @@ from offcert.heuristics.sequential import sequential
 from offcert.instances.library import FOLDER, Library, default_library
 from offcert.instances.records import KnownBound, Record
 from offcert.verify.document import verify
+from papers.attest import attest
 from tests.formulations.short_problems import pair_problems
 
 NAME = "adversarial-stage-milp"

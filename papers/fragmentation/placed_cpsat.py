@@ -20,7 +20,7 @@ from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.formulations.common.cpsat import run_cpsat
-from offcert.formulations.models.placed_model import PlacedModel
+from papers.fragmentation.placed_model import PlacedModel
 
 # The solver reports an integer bound as a float.
 _MARGIN = 1e-6

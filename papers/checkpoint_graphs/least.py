@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
-from offcert.formulations.checkpoint_graphs.frontier import least_stored, size_unit
-from offcert.formulations.checkpoint_graphs.orders import elimination_order
+from papers.checkpoint_graphs.frontier import least_stored, size_unit
+from papers.checkpoint_graphs.orders import elimination_order
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,12 @@ from offcert.core.result import SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Operation, Trace
-from offcert.formulations.combined.assumptions import NAMES, PUBLISHED, Assumptions
-from offcert.formulations.combined.exact import CombinedOutcome, solve_combined
 from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
 from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
 from offcert.heuristics.combined.search import combined_plan
 from offcert.verify.execution.check import execution_faults, persistency_faults
+from papers.combined.assumptions import NAMES, PUBLISHED, Assumptions
+from papers.combined.exact import CombinedOutcome, solve_combined
 
 # The strategies without what Table 1 forbids, and all nested ones that keep things as it does.
 BOTH = {False: PUBLISHED, True: PUBLISHED.without("operations")}

@@ -26,12 +26,12 @@ from offcert.formulations.combinatorial.relaxations import (
     infeasibility,
     required_absent,
 )
-from offcert.formulations.combined.assumptions import Assumptions
 from offcert.formulations.common.linear_model import Terms
 from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
 from offcert.formulations.fluid.milp import RELATIVE_MARGIN
 from offcert.formulations.fluid.pieces import exact_amounts, fluid_schedule
 from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
+from papers.combined.assumptions import Assumptions
 
 # Bytes are rounded to one over the rates' denominators and these.
 _FINENESS = (1, 2, 6, 60, 2520)
@@ -251,7 +251,7 @@ def _solve_whole(
     time_limit: float,
 ) -> TransferOutcome:
     if assumptions.early_offloads and assumptions.late_prefetches:
-        from offcert.formulations.combined.turned_cpsat import solve_turned
+        from papers.combined.turned_cpsat import solve_turned
 
         bound, schedule = solve_turned(problem, turn, upper, time_limit)
         return TransferOutcome(bound, schedule, problem)

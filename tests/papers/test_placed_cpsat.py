@@ -10,15 +10,15 @@ from placed_oracle import least_placed_time
 from random_instances import mixed_problem
 
 import offcert
-from offcert.certify.fragmentation import price_of_fragmentation
 from offcert.core.check import check
 from offcert.core.errors import InputError
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.core.residences import placement_problem
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.formulations.models.placed_cpsat import longest, solve_placed
 from offcert.verify.placement.overlap import placement_faults
+from papers.fragmentation.placed_cpsat import longest, solve_placed
+from papers.fragmentation.price import price_of_fragmentation
 
 # Bytes, first use, last use: at memory 4 without addresses, see docs/theory/placement.md.
 ROWS = ((2, 0, 0), (2, 0, 1), (1, 1, 3), (1, 1, 2), (1, 2, 3), (2, 3, 4), (2, 4, 4))

@@ -6,11 +6,11 @@ import pytest
 
 from offcert.core.errors import InputError
 from offcert.formulations.checkpoint.memory_models import dynamic_memory, static_memory
-from offcert.formulations.checkpoint.stage_ends import stage_end_bytes
 from offcert.heuristics.checkpoint.linear_selection import linear_selection
 from offcert.heuristics.checkpoint.sqrt_rule import sqrt_rule
 from offcert.heuristics.checkpoint.static_selection import static_selection
-from offcert.instances.selection_networks import SELECTION_NETWORKS, selection_network
+from papers.checkpoint_chains.networks import SELECTION_NETWORKS, selection_network
+from papers.checkpoint_chains.stage_ends import stage_end_bytes
 
 MIB = 2**20
 # Checkpoints in the paper's Table 2 and §5.6.1; the input is one without being named.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offcert.core.checkpoint_graph import CheckpointGraph
-from offcert.instances.checkpoint_graphs import shortcut_path
+from papers.checkpoint_graphs.random_graphs import shortcut_path
 
 
 @dataclass(frozen=True)

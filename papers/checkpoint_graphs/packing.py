@@ -16,10 +16,10 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection, bits
-from offcert.formulations.checkpoint_graphs.frontier import size_unit
-from offcert.formulations.checkpoint_graphs.heavy_sets import missed_sets
 from offcert.formulations.common.highs import run_highs
 from offcert.proofs.component_packing import Case, HeavySet, LimitProof, Packing, PackingBound
+from papers.checkpoint_graphs.frontier import size_unit
+from papers.checkpoint_graphs.heavy_sets import missed_sets
 
 # Multipliers are multiples of one unit of bytes by this.
 _DENOMINATOR = 10**7

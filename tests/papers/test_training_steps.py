@@ -4,8 +4,8 @@ from graph_oracle import random_graphs
 
 from offcert.core.checkpoint_graph import CheckpointGraph
 from offcert.heuristics.checkpoint_graphs.networks import graph_of
-from offcert.instances.training_steps import training_step
 from offcert.verify.execution.check import execution_faults
+from papers.checkpoint_graphs.training_steps import training_step
 
 
 def test_the_graph_of_a_step_is_the_graph() -> None:

@@ -8,11 +8,11 @@ from random_networks import checkpoint_chain
 
 from offcert.core.errors import InputError
 from offcert.core.result import SolveStatus
-from offcert.formulations.checkpoint import chain_cpsat, chain_milp
 from offcert.formulations.checkpoint.memory_models import dynamic_memory, static_memory
-from offcert.formulations.checkpoint.outcome import SelectionRun
-from offcert.formulations.checkpoint.segment_costs import dynamic_costs, live_costs, static_costs
 from offcert.heuristics.checkpoint.live_selection import live_selection
+from papers.checkpoint_chains import chain_cpsat, chain_milp
+from papers.checkpoint_chains.outcome import SelectionRun
+from papers.checkpoint_chains.segment_costs import dynamic_costs, live_costs, static_costs
 
 
 def test_running_sums_equal_all_subsets_on_500_chains() -> None:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from offcert.formulations.checkpoint.outcome import SelectionOutcome, SelectionRun
-from offcert.formulations.checkpoint.segment_costs import SegmentCosts
 from offcert.formulations.common.linear_model import LinearModel, Terms
 from offcert.formulations.common.linear_solvers import SCIPY, require_solver, solve_linear
+from papers.checkpoint_chains.outcome import SelectionOutcome, SelectionRun
+from papers.checkpoint_chains.segment_costs import SegmentCosts
 
 # Solvers hold rows and integrality to 1e-6, in units of a thousandth of all bytes: an error of that
 # size in one row moves the bound by 1e-9 of them. A thousand times as much comes off.

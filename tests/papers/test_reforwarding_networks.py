@@ -10,8 +10,8 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
-from offcert.instances.reforwarding_networks import TABLE_1, reforwarding_network
 from offcert.runtime.zoo import build
+from papers.checkpoint_graphs.networks import TABLE_1, reforwarding_network
 
 
 def produced(name: str, kinds: tuple[type[nn.Module], ...], image: int) -> list[int]:

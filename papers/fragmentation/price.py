@@ -10,11 +10,11 @@ from offcert.core.placement_result import PlacementResult
 from offcert.core.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.residences import placement_problem, residences
 from offcert.core.result import Result, SolveStatus
-from offcert.formulations.models.placed_cpsat import PlacedOutcome, solve_placed
 from offcert.proofs.certificate import Certificate, current_versions
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.placement.claims import proved
 from offcert.proofs.placement.kinds import Computed
+from papers.fragmentation.placed_cpsat import PlacedOutcome, solve_placed
 
 _METHOD = "placed-cpsat"
 

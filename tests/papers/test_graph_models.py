@@ -8,18 +8,15 @@ from graph_oracle import optimum, random_graphs
 from offcert.core.checkpoint_graph import CheckpointGraph
 from offcert.core.errors import InputError
 from offcert.core.result import SolveStatus
-from offcert.formulations.checkpoint_graphs import selection_cpsat, selection_milp
-from offcert.formulations.checkpoint_graphs.exhaustive import (
-    LARGEST,
-    exhaustive_selection,
-)
-from offcert.formulations.checkpoint_graphs.frontier import TooWideError, least_stored
-from offcert.formulations.checkpoint_graphs.least import least_selection
-from offcert.formulations.checkpoint_graphs.orders import elimination_order, frontiers
-from offcert.formulations.checkpoint_graphs.pairs import component_pairs
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
-from offcert.instances.checkpoint_graphs import shortcut_path
-from offcert.instances.reforwarding_networks import reforwarding_network
+from papers.checkpoint_graphs import selection_cpsat, selection_milp
+from papers.checkpoint_graphs.exhaustive import LARGEST, exhaustive_selection
+from papers.checkpoint_graphs.frontier import TooWideError, least_stored
+from papers.checkpoint_graphs.least import least_selection
+from papers.checkpoint_graphs.networks import reforwarding_network
+from papers.checkpoint_graphs.orders import elimination_order, frontiers
+from papers.checkpoint_graphs.pairs import component_pairs
+from papers.checkpoint_graphs.random_graphs import shortcut_path
 
 
 def test_the_search_equals_brute_force() -> None:
