@@ -22,8 +22,9 @@ from offcert.certify.ladder import certify
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import NoPlanError
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute, Transfers, Units
+from offcert.core.problem import Problem, Recompute, Transfers
 from offcert.core.result import Result, SolveStatus
+from offcert.core.units import Units
 from offcert.formulations.combined.assumptions import PUBLISHED
 from offcert.formulations.combined.exact import solve_combined
 from offcert.heuristics.combined.search import SLOTS, combined_plan

@@ -217,7 +217,7 @@ class _Zoo(argparse.Action):
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.extras import require_torch
     from offcert.core.files import write_problem
-    from offcert.core.units import parse_memory
+    from offcert.core.problem import parse_memory
     from offcert.report.text import describe_problem, problem_summary
 
     require_torch("offcert profile")

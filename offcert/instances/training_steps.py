@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from offcert.core.checkpoint_graph import CheckpointGraph, bits
-from offcert.core.network import Computation, Network, Value
+from offcert.core.computations import Computation, Value
+from offcert.core.network import Network
 
 
 def training_step(graph: CheckpointGraph, unread: Collection[int] = ()) -> Network:

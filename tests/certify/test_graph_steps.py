@@ -13,7 +13,8 @@ from offcert.certify.graph_steps import descend_graphs
 from offcert.certify.joint_search import JointSearch
 from offcert.certify.ladder import certify
 from offcert.core.checkpoint_graph import CheckpointGraph
-from offcert.core.network import Computation, Network, Value
+from offcert.core.computations import Computation, Value
+from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.heuristics.checkpoint_graphs.networks import graph_of

@@ -22,9 +22,10 @@ from itertools import count
 from math import ceil
 
 from offcert.core.checkpoint_chain import CheckpointChain
+from offcert.core.computations import Run
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
-from offcert.core.strategy import Run, Strategy
+from offcert.core.strategy import Strategy
 from offcert.formulations.combined.assumptions import Assumptions
 
 

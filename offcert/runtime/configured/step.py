@@ -133,7 +133,7 @@ def _model(config: Mapping[str, Any], dtype: str) -> nn.Module:
     if not isinstance(names, list | tuple) or len(names) != 1:
         raise InputError(f"architectures must name one model, not {short_repr(names)}")
     built: Any = getattr(transformers, str(names[0]), None)
-    if not (isinstance(built, type) and issubclass(built, transformers.PreTrainedModel)):
+    if not _is_model(built):
         raise InputError(f"architectures: transformers has no model {show(str(names[0]))}")
     try:
         given = {name: value for name, value in config.items() if name not in _NOT_OURS}
@@ -146,6 +146,12 @@ def _model(config: Mapping[str, Any], dtype: str) -> nn.Module:
     model.train()
     assert isinstance(model, nn.Module)
     return model
+
+
+def _is_model(built: object) -> bool:
+    from transformers import PreTrainedModel
+
+    return isinstance(built, type) and issubclass(built, PreTrainedModel)
 
 
 # What a file may hold that is about how it was made, or said by the arguments here.
