@@ -16,7 +16,7 @@ from offcert.certify.rematerialisation_steps import (
     solve_retention,
 )
 from offcert.certify.rung import Rung
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.core.problem import Minimise, Problem
 
 _LEAST_MEMORY = (
     Rung(bound_least_memory, 1.0, "bounds in bytes, at once", always=True),
@@ -55,11 +55,6 @@ JOINT_LADDERS: dict[str, tuple[Rung, ...]] = {
     "least memory in time": _LEAST_MEMORY_IN_TIME,
     "least memory in time of a captured step": of_captured_step(_LEAST_MEMORY_IN_TIME),
 }
-
-
-def chooses_execution(problem: Problem) -> bool:
-    """Return whether more than transfers is open, so that other rungs are needed."""
-    return problem.recompute is not Recompute.NONE or problem.minimise is Minimise.MEMORY
 
 
 def joint_ladder_for(problem: Problem) -> str:
