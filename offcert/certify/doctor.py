@@ -1,4 +1,4 @@
-"""Does a training step fit into a device, at which size, and how fast is it with the best plan?"""
+"""Whether a training step fits into a device, at which size, and how fast its best plan is."""
 
 from __future__ import annotations
 

@@ -9,7 +9,15 @@ from contextlib import redirect_stdout
 from offcert.cli.arguments import counts, size
 from offcert.cli.output import native_output_to_stderr, show
 from offcert.cli.parser import Commands, add_command
-from offcert.cli.profile import add_hardware, add_network, chosen_hardware, network_options
+from offcert.cli.profile import (
+    add_configured,
+    add_hardware,
+    add_network,
+    add_optimiser,
+    add_peak,
+    chosen_model,
+    chosen_optimiser,
+)
 from offcert.cli.progress import progress
 from offcert.cli.searching import add_effort, progress_line, search_settings
 
@@ -18,7 +26,7 @@ _EXAMPLES = (
     "--optimiser adamw --hardware rtx-4090",
     "offcert doctor my.package:make_step --batch 8,16 --sequence 2048,4096 --device-memory 80GiB",
 )
-_SETTINGS = ("time_limit", "workers", "seed")
+_SETTINGS = ("time_limit", "workers")
 
 
 def add(commands: Commands) -> None:
@@ -26,9 +34,11 @@ def add(commands: Commands) -> None:
     summary = "say at which sizes a training step fits into a device, and how fast it is there"
     parser = add_command(commands, "doctor", summary, _run, examples=_EXAMPLES)
     add_network(parser)
+    add_configured(parser, sizes=False)
     for name, what in (("batch", "batch sizes"), ("sequence", "lengths of sequences")):
         parser.add_argument(
             f"--{name}",
+            dest=f"{name}es" if name == "batch" else f"{name}s",
             type=counts,
             default=[],
             metavar="N,N,...",
@@ -50,43 +60,48 @@ def add(commands: Commands) -> None:
         help="whether modules may run again in the backward pass",
     )
     add_hardware(parser)
+    add_peak(parser)
+    add_optimiser(parser)
     add_effort(parser, *_SETTINGS)
 
 
 def _run(options: argparse.Namespace) -> int:
+    from offcert.certify.interrupts import terminating_interrupts
     from offcert.core.extras import require_torch
-    from offcert.core.units import format_time
+    from offcert.core.units import Units, format_time
     from offcert.report.doctor import describe_doctor, doctor_summary
 
     require_torch("offcert doctor")
+    from offcert.runtime.hardware import hardware
     from offcert.training.doctor import doctor
 
-    def said(news: object) -> str:
-        return progress_line(news, lambda ticks: format_time(ticks, _units()))  # type: ignore[arg-type]
-
+    model, given, _, named = chosen_model(options)
+    units = Units("ns", "B")
+    title = options.model or options.hf
     with (
         native_output_to_stderr(),
         redirect_stdout(sys.stderr),
-        progress(options, said, f"profiling {options.model}") as tell,
+        terminating_interrupts(),
+        progress(
+            options,
+            lambda news: progress_line(news, lambda ticks: format_time(ticks, units)),
+            f"profiling {title}",
+        ) as tell,
     ):
         found = doctor(
-            options.model,
+            model,
             options.input,
             device_memory=options.device_memory,
-            batch=options.batch,
-            sequence=options.sequence,
-            optimiser=options.optimiser,
-            hardware=chosen_hardware(options),
+            batch=options.batches,
+            sequence=options.sequences,
+            optimiser=chosen_optimiser(options),
+            hardware=hardware(options.hardware, peak=options.peak),
+            options=given,
+            seed=options.seed,
             recompute=options.recompute == "any",
             progress=tell,
-            **network_options(options),
+            **named,
             **search_settings(options, *_SETTINGS),
         )
-    show(options, doctor_summary(found), describe_doctor(found))
+    show(options, doctor_summary(found), describe_doctor(found, title))
     return 0
-
-
-def _units() -> object:
-    from offcert.core.units import Units
-
-    return Units("ns", "B")

@@ -44,7 +44,7 @@ def doctor_summary(diagnoses: Sequence[Diagnosis]) -> dict[str, Any]:
     }
 
 
-def describe_doctor(diagnoses: Sequence[Diagnosis]) -> str:
+def describe_doctor(diagnoses: Sequence[Diagnosis], title: str) -> str:
     """Return all diagnoses as a table, with what takes the memory and what is best."""
     if not diagnoses:
         return "interrupted before anything was found"
@@ -58,7 +58,7 @@ def describe_doctor(diagnoses: Sequence[Diagnosis]) -> str:
         for row in rows
     ]
     memory = format_size(diagnoses[0].device_memory, _BYTES)
-    lines = [f"{diagnoses[0].problem.name} and other sizes in {memory}", *table]
+    lines = [f"{title} in {memory}", *table]
     lines += [f"{_label(each)}: {each.why_not}" for each in diagnoses if each.why_not is not None]
     lines += _best_lines(diagnoses)
     return "\n".join([*lines, _peak_line(largest(diagnoses) or diagnoses[-1])])
@@ -76,10 +76,14 @@ def _row(each: Diagnosis) -> tuple[str, ...]:
         plain,
         format_time(each.step, _BYTES),
         computing,
-        f"{float(each.rate):.4g}",
+        _rate(float(each.rate)),
         f"{100 * each.certificate.result.gap:.3g} %",
         format_size(each.host_bytes, _BYTES),
     )
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 1000 else f"{rate:.3g}"
 
 
 def _label(each: Diagnosis) -> str:
@@ -94,8 +98,8 @@ def _best_lines(diagnoses: Sequence[Diagnosis]) -> list[str]:
     assert best.bound is not None
     limit = best.samples * 10**9 / max(best.bound, 1)
     lines.append(
-        f"fastest: {_label(best)}, {float(best.rate):.4g} samples/s "
-        f"(proved: no plan has more than {limit:.4g} there)"
+        f"fastest: {_label(best)}, {_rate(float(best.rate))} samples/s "
+        f"(proved: no plan has more than {_rate(limit)} there)"
     )
     return lines
 
