@@ -5,10 +5,11 @@ from functools import cache
 
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Units
+from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence, Result, SolveStatus
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
 
 HALF, MOVED, STEP = 5_000, 2_000, 1_000

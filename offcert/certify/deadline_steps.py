@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from offcert.certify.climbing import climb
 from offcert.certify.deadline_limits import (
     Bracket,
     add_by_time,
@@ -21,6 +22,7 @@ from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.joint_search import JointSearch
 from offcert.certify.joint_search_steps import known_programs
+from offcert.certify.joint_time_rungs import search_for_time
 from offcert.certify.search import Search
 from offcert.certify.steps import climb_combinatorial
 from offcert.certify.warm import warm_joint_search, warm_plans
@@ -165,12 +167,10 @@ def _try(search: JointSearch, limit: int, effort: Effort, seconds: float) -> boo
     bool
         Whether either was found.
     """
-    from offcert.certify.ladder import climb, search_for
-
     problem = search.problem
     assert problem.deadline is not None
     within = timed(problem, limit)
-    inner, rungs = search_for(within, min(seconds, search.remaining))
+    inner, rungs = search_for_time(within, min(seconds, search.remaining))
     inner.enough = problem.deadline
     _begin_with_known(search, inner)
     so_far = partial(inner.certificate, "certify", Settings())

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from offcert.certify.climbing import climb
 from offcert.certify.effort import Effort
 from offcert.certify.joint_search import JointSearch
+from offcert.certify.rungs import LADDERS, ladder_for
 from offcert.certify.search import Search
 from offcert.core.plan import Plan
 from offcert.core.problem import Minimise
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
+from offcert.proofs.settings import Settings
 
 
 def descend_whole(search: Search, effort: Effort) -> None:
@@ -37,21 +42,17 @@ def descend_sequentially(search: Search, effort: Effort) -> None:
 
 def descend_plain(search: Search, effort: Effort) -> None:
     """Offer what offloading alone can do, if that fits into the memory."""
-    from offcert.certify.ladder import certify
-
     search.begin("offloading alone")
     plain = search.problem.plain()
     if search.problem.minimise is Minimise.MEMORY or search.objective == plain.trace.compute_time:
         return
     if plain.trace.least_memory > plain.platform.memory:
         return
-    found = certify(
-        plain,
-        # Its first plans come however little time there is.
-        time_limit=max(effort.seconds, 0.01),
-        workers=effort.workers,
-        target_gap=float(search.target_gap),
-        seed=effort.seed,
-    )
-    if isinstance(found.result.schedule, Schedule):
-        search.offer(found.result.schedule)
+    # Its first plans come however little time there is.
+    inner = Search(plain, max(effort.seconds, 0.01), float(search.target_gap))
+    so_far = partial(inner.certificate, "certify", Settings())
+    try:
+        climb(inner, LADDERS[ladder_for(plain)], so_far, effort.workers, effort.seed)
+    finally:
+        if isinstance(inner.best, Schedule):
+            search.offer(inner.best)

@@ -10,7 +10,7 @@ from offcert.core.result import Bound
 from offcert.proofs.placement.claims import proved
 from offcert.proofs.placement.kinds import InfeasibleSubset
 from offcert.verify.limits import BeyondLimitsError, Limits
-from offcert.verify.placement.bounds import recheck_pool
+from offcert.verify.recheck import recheck_pool
 
 # The name of its bounds.
 SUBSET = "infeasible-subset"

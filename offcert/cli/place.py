@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offcert.core.placement import PlacementProblem
-    from offcert.core.problem import Units
+    from offcert.core.units import Units
     from offcert.proofs.certificate import Certificate
     from offcert.proofs.placement.certificate import PlacementCertificate
     from offcert.proofs.step_certificate import StepCertificate

@@ -6,9 +6,10 @@ import argparse
 import json
 import sys
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcert.cli.arguments import seed
+from offcert.cli.arguments import count, seed
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
@@ -42,9 +43,13 @@ HARDWARE = (
 OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
 LOSSES = ("cross-entropy", "mean")
 DTYPES = ("float32", "float64", "bfloat16", "float16")
+# Short for three of them, as models from configurations are usually said to be of.
+SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+ATTENTION = ("flash", "math")
 _EXAMPLES = (
     "offcert profile resnet50 --input 32x3x224x224 --memory 25% -o problem.json",
     "offcert profile my.package:make_step --option layers=4 --measure -o problem.json",
+    "offcert profile --hf llama-3.1-8b --sequence 4096 --hardware h100-sxm -o problem.json",
 )
 
 
@@ -53,6 +58,7 @@ def add(commands: Commands) -> None:
     summary = "turn a network or a training step into a problem file"
     parser = add_command(commands, "profile", summary, _run, examples=_EXAMPLES)
     _add_network(parser)
+    _add_configured(parser)
     parser.add_argument(
         "--clock",
         choices=CLOCKS,
@@ -97,7 +103,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--optimiser",
         choices=OPTIMISERS,
-        help="whose state is counted (default: that of the TrainingStep, if it has one)",
+        help="whose state is counted (default: that of the TrainingStep, if it has one; with --hf "
+        "adamw)",
     )
     parser.add_argument(
         "--name", help='of the problem (default: network and input, as in "resnet18 2x3x32x32")'
@@ -111,8 +118,9 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
+        nargs="?",
         help="network of the zoo, or package.module:callable that returns a module or a "
-        "TrainingStep",
+        "TrainingStep; not with --hf",
     )
     parser.add_argument("--zoo", action=_Zoo, nargs=0, help="list the networks of the zoo, and end")
     parser.add_argument(
@@ -128,8 +136,10 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--dtype",
-        choices=DTYPES,
-        help=f"of parameters and inputs (default: {DTYPES[0]}; not for TrainingSteps)",
+        choices=(*DTYPES, *SHORT),
+        metavar="TYPE",
+        help=f"of parameters and inputs: {', '.join(DTYPES)}, or short {', '.join(SHORT)} "
+        f"(default: {DTYPES[0]}, with --hf bf16; not for TrainingSteps)",
     )
     parser.add_argument(
         "--option",
@@ -140,6 +150,37 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
         "none)",
     )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the initial weights")
+
+
+def _add_configured(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("models of transformers, without weights, memory or network")
+    group.add_argument(
+        "--hf",
+        metavar="CONFIG",
+        help="configuration file of a model (config.json), or the name of a public shape, such as "
+        "llama-3.1-8b; instead of MODEL",
+    )
+    group.add_argument(
+        "--batch", type=count, metavar="N", help="sequences or images in a batch (default: 1)"
+    )
+    group.add_argument("--sequence", type=count, metavar="N", help="tokens of a sequence")
+    group.add_argument(
+        "--autocast",
+        choices=("bf16", "fp16"),
+        help="keep parameters in float32 and run the forward pass under autocast to this type",
+    )
+    group.add_argument(
+        "--attention",
+        choices=ATTENTION,
+        help=f"how attention is computed: by a kernel that keeps no scores, or by products and a "
+        f"softmax (default: {ATTENTION[0]})",
+    )
+    group.add_argument(
+        "--lora",
+        type=count,
+        metavar="RANK",
+        help="train adapters of this rank on the linear layers, and nothing else",
+    )
 
 
 def _hardware(text: str) -> str:
@@ -176,12 +217,13 @@ class _Zoo(argparse.Action):
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.extras import require_torch
     from offcert.core.files import write_problem
-    from offcert.core.units import parse_memory
+    from offcert.core.problem import parse_memory
     from offcert.report.text import describe_problem, problem_summary
 
     require_torch("offcert profile")
     # What a network prints is not what this command says.
-    with progress(options, str, f"profiling {options.model}"), redirect_stdout(sys.stderr):
+    name = options.model or options.hf
+    with progress(options, str, f"profiling {name}"), redirect_stdout(sys.stderr):
         problem = _profile(options)
     if options.memory is not None:
         problem = problem.with_memory(parse_memory(options.memory, problem))
@@ -225,19 +267,71 @@ def _profile(options: argparse.Namespace) -> Problem:
     if device_memory is not None:
         device_memory = parse_size(device_memory, "device memory")
     named = {name: getattr(options, name) for name in ("loss", "dtype")}
+    if named["dtype"] is not None:
+        named["dtype"] = SHORT.get(named["dtype"], named["dtype"])
+    model, given, name = options.model, _options(options.option), options.name
+    if options.hf is not None:
+        model, given, label = _configured(options, named)
+        named, name = {}, name or label
+    else:
+        _require_no_configuration(options)
     return profile(
-        options.model,
+        model,
         options.input,
         clock=options.clock,
         hardware=None if options.measure else hardware(options.hardware, peak=options.peak),
         measure=options.measure,
-        options=_options(options.option),
+        options=given,
         seed=options.seed,
-        name=options.name,
+        name=name,
         device_memory=device_memory,
-        optimiser=options.optimiser,
+        optimiser=options.optimiser or ("adamw" if options.hf is not None else None),
         **{name: value for name, value in named.items() if value is not None},
     )
+
+
+def _configured(
+    options: argparse.Namespace, named: dict[str, Any]
+) -> tuple[str, dict[str, Any], str]:
+    """Return what makes the step of a model from its configuration, its arguments, and a name."""
+    from offcert.core.errors import InputError
+    from offcert.core.extras import require_transformers
+    from offcert.runtime.configured import CONFIGURED
+    from offcert.runtime.configured.step import read_config
+
+    require_transformers("offcert profile --hf")
+    for other in ("model", "input", "loss"):
+        if getattr(options, other) is not None:
+            flag = "MODEL" if other == "model" else f"--{other}"
+            raise InputError(f"{flag} and --hf exclude each other: a configuration names its own")
+    if options.option:
+        raise InputError("--option is for MODEL; what a configuration file says is changed there")
+    if options.autocast is not None and named["dtype"] not in (None, "float32"):
+        raise InputError(f"--autocast keeps parameters in float32, not in {named['dtype']}")
+    given = {name: getattr(options, name) for name in _CONFIGURED}
+    given["dtype"] = named["dtype"]
+    given = {name: value for name, value in given.items() if value is not None}
+    label = Path(options.hf).stem if options.hf.endswith(".json") else options.hf
+    sizes = [str(options.batch or 1)] + ([str(options.sequence)] if options.sequence else [])
+    adapters = f" lora {options.lora}" if options.lora else ""
+    return (
+        CONFIGURED,
+        {"config": read_config(options.hf)} | given,
+        (f"{label} {'x'.join(sizes)}{adapters}"),
+    )
+
+
+_CONFIGURED = ("batch", "sequence", "autocast", "attention", "lora")
+
+
+def _require_no_configuration(options: argparse.Namespace) -> None:
+    from offcert.core.errors import InputError
+
+    if options.model is None:
+        raise InputError("MODEL is missing: a network, or --hf with a configuration")
+    for name in _CONFIGURED:
+        if getattr(options, name) is not None:
+            raise InputError(f"--{name} goes with --hf")
 
 
 def _options(texts: list[str]) -> dict[str, Any]:

@@ -129,7 +129,8 @@ def read_problem(options: argparse.Namespace) -> Problem:
 
     from offcert.core import files
     from offcert.core.device_memory import memory_beside, uncounted_bytes
-    from offcert.core.units import parse_bandwidth, parse_memory, parse_size
+    from offcert.core.problem import parse_memory
+    from offcert.core.units import parse_bandwidth, parse_size
 
     problem = chosen(files.read_problem(options.problem), options)
     require_no_limit(problem, options)
@@ -242,7 +243,7 @@ def write_or_rescue(write: Callable[[str | Path], None], path: str) -> None:
 
 def describe_progress(problem: Problem, news: SearchProgress) -> str:
     """Return in one line what a search knows; times or sizes in the problem's units."""
-    from offcert.core.units import format_objective
+    from offcert.core.problem import format_objective
 
     return progress_line(news, lambda value: format_objective(value, problem))
 

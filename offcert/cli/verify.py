@@ -13,10 +13,12 @@ from offcert.cli.parser import EXIT_INVALID, EXIT_NOT_VERIFIED, Commands, add_co
 
 if TYPE_CHECKING:
     from offcert.verify.entry import Verified
+    from offcert.verify.limits import Limits
 
 _EXAMPLES = (
     "offcert verify certificate.json",
     "offcert verify certificate.json --time-limit 60 --memory-limit 4GiB",
+    "offcert verify certificate.json --on other-machine.json",
 )
 # What the most demanding certificates of the library need, several times over.
 _SECONDS, _MEMORY = 600.0, "8GiB"
@@ -32,6 +34,13 @@ def add(commands: Commands) -> None:
         "certificate",
         metavar="CERTIFICATE",
         help="file that certify, solve, choose, place or devices has written",
+    )
+    parser.add_argument(
+        "--on",
+        metavar="PROBLEM",
+        help="problem or certificate of the same network on another machine: say instead whether "
+        "the plan is legal there, what it takes, and how far that is from the bound there "
+        "(default: what the certificate claims is verified)",
     )
     parser.add_argument(
         "--time-limit",
@@ -63,8 +72,7 @@ def _run(options: argparse.Namespace) -> int:
     )
     if code is not None:
         return code
-    from offcert.core.problem import Units
-    from offcert.core.units import format_size
+    from offcert.core.units import Units, format_size
 
     memory = format_size(int(options.memory_limit), Units("ns", "B"))
     return _beyond(options, f"{options.time_limit:g} s and {memory} of memory are not enough")
@@ -74,7 +82,7 @@ def _load() -> None:
     """Load what verification may need, so that its memory does not count."""
     from importlib import import_module
 
-    for module in ("report.text", "verify.entry", "verify.pivot_outward.verifier"):
+    for module in ("report.elsewhere", "verify.entry", "verify.pivot_outward.verifier"):
         import_module(f"offcert.{module}")
 
 
@@ -85,6 +93,8 @@ def _verify(options: argparse.Namespace) -> int:
 
     limits = Limits(options.time_limit, options.memory_limit, options.max_size)
     try:
+        if options.on is not None:
+            return _on(options, limits)
         verification = verify_any_file(options.certificate, limits)
     except (BeyondLimitsError, MemoryError) as error:
         return _beyond(options, str(error) or "it takes more memory than there is")
@@ -92,6 +102,15 @@ def _verify(options: argparse.Namespace) -> int:
     if verification.outcome is Outcome.BEYOND_LIMITS:
         return EXIT_NOT_VERIFIED
     return 0 if verification.valid else EXIT_INVALID
+
+
+def _on(options: argparse.Namespace, limits: Limits) -> int:
+    from offcert.report.elsewhere import describe_elsewhere, elsewhere_summary
+    from offcert.verify.elsewhere import verify_on
+
+    found = verify_on(options.certificate, options.on, limits)
+    show(options, elsewhere_summary(found), describe_elsewhere(found))
+    return 0 if found.legal else EXIT_INVALID
 
 
 def _said(verification: Verified) -> tuple[dict[str, Any], str]:

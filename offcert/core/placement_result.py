@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offcert.core.placement import Placement, PlacementProblem
-from offcert.core.problem import Units
 from offcert.core.result import Bound, Evidence, SolveStatus, relative_gap
-from offcert.core.units import format_size
+from offcert.core.units import Units, format_size
 
 
 @dataclass(frozen=True)

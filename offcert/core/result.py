@@ -12,9 +12,9 @@ from typing import Any
 from offcert.core.execution import Execution
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.messages import cut
-from offcert.core.problem import Minimise, Units
+from offcert.core.problem import Minimise
 from offcert.core.schedule import Schedule
-from offcert.core.units import format_size, format_time
+from offcert.core.units import Units, format_size, format_time
 
 
 class SolveStatus(StrEnum):

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import offcert
+from offcert._version import __version__
 from offcert.core.documents import (
     Fields,
     canonical_digest,
@@ -187,7 +187,7 @@ def certificate_from_json(document: Any) -> Certificate:
 
 def current_versions() -> dict[str, str]:
     """Return the versions of this program and of the libraries it computes with."""
-    versions = {"offcert": offcert.__version__, "python": machine.python_version()}
+    versions = {"offcert": __version__, "python": machine.python_version()}
     for package in ("numpy", "numba", "scipy", "ortools"):
         installed = _installed(package)
         if installed is not None:

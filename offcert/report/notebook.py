@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from offcert.core.messages import cut
-from offcert.core.problem import Minimise, Problem
+from offcert.core.problem import Minimise, Problem, format_objective
 from offcert.core.result import Evidence
-from offcert.core.units import format_objective, format_size, format_time
+from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.report.bars import BOUND, HELD
@@ -26,8 +26,7 @@ from offcert.report.gantt_svg import (
     time_labels,
 )
 from offcert.report.placement_text import exact_size
-from offcert.report.space import spaces_of
-from offcert.report.space_svg import space_svg
+from offcert.report.space import space_svg, spaces_of
 from offcert.report.svg import Element, element, ticks, write
 from offcert.report.text import offloaded_names
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcert.core.problem import Units
 from offcert.core.result import SolveStatus
-from offcert.core.units import format_size
+from offcert.core.units import Units, format_size
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.step_certificate import StepCertificate

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcert.core.plan import Kind
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.core.problem import Minimise, Problem, Recompute, format_objective
 from offcert.core.result import SolveStatus
-from offcert.core.units import format_objective, format_size, format_time
+from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.execution import choices_lines, choices_summary, reruns_of, within
 from offcert.report.findings import checked_bounds, findings_summary

@@ -18,9 +18,9 @@ from offcert.core.errors import InputError, NoPlanError
 from offcert.core.network import Network
 from offcert.core.options import require_seconds
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute, Units
+from offcert.core.problem import Problem, Recompute, parse_memory
 from offcert.core.trace import Trace, require_integer
-from offcert.core.units import format_size, parse_memory
+from offcert.core.units import Units, format_size
 from offcert.proofs.certificate import Certificate
 from offcert.runtime.capture import Capture
 from offcert.runtime.capture.run import uncounted_bytes as uncounted_bytes_of

@@ -8,14 +8,18 @@ moves them. Finders and verifiers state the same arguments twice, and that is on
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem
-from offcert.core.result import Bound
-from offcert.proofs.proof import Proof
+from offcert.core.placement import PlacementProblem
+from offcert.core.problem import Minimise, Problem
+from offcert.core.result import Bound, Evidence
+from offcert.proofs.kinds import MemoryByTime
+from offcert.proofs.placement.registry import PLACEMENT_PROOFS
+from offcert.proofs.proof import Proof, Provable
 from offcert.proofs.registry import PROOFS
 from offcert.verify.limits import UNLIMITED, Allowance
 
@@ -45,16 +49,51 @@ def recheck(bound: Bound, problem: Problem, allowance: Allowance | None = None) 
     misfit = kind.misfit(problem)
     if misfit is not None:
         return misfit
+    return _established(kind, bound, problem, UNLIMITED.begin() if allowance is None else allowance)
+
+
+def recheck_pool(bound: Bound, problem: PlacementProblem, allowance: Allowance) -> str | None:
+    """Establish a proved bound on a pool again; return None if it holds, or what is wrong.
+
+    Raises
+    ------
+    BeyondLimitsError
+        If it takes more than is allowed.
+    """
+    kind = PLACEMENT_PROOFS.get(bound.method)
+    if kind is None:
+        return "no proof is known for a bound of this kind on a pool"
+    return _established(kind, bound, problem, allowance)
+
+
+def _established(kind: Provable, bound: Bound, problem: Any, allowance: Allowance) -> str | None:
     try:
         proof = kind.proof.read(bound.details)
     except InputError as error:
         return str(error)
-    allowance = UNLIMITED.begin() if allowance is None else allowance
     allowance.require_time()
-    fault = verifier(kind.verifier)(problem, bound.value, proof, allowance)
+    fault: str | None = named(kind.verifier)(problem, bound.value, proof, allowance)
     if fault is not None and kind.searched:
         return f"the search it names does not establish {bound.value}: {fault}"
     return fault
+
+
+def by_time(problem: Problem, value: int, proof: MemoryByTime, allowance: Allowance) -> str | None:
+    """Return None if within one byte less the deadline cannot be met, or what is wrong.
+
+    The proof holds a bound on time, which is established again: docs/theory/least-memory.md.
+    """
+    if problem.deadline is None:
+        return "it rests on a deadline, and the problem has none"
+    if proof.limit < value - 1:
+        return f"details.limit {proof.limit} says nothing about {value - 1} bytes"
+    if proof.ticks <= problem.deadline:
+        return f"details.ticks {proof.ticks} are within the deadline, {problem.deadline}"
+    platform = replace(problem.platform, memory=proof.limit)
+    timed = replace(problem, platform=platform, minimise=Minimise.TIME, deadline=None)
+    bound = Bound(proof.method, proof.ticks, Evidence.PROVED, proof.details)
+    fault = recheck(bound, timed, allowance)
+    return None if fault is None else f"details: {fault}"
 
 
 def verifier(name: str) -> Verifier:

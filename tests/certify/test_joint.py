@@ -12,9 +12,10 @@ from random_networks import random_network, recompute_problem
 from offcert.certify.joint_search import JointSearch
 from offcert.certify.ladder import certify
 from offcert.certify.search import UnsoundError
+from offcert.core.computations import Computation, Value
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.core.network import Computation, Network, Value
+from offcert.core.network import Network
 from offcert.core.plan import Plan
 from offcert.core.platform import Platform
 from offcert.core.problem import Minimise, Problem, Recompute

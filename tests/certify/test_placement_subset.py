@@ -11,7 +11,7 @@ from offcert.certify import placement_subset
 from offcert.certify.placing import place
 from offcert.core.result import Evidence, SolveStatus
 from offcert.verify.limits import UNLIMITED
-from offcert.verify.placement.bounds import recheck_pool
+from offcert.verify.recheck import recheck_pool
 
 # Seeds of `tight_problem` whose least pool is one above their load.
 ABOVE_LOAD = (1042, 1734, 3607)

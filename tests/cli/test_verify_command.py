@@ -16,8 +16,9 @@ import pytest
 
 from offcert.cli import main
 from offcert.core.files import write_problem
-from offcert.core.problem import Problem, Units
+from offcert.core.problem import Problem
 from offcert.core.result import Bound, Result, SolveStatus
+from offcert.core.units import Units
 from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.instances.library import load
 from offcert.instances.uniform import UniformChains

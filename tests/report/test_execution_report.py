@@ -15,9 +15,10 @@ from joint_certificates import (
 )
 from random_networks import random_strategy
 
-from offcert.core.problem import Minimise, Problem, Recompute, Units
+from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.schedule import Schedule
 from offcert.core.strategy import Strategy
+from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
 from offcert.report.bars import LOOKS, bars_of, looks_of, turn
 from offcert.report.execution import Reruns, choices_summary, reruns_of

@@ -13,8 +13,9 @@ import pytest
 from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.core.chain import Chain
+from offcert.core.computations import Computation, Value
 from offcert.core.documents import canonical_digest
-from offcert.core.network import Computation, Network, Value
+from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Recompute, Transfers
 from offcert.core.result import Bound, Evidence, SolveStatus

@@ -13,18 +13,15 @@ import offcert
 from offcert.cli.program import run
 from offcert.core.errors import InputError
 from offcert.formulations.checkpoint.memory_models import MEMORY_MODELS
-from offcert.formulations.checkpoint_graphs.exhaustive import (
-    exhaustive_selection,
-    recomputes_closed_sets,
-)
-from offcert.formulations.checkpoint_graphs.packing import packing_bound
-from offcert.instances.checkpoint_graphs import random_checkpoint_graph, shortcut_path
 from offcert.proofs.selection_certificate import (
     CHAIN_MODELS,
     SelectionCertificate,
     selection_certificate_from_json,
 )
 from offcert.verify.selection.document import verify_selection
+from papers.checkpoint_graphs.exhaustive import exhaustive_selection, recomputes_closed_sets
+from papers.checkpoint_graphs.packing import packing_bound
+from papers.checkpoint_graphs.random_graphs import random_checkpoint_graph, shortcut_path
 
 
 def chain_certificate(model: str, seed: int) -> SelectionCertificate:

@@ -24,8 +24,8 @@ from offcert.core.placement_files import (
     placement_problem_to_json,
 )
 from offcert.core.placement_result import PlacementResult
-from offcert.core.problem import Units
 from offcert.core.result import SolveStatus
+from offcert.core.units import Units
 from offcert.proofs.bounds_json import bound_from_json, bounds_to_json, exact_gap, member
 from offcert.proofs.settings import Notes, Settings
 from offcert.proofs.settings import from_json as settings_from_json

@@ -22,9 +22,9 @@ from offcert.verify.findings import (
     rewriting_faults,
 )
 from offcert.verify.limits import UNLIMITED, Allowance, Limits
-from offcert.verify.placement.bounds import recheck_pool
 from offcert.verify.placement.overlap import placement_faults
 from offcert.verify.placement.stays import Stay, stays
+from offcert.verify.recheck import recheck_pool
 
 _SHOWN = 10
 

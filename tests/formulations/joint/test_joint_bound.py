@@ -11,7 +11,8 @@ import pytest
 from offcert.certify.effort import Effort
 from offcert.certify.joint_bound_steps import bound_computing, climb_joint
 from offcert.certify.joint_search import JointSearch
-from offcert.core.network import Computation, Network, Value
+from offcert.core.computations import Computation, Value
+from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.formulations.joint.bound import cases, computing_bound, cut, joint_bounds
