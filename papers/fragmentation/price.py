@@ -66,13 +66,13 @@ class FragmentationPrice:
         part = PlacementCertificate(
             placing,
             PlacementResult.of(placing, placement, bounds),
-            _METHOD,
+            method=_METHOD,
             versions=versions,
             occupants=tuple(of for of, _ in residences(self.problem.trace, schedule)),
         )
         status = SolveStatus.FEASIBLE if schedule.makespan else SolveStatus.OPTIMAL
         result = Result(status, schedule)
-        return Certificate(self.problem, result, _METHOD, versions=versions, placement=part)
+        return Certificate(self.problem, result, method=_METHOD, versions=versions, placement=part)
 
 
 def price_of_fragmentation(
