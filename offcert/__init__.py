@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
     from offcert.training.doctor import doctor
     from offcert.training.offload import offload
+    from offcert.verify.document import verify
     from offcert.verify.elsewhere import Elsewhere, verify_on
-    from offcert.verify.entry import verify
 
 __all__ = [
     "Accumulation",

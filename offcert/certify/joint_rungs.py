@@ -7,7 +7,7 @@ from offcert.certify.combined_steps import descend_combined
 from offcert.certify.deadline_steps import climb_limits, descend_sinking, halve_limits
 from offcert.certify.graph_steps import descend_graphs
 from offcert.certify.joint_steps import descend_sequentially, descend_whole
-from offcert.certify.joint_time_rungs import LEAST_TIME_LADDERS, named, of_captured_step
+from offcert.certify.joint_time_rungs import LEAST_TIME_LADDERS, ladder_name, of_captured_step
 from offcert.certify.rematerialisation_steps import (
     bound_least_memory,
     descend_persistent,
@@ -67,4 +67,4 @@ def joint_ladder_for(problem: Problem) -> str:
     name = "least memory" if problem.minimise is Minimise.MEMORY else "least time"
     if problem.deadline is not None:
         name += " in time"
-    return named(name, problem)
+    return ladder_name(name, problem)

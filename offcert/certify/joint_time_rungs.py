@@ -77,7 +77,7 @@ LEAST_TIME_LADDERS: dict[str, tuple[Rung, ...]] = {
 }
 
 
-def named(ladder: str, problem: Problem) -> str:
+def ladder_name(ladder: str, problem: Problem) -> str:
     """Return the name of the ladder for a problem, which may be a captured step."""
     captured = "capture" in (problem.source or {})
     return f"{ladder} of a captured step" if captured else ladder
@@ -95,4 +95,4 @@ def search_for_time(
         plain = Search(problem, time_limit, target_gap, progress, keep)
         return plain, LADDERS[ladder_for(problem)]
     search = JointSearch(problem, time_limit, target_gap, progress, keep)
-    return search, LEAST_TIME_LADDERS[named("least time", problem)]
+    return search, LEAST_TIME_LADDERS[ladder_name("least time", problem)]

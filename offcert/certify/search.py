@@ -15,7 +15,7 @@ from offcert.core.check_fluid import check_fluid
 from offcert.core.errors import PlanError
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.problem import Problem
-from offcert.core.result import Infeasibility, Result, SolveStatus
+from offcert.core.result import Infeasibility, Result
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import Simulator
 from offcert.proofs.attestation import cross_attested
@@ -123,14 +123,7 @@ class Search(Running[Certificate]):
 
     def result(self) -> Result:
         """Return what is known now."""
-        if self.infeasibility is not None:
-            status = SolveStatus.INFEASIBLE
-        elif self.objective is None:
-            status = SolveStatus.UNKNOWN
-        elif self.objective == self.lower_bound:
-            status = SolveStatus.OPTIMAL
-        else:
-            status = SolveStatus.FEASIBLE
+        status = self.status_by(infeasible=self.infeasibility is not None)
         # Of what does not exist nothing is the least.
         bounds = () if self.infeasibility else tuple(cross_attested(self.bounds))
         return Result(status, self.best, bounds, self.seconds, self.infeasibility)

@@ -16,7 +16,7 @@ from offcert.core.problem import Minimise, Recompute
 from offcert.formulations.checkpoint.live import live_bytes, recomputed_time
 from offcert.heuristics.checkpoint.live_curve import live_curve
 from offcert.heuristics.checkpoint.live_selection import live_selection
-from offcert.instances.selection_networks import selection_network
+from papers.checkpoint_chains.networks import selection_network
 
 EFFORT = Effort(1.0)
 

@@ -18,9 +18,9 @@ from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.heuristics.checkpoint_graphs.networks import graph_of
-from offcert.instances.checkpoint_graphs import random_checkpoint_graph
-from offcert.instances.training_steps import training_step
 from offcert.verify.document import verify
+from papers.checkpoint_graphs.random_graphs import random_checkpoint_graph
+from papers.checkpoint_graphs.training_steps import training_step
 
 EFFORT = Effort(5)
 CHAIN = training_step(CheckpointGraph([0] + [4] * 8 + [0], [(v, v + 1) for v in range(9)]))
