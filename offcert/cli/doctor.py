@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from contextlib import redirect_stdout
+from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import counts, size
 from offcert.cli.output import native_output_to_stderr, show
@@ -20,6 +21,9 @@ from offcert.cli.profile import (
 )
 from offcert.cli.progress import progress
 from offcert.cli.searching import add_effort, progress_line, search_settings
+
+if TYPE_CHECKING:
+    from offcert.certify.search import SearchProgress
 
 _EXAMPLES = (
     "offcert doctor resnet50 --input 32x3x224x224 --batch 32,64,128,256 --device-memory 16GiB "
@@ -78,15 +82,15 @@ def _run(options: argparse.Namespace) -> int:
     model, given, _, named = chosen_model(options)
     units = Units("ns", "B")
     title = options.model or options.hf
+
+    def said(news: SearchProgress) -> str:
+        return progress_line(news, lambda ticks: format_time(ticks, units))
+
     with (
         native_output_to_stderr(),
         redirect_stdout(sys.stderr),
         terminating_interrupts(),
-        progress(
-            options,
-            lambda news: progress_line(news, lambda ticks: format_time(ticks, units)),
-            f"profiling {title}",
-        ) as tell,
+        progress(options, said, f"profiling {title}") as tell,
     ):
         found = doctor(
             model,

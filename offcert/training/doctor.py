@@ -113,6 +113,8 @@ def doctor(
 def _require_sizes(
     model: Model, shape: tuple[int, ...] | None, asked: Mapping[str, Sequence[int]]
 ) -> None:
+    if shape is not None and not isinstance(model, str | nn.Module | TrainingStep):
+        raise InputError("an input's shape goes with a module, or with a model that is named")
     for name, numbers in asked.items():
         for index, number in enumerate(numbers):
             require_count(number, f"{name}[{index}]")
@@ -135,7 +137,7 @@ def _size(
     options: dict[str, Any],
     settings: Mapping[str, Any],
 ) -> Size:
-    if shape is not None:
+    if shape is not None and isinstance(model, str | nn.Module | TrainingStep):
         sizes = list(shape)
         for name, number in asked.items():
             sizes[_PLACES[name]] = number
