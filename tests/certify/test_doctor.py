@@ -13,7 +13,7 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.core.units import Units
 from offcert.report.doctor import describe_doctor, doctor_summary
-from offcert.verify.entry import verify
+from offcert.verify.document import verify
 
 
 def step(samples: int, **uncounted: int) -> Problem:
