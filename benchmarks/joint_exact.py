@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from offcert.certify.ladder import certify
+from offcert.core.computations import Computation, Value
 from offcert.core.documents import write_json
-from offcert.core.network import Computation, Network, Value
+from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import Evidence, SolveStatus

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from offcert.certify.effort import Effort
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.search import Search
 from offcert.core.problem import Minimise
 from offcert.core.simulate import simulate
@@ -35,7 +34,6 @@ def close_joint(search: Search, effort: Effort) -> None:
     from offcert.formulations.labels.joint.bound import no_execution, shortest_execution
 
     search.begin("exact joint search")
-    assert isinstance(search, JointSearch)
     problem = search.problem
     if problem.minimise is Minimise.MEMORY:
         _close_memory(search, effort)
@@ -53,7 +51,7 @@ def close_joint(search: Search, effort: Effort) -> None:
         search.add(found.bound)
 
 
-def _close_memory(search: JointSearch, effort: Effort) -> None:
+def _close_memory(search: Search, effort: Effort) -> None:
     """Find the execution that takes least memory, and prove that none takes less."""
     from offcert.formulations.labels.joint.bound import least_memory_execution
 

@@ -282,7 +282,7 @@ _PROOFS = (
     ProofKind(
         "least-memory-by-time",
         MemoryByTime,
-        "least_memory.by_time:by_time",
+        "recheck:by_time",
         "the bytes within which a bound on time exceeds the deadline",
         page="least-memory",
         searched=True,

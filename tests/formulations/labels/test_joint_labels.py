@@ -9,8 +9,9 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.check import check
+from offcert.core.computations import Computation, Value
 from offcert.core.errors import MethodError
-from offcert.core.network import Computation, Network, Value
+from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.formulations.labels.joint.bound import no_execution, shortest_execution
