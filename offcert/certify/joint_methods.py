@@ -7,7 +7,12 @@ from functools import partial
 from offcert.certify.checkpoint_steps import descend_checkpoints
 from offcert.certify.combined_steps import descend_combined
 from offcert.certify.effort import Effort
-from offcert.certify.joint_bound_steps import bound_computing, climb_joint, close_joint
+from offcert.certify.joint_bound_steps import (
+    bound_computing,
+    claim_joint,
+    climb_joint,
+    close_joint,
+)
 from offcert.certify.joint_search_steps import descend_joint
 from offcert.certify.joint_steps import descend_plain
 from offcert.certify.method import Method
@@ -55,6 +60,12 @@ JOINT_METHODS = {
         run=climb_joint,
         summary="linear relaxation of moving and computing again together",
         bounds=("joint-lp",),
+        reads=("time_limit",),
+    ),
+    "joint-stages": _of_networks(
+        run=claim_joint,
+        summary="moving and running again in stages, with runs and copies as wholes",
+        bounds=("joint-stages",),
         reads=("time_limit",),
     ),
     "joint-labels": _of_networks(

@@ -7,7 +7,12 @@ from collections.abc import Callable, Sequence
 from offcert.certify.checkpoint_steps import descend_checkpoints
 from offcert.certify.combined_steps import descend_combined
 from offcert.certify.graph_steps import descend_graphs
-from offcert.certify.joint_bound_steps import bound_computing, climb_joint, close_joint
+from offcert.certify.joint_bound_steps import (
+    bound_computing,
+    claim_joint,
+    climb_joint,
+    close_joint,
+)
 from offcert.certify.joint_search_steps import descend_joint
 from offcert.certify.joint_steps import descend_plain, descend_whole
 from offcert.certify.rematerialisation_steps import (
@@ -48,6 +53,13 @@ _LEAST_TIME = (
     ),
     Rung(descend_joint, 0.15, "a good plan for bounds to meet", at_most=6.0, always=True),
     Rung(climb_joint, 0.4, "what moving and running again can do together at best"),
+    Rung(
+        claim_joint,
+        0.5,
+        "the same with wholes: closes chains of 16 stages in seconds, on a solver's word",
+        most_operations=70,
+        gap_from=1e-9,
+    ),
     Rung(descend_combined, 0.3, "on chains, optimal under the paper's assumptions"),
     Rung(solve_stages, 0.3, "a bound where nothing may leave", gap_from=1e-9),
     Rung(solve_retention, 0.4, "exact on small networks where nothing may leave", gap_from=1e-9),
