@@ -127,9 +127,14 @@ class _Expansion:
         self.kept: dict[int, _Copy] = {}
         self.operations: list[Operation] = []
         self.counts = [0] * len(network)
-        for value, writer in enumerate(network.writer):
-            if writer < 0 and network.values[value].base is None:
-                self._keep(value, -1)
+        # The states of each value that is changed in place.
+        self.changed: dict[int, list[int]] = {}
+        for index, value in enumerate(network.values):
+            if value.base is not None:
+                self.changed.setdefault(value.base, []).append(index)
+        for index, writer in enumerate(network.writer):
+            if writer < 0 and network.values[index].base is None:
+                self._keep(index, -1)
 
     def of(self, strategy: Strategy) -> Execution:
         for position, run in enumerate(strategy.runs):
@@ -194,8 +199,8 @@ class _Expansion:
         base = self.network.values[value].base
         if base is None:
             # What was made of the copy before is lost with it.
-            for other in [v for v in self.kept if self.network.values[v].base == value]:
-                del self.kept[other]
+            for other in self.changed.get(value, ()):
+                self.kept.pop(other, None)
             self._keep(value, position)
         else:
             self.kept[value] = self.kept[base]
