@@ -28,6 +28,7 @@ from offcert.core.result import Infeasibility, Result, SolveStatus
 from offcert.core.units import format_size
 from offcert.proofs.bounds_json import bound_from_json, bounds_to_json, exact_gap, member
 from offcert.proofs.placement.certificate import PlacementCertificate, placement_part_from_json
+from offcert.proofs.robust import Robust, robust_from_fields
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
 from offcert.proofs.settings import Notes, Settings
 from offcert.proofs.settings import from_json as settings_from_json
@@ -58,6 +59,8 @@ class Certificate:
     placement : PlacementCertificate or None
         An address for every residence of the schedule's tensors and workspaces, if some were
         found, and bounds on the pool.
+    robust : Robust or None
+        What holds in the whole box of the problem's uncertain times, if it has one.
     """
 
     problem: Problem
@@ -67,6 +70,7 @@ class Certificate:
     notes: Notes = field(default_factory=Notes)
     versions: Mapping[str, str] = field(default_factory=dict)
     placement: PlacementCertificate | None = None
+    robust: Robust | None = None
 
     @property
     def executed(self) -> Problem:
@@ -112,6 +116,8 @@ class Certificate:
             document["execution"] = execution_to_json(result.execution)
         if self.placement is not None:
             document["placement"] = self.placement.part_to_json()
+        if self.robust is not None:
+            document["robust"] = self.robust.to_json()
         document["digest"] = canonical_digest(document)
         return document
 
@@ -174,6 +180,7 @@ def certificate_from_json(document: Any) -> Certificate:
         notes=notes,
         versions=fields.get("versions", dict),
         placement=placement,
+        robust=robust_from_fields(fields),
     )
     # What these say is derived; `verify` compares it with what it ought to be.
     for name, kind in (("problem_sha256", str), ("gap", (str, type(None))), ("digest", str)):

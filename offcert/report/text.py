@@ -15,6 +15,7 @@ from offcert.report.findings import checked_bounds, findings_summary
 from offcert.report.notes import notes_lines, notes_summary
 from offcert.report.origin import origin_lines, origin_summary
 from offcert.report.placement_text import placed_summary, valid_placement_lines
+from offcert.report.robust import robust_lines, robust_summary
 from offcert.verify.document import Verification
 from offcert.verify.findings import Findings
 
@@ -91,6 +92,7 @@ def certificate_summary(certificate: Certificate) -> dict[str, Any]:
         ],
         "offloaded": offloaded_names(certificate),
         "memory": certificate.problem.platform.memory,
+        **robust_summary(certificate),
     }
     reruns = reruns_of(certificate)
     if reruns is not None:
@@ -150,6 +152,7 @@ def _found_lines(certificate: Certificate) -> list[str]:
         lines.append(f"  step time    {time} ({slowdown:.3f} times the compute time)")
     lines.append(f"  lower bound  {format_objective(result.lower_bound, problem)}")
     lines.append(f"  gap          {100 * result.gap:.4f} %")
+    lines += robust_lines(certificate)
     lines.append(f"  offloaded    {len(offloaded_names(certificate))} tensors")
     reruns = reruns_of(certificate)
     if reruns is not None:
@@ -175,6 +178,7 @@ def verification_summary(verification: Verification) -> dict[str, Any]:
         **execution,
         "bounds": checked_bounds(verification.bounds),
         **placement,
+        **robust_summary(verification.certificate, verification.robust_bounds),
     }
 
 
@@ -191,10 +195,13 @@ def describe_verification(verification: Verification) -> str:
         found = "none" if result.objective is None else format_objective(result.objective, problem)
         bound_of_all = format_objective(result.lower_bound, problem)
         lines.append(f"  {what} {found}, lower bound {bound_of_all} ({verification.evidence})")
-    lines += _execution_lines(certificate)
+    lines += [*robust_lines(certificate), *_execution_lines(certificate)]
     for bound in verification.bounds:
         value = format_objective(bound.value, problem)
         lines.append(f"  bound {value:>14}  {bound.method}: {bound.evidence}, {bound.finding}")
+    for bound in verification.robust_bounds:
+        value = format_objective(bound.value, problem)
+        lines.append(f"  bound {value:>14}  {bound.method} at the fastest: {bound.finding}")
     return "\n".join([*lines, *valid_placement_lines(verification)])
 
 

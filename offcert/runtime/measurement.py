@@ -12,6 +12,7 @@ import torch
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.trace import Trace
+from offcert.core.uncertainty import Uncertainty
 from offcert.runtime.bandwidth import LinkReading, memory_and_name, read_link_of
 from offcert.runtime.hardware import Hardware
 
@@ -36,6 +37,8 @@ class Measurement:
         Whether both directions are served at once.
     details : mapping
         What else was measured, as a JSON value.
+    spread : tuple of (int, int)
+        The least and the most nanoseconds of each operation, if it was timed several times.
     """
 
     trace: Trace
@@ -45,10 +48,23 @@ class Measurement:
     device: str
     link: Link = Link.SIMPLEX
     details: Mapping[str, Any] = field(default_factory=dict)
+    spread: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def uncertainty(self) -> Uncertainty | None:
+        """The box of what was measured; None if every step took the same times."""
+        if all(least == most for least, most in self.spread):
+            return None
+        return Uncertainty(ticks=self.spread)
 
     def platform(self, memory: int) -> Platform:
         """Return the device with a limit of so many bytes."""
         return Platform(memory, self.bandwidth, self.link, self.prefetch_bandwidth)
+
+
+def spread_of(samples: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
+    """Return the least and the most of each operation's times over some steps."""
+    return tuple((min(times), max(times)) for times in zip(*samples, strict=True))
 
 
 def modelled(trace: Trace, hardware: Hardware) -> Measurement:

@@ -146,7 +146,14 @@ def profile(
     elif memory is None:
         memory = _memory_left(made.found, source.get("uncounted", {}))
     platform = made.found.platform(memory)
-    return Problem(name or label, made.network, platform, units=Units("ns", "B"), source=source)
+    return Problem(
+        name or label,
+        made.network,
+        platform,
+        units=Units("ns", "B"),
+        source=source,
+        uncertainty=made.found.uncertainty,
+    )
 
 
 def _with_stages(spec: str | None, clock: Clock, options: Mapping[str, Any]) -> Mapping[str, Any]:

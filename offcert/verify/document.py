@@ -34,6 +34,7 @@ from offcert.verify.joint_labels.verifier import nothing_fits
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.placement.document import check_of_schedule
 from offcert.verify.recheck import recheck
+from offcert.verify.robust import check_robust
 
 
 @dataclass
@@ -46,10 +47,13 @@ class Verification(Findings):
         What was verified.
     placement_bounds : list of CheckedBound
         What evidence each bound on the pool has, if the certificate holds addresses.
+    robust_bounds : list of CheckedBound
+        What evidence each bound has that holds for a box of uncertain times.
     """
 
     certificate: Certificate = field(kw_only=True)
     placement_bounds: list[CheckedBound] = field(default_factory=list)
+    robust_bounds: list[CheckedBound] = field(default_factory=list)
 
     def __repr__(self) -> str:
         summary = self.certificate.result.summary(self.certificate.problem.units)
@@ -142,6 +146,8 @@ def verify(
             certificate.result.schedule,
             allowance,
         )
+    if certificate.robust is not None and sound:
+        verification.robust_bounds += check_robust(verification, certificate, allowance)
     _check_status(verification)
     # Names in the document are of any length.
     verification.faults = [cut(fault, LONGEST) for fault in verification.faults]
