@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from offcert.certify.running import SearchProgress
-from offcert.core.execution import executed_on
+from offcert.core.other_numbers import executed_on
 from offcert.core.problem import Minimise, Problem
 from offcert.core.result import Evidence
 from offcert.core.schedule import Schedule

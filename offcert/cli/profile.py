@@ -6,9 +6,10 @@ import argparse
 import json
 import sys
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcert.cli.arguments import seed
+from offcert.cli.arguments import count, seed
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
@@ -42,9 +43,13 @@ HARDWARE = (
 OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
 LOSSES = ("cross-entropy", "mean")
 DTYPES = ("float32", "float64", "bfloat16", "float16")
+# Short for three of them, as models from configurations are usually said to be of.
+SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+ATTENTION = ("flash", "math")
 _EXAMPLES = (
     "offcert profile resnet50 --input 32x3x224x224 --memory 25% -o problem.json",
     "offcert profile my.package:make_step --option layers=4 --measure -o problem.json",
+    "offcert profile --hf llama-3.1-8b --sequence 4096 --hardware h100-sxm -o problem.json",
 )
 
 
@@ -52,7 +57,8 @@ def add(commands: Commands) -> None:
     """Add the command."""
     summary = "turn a network or a training step into a problem file"
     parser = add_command(commands, "profile", summary, _run, examples=_EXAMPLES)
-    _add_network(parser)
+    add_network(parser)
+    add_configured(parser)
     parser.add_argument(
         "--clock",
         choices=CLOCKS,
@@ -61,26 +67,14 @@ def add(commands: Commands) -> None:
         "or a stage between two places where a single value is live",
     )
     times = parser.add_mutually_exclusive_group()
-    times.add_argument(
-        "--hardware",
-        type=_hardware,
-        default=HARDWARE[0],
-        metavar="NAME",
-        help="whose roofline model says how long operations take: "
-        f"{', '.join(HARDWARE)}; or a TOML file that describes another (default: {HARDWARE[0]})",
-    )
+    add_hardware(times)
     times.add_argument(
         "--measure",
         action="store_true",
         help="measure on the device at hand: durations and, on a CUDA device, workspaces, and the "
         "rates of the link while the step runs",
     )
-    parser.add_argument(
-        "--peak",
-        action="store_true",
-        help="let all operations reach the hardware's peak rates, whatever is known of what they "
-        "reach",
-    )
+    add_peak(parser)
     limits = parser.add_mutually_exclusive_group()
     limits.add_argument(
         "--memory",
@@ -94,11 +88,7 @@ def add(commands: Commands) -> None:
         help="memory of the whole device, such as 16GiB, with parameters, gradients, buffers, "
         "batch and the optimiser's state (default: the device's)",
     )
-    parser.add_argument(
-        "--optimiser",
-        choices=OPTIMISERS,
-        help="whose state is counted (default: that of the TrainingStep, if it has one)",
-    )
+    add_optimiser(parser)
     parser.add_argument(
         "--name", help='of the problem (default: network and input, as in "resnet18 2x3x32x32")'
     )
@@ -107,12 +97,46 @@ def add(commands: Commands) -> None:
     )
 
 
-def _add_network(parser: argparse.ArgumentParser) -> None:
+def add_hardware(parser: argparse._ActionsContainer) -> None:
+    """Add the argument that names a hardware model."""
+    parser.add_argument(
+        "--hardware",
+        type=_hardware,
+        default=HARDWARE[0],
+        metavar="NAME",
+        help="whose roofline model says how long operations take: "
+        f"{', '.join(HARDWARE)}; or a TOML file that describes another (default: {HARDWARE[0]})",
+    )
+
+
+def add_peak(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that has the hardware model reach its peaks."""
+    parser.add_argument(
+        "--peak",
+        action="store_true",
+        help="let all operations reach the hardware's peak rates, whatever is known of what they "
+        "reach",
+    )
+
+
+def add_optimiser(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that says whose state is counted."""
+    parser.add_argument(
+        "--optimiser",
+        choices=OPTIMISERS,
+        help="whose state is counted (default: that of the TrainingStep, if it has one; with --hf "
+        "adamw)",
+    )
+
+
+def add_network(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name a network."""
     parser.add_argument(
         "model",
         metavar="MODEL",
+        nargs="?",
         help="network of the zoo, or package.module:callable that returns a module or a "
-        "TrainingStep",
+        "TrainingStep; not with --hf",
     )
     parser.add_argument("--zoo", action=_Zoo, nargs=0, help="list the networks of the zoo, and end")
     parser.add_argument(
@@ -128,8 +152,10 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--dtype",
-        choices=DTYPES,
-        help=f"of parameters and inputs (default: {DTYPES[0]}; not for TrainingSteps)",
+        choices=(*DTYPES, *SHORT),
+        metavar="TYPE",
+        help=f"of parameters and inputs: {', '.join(DTYPES)}, or short {', '.join(SHORT)} "
+        f"(default: {DTYPES[0]}, with --hf bf16; not for TrainingSteps)",
     )
     parser.add_argument(
         "--option",
@@ -140,6 +166,39 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
         "none)",
     )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the initial weights")
+
+
+def add_configured(parser: argparse.ArgumentParser, sizes: bool = True) -> None:
+    """Add the arguments that name a model of transformers; its sizes only if asked for."""
+    group = parser.add_argument_group("models of transformers, without weights, memory or network")
+    group.add_argument(
+        "--hf",
+        metavar="CONFIG",
+        help="configuration file of a model (config.json), or the name of a public shape, such as "
+        "llama-3.1-8b; instead of MODEL",
+    )
+    if sizes:
+        group.add_argument(
+            "--batch", type=count, metavar="N", help="sequences or images in a batch (default: 1)"
+        )
+        group.add_argument("--sequence", type=count, metavar="N", help="tokens of a sequence")
+    group.add_argument(
+        "--autocast",
+        choices=("bf16", "fp16"),
+        help="keep parameters in float32 and run the forward pass under autocast to this type",
+    )
+    group.add_argument(
+        "--attention",
+        choices=ATTENTION,
+        help=f"how attention is computed: by a kernel that keeps no scores, or by products and a "
+        f"softmax (default: {ATTENTION[0]})",
+    )
+    group.add_argument(
+        "--lora",
+        type=count,
+        metavar="RANK",
+        help="train adapters of this rank on the linear layers, and nothing else",
+    )
 
 
 def _hardware(text: str) -> str:
@@ -176,12 +235,13 @@ class _Zoo(argparse.Action):
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.extras import require_torch
     from offcert.core.files import write_problem
-    from offcert.core.units import parse_memory
+    from offcert.core.problem import parse_memory
     from offcert.report.text import describe_problem, problem_summary
 
     require_torch("offcert profile")
     # What a network prints is not what this command says.
-    with progress(options, str, f"profiling {options.model}"), redirect_stdout(sys.stderr):
+    name = options.model or options.hf
+    with progress(options, str, f"profiling {name}"), redirect_stdout(sys.stderr):
         problem = _profile(options)
     if options.memory is not None:
         problem = problem.with_memory(parse_memory(options.memory, problem))
@@ -224,20 +284,93 @@ def _profile(options: argparse.Namespace) -> Problem:
     device_memory = options.device_memory
     if device_memory is not None:
         device_memory = parse_size(device_memory, "device memory")
-    named = {name: getattr(options, name) for name in ("loss", "dtype")}
+    model, given, label, named = chosen_model(options)
     return profile(
-        options.model,
+        model,
         options.input,
         clock=options.clock,
         hardware=None if options.measure else hardware(options.hardware, peak=options.peak),
         measure=options.measure,
-        options=_options(options.option),
+        options=given,
         seed=options.seed,
-        name=options.name,
+        name=options.name or label,
         device_memory=device_memory,
-        optimiser=options.optimiser,
-        **{name: value for name, value in named.items() if value is not None},
+        optimiser=chosen_optimiser(options),
+        **named,
     )
+
+
+def chosen_optimiser(options: argparse.Namespace) -> str | None:
+    """Return the name of the optimiser whose state is counted; None for the step's own."""
+    named: str | None = options.optimiser
+    return named or ("adamw" if options.hf is not None else None)
+
+
+def chosen_model(
+    options: argparse.Namespace,
+) -> tuple[str, dict[str, Any], str | None, dict[str, Any]]:
+    """Return what `profile` takes for the network that the options name.
+
+    Returns
+    -------
+    tuple
+        The model, keyword arguments for what it names, a name for the problem (None: the default),
+        and those of loss and data type that were given.
+    """
+    named = {name: getattr(options, name) for name in ("loss", "dtype")}
+    if named["dtype"] is not None:
+        named["dtype"] = SHORT.get(named["dtype"], named["dtype"])
+    if options.hf is not None:
+        model, given, label = _configured(options, named)
+        return model, given, label, {}
+    _require_no_configuration(options)
+    named = {name: value for name, value in named.items() if value is not None}
+    return options.model, _options(options.option), None, named
+
+
+def _configured(
+    options: argparse.Namespace, named: dict[str, Any]
+) -> tuple[str, dict[str, Any], str]:
+    """Return what makes the step of a model from its configuration, its arguments, and a name."""
+    from offcert.core.errors import InputError
+    from offcert.core.extras import require_transformers
+    from offcert.runtime.configured import CONFIGURED
+    from offcert.runtime.configured.step import read_config
+
+    require_transformers("offcert profile --hf")
+    for other in ("model", "input", "loss"):
+        if getattr(options, other) is not None:
+            flag = "MODEL" if other == "model" else f"--{other}"
+            raise InputError(f"{flag} and --hf exclude each other: a configuration names its own")
+    if options.option:
+        raise InputError("--option is for MODEL; what a configuration file says is changed there")
+    if options.autocast is not None and named["dtype"] not in (None, "float32"):
+        raise InputError(f"--autocast keeps parameters in float32, not in {named['dtype']}")
+    given = {name: getattr(options, name, None) for name in _CONFIGURED}
+    given["dtype"] = named["dtype"]
+    given = {name: value for name, value in given.items() if value is not None}
+    label = Path(options.hf).stem if options.hf.endswith(".json") else options.hf
+    sizes = [str(given.get("batch", 1))]
+    sizes += [str(given["sequence"])] if "sequence" in given else []
+    adapters = f" lora {options.lora}" if options.lora else ""
+    return (
+        CONFIGURED,
+        {"config": read_config(options.hf)} | given,
+        (f"{label} {'x'.join(sizes)}{adapters}"),
+    )
+
+
+_CONFIGURED = ("batch", "sequence", "autocast", "attention", "lora")
+
+
+def _require_no_configuration(options: argparse.Namespace) -> None:
+    from offcert.core.errors import InputError
+
+    if options.model is None:
+        raise InputError("MODEL is missing: a network, or --hf with a configuration")
+    for name in _CONFIGURED:
+        if getattr(options, name, None) is not None:
+            raise InputError(f"--{name} goes with --hf")
 
 
 def _options(texts: list[str]) -> dict[str, Any]:

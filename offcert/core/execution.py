@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from offcert.core.errors import InputError
-from offcert.core.network import Network
-from offcert.core.trace import Operation, Tensor, Trace
+from offcert.core.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -55,45 +54,3 @@ class Execution:
     def repeated(self) -> int:
         """Number of operations that run a computation again."""
         return len(self.runs) - len(set(self.runs))
-
-
-def executed_on(execution: Execution, ours: Network, other: Network) -> Execution:
-    """Return an execution with the numbers of another network of the same structure.
-
-    What the trace has beyond its own network (a longer run, a larger workspace) it keeps.
-    """
-    trace = execution.trace
-    kept: list[set[int]] = [set() for _ in execution.runs]
-    for tensor, value in zip(trace.tensors, execution.values, strict=True):
-        if tensor.uses[0] >= 0:
-            kept[tensor.uses[0]].add(value)
-
-    def workspace(network: Network, index: int) -> int:
-        computation = network.computations[execution.runs[index]]
-        lost = [
-            value
-            for value in computation.writes
-            if value not in kept[index] and network.values[value].base is None
-        ]
-        if lost and computation.lean is not None:
-            return computation.lean
-        return computation.workspace + network.size_of(lost)
-
-    operations = []
-    for index, (operation, run) in enumerate(zip(trace.operations, execution.runs, strict=True)):
-        longer = operation.duration - ours.computations[run].duration
-        larger = operation.workspace - workspace(ours, index)
-        operations.append(
-            Operation(
-                operation.name,
-                other.computations[run].duration + longer,
-                workspace(other, index) + larger,
-            )
-        )
-    tensors = []
-    for tensor, value in zip(trace.tensors, execution.values, strict=True):
-        size = tensor.size
-        if value >= 0:
-            size += other.values[value].size - ours.values[value].size
-        tensors.append(Tensor(tensor.name, size, tensor.uses, tensor.evictable))
-    return replace(execution, trace=Trace(operations, tensors))

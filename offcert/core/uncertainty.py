@@ -20,11 +20,11 @@ from offcert.core.documents import Fields, parse_rational, rational_text
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.network import Network
+from offcert.core.other_numbers import Executed, with_durations
 from offcert.core.platform import Platform
-from offcert.core.trace import Trace, require_integer
+from offcert.core.trace import require_integer
 
 Rates = tuple[Fraction, Fraction]
-Executed = Trace | Chain | Network | CheckpointChain
 
 
 @dataclass(frozen=True)
@@ -157,21 +157,6 @@ def _operations(network: Executed) -> tuple[list[str], list[int]]:
         return [c.name for c in network.computations], [c.duration for c in network.computations]
     trace = network.trace() if isinstance(network, Chain) else network
     return [each.name for each in trace.operations], list(trace.durations)
-
-
-def with_durations(network: Executed, durations: Sequence[int]) -> Executed:
-    """Return a network with other durations, given in the order in which everything runs once."""
-    if isinstance(network, Network):
-        computations = zip(network.computations, durations, strict=True)
-        return Network((replace(c, duration=ticks) for c, ticks in computations), network.values)
-    if isinstance(network, Trace):
-        operations = zip(network.operations, durations, strict=True)
-        return Trace((replace(o, duration=ticks) for o, ticks in operations), network.tensors)
-    stages = len(network)
-    # The stages' backward operations run in the opposite order.
-    forward, backward = durations[:stages], durations[: stages - 1 : -1]
-    fields = {name: getattr(network, name) for name in network.__dataclass_fields__}
-    return type(network)(**fields | {"forward": forward, "backward": backward})
 
 
 def uncertainty_to_json(uncertainty: Uncertainty) -> dict[str, Any]:

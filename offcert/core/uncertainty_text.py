@@ -6,15 +6,15 @@ from fractions import Fraction
 
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
-from offcert.core.problem import Problem
+from offcert.core.platform import Platform
 from offcert.core.uncertainty import Rates, Spread, Uncertainty
-from offcert.core.units import parse_bandwidth, parse_percent, parse_size
+from offcert.core.units import Units, parse_bandwidth, parse_percent, parse_size
 
 _LINKS = {"link": "bandwidth", "prefetch": "prefetch_bandwidth"}
 
 
-def parse_uncertainty(text: str, problem: Problem) -> Uncertainty | None:
-    """Return the box that a text describes around a problem; None for ``"none"``.
+def parse_uncertainty(text: str, platform: Platform, units: Units) -> Uncertainty | None:
+    """Return the box that a text describes; None for ``"none"``.
 
     Parameters
     ----------
@@ -24,8 +24,10 @@ def parse_uncertainty(text: str, problem: Problem) -> Uncertainty | None:
         such names, whatever is said of all. ``link=5%`` or ``link=11GB/s:13GB/s``: the rate of the
         link; ``prefetch=…``: from the host to the device, where that differs. ``memory=SIZE``: the
         most memory; the least is the problem's.
-    problem : Problem
-        Whose rates and units these are.
+    platform : Platform
+        Of the problem that lies in the box.
+    units : Units
+        Its units.
 
     Raises
     ------
@@ -43,7 +45,7 @@ def parse_uncertainty(text: str, problem: Problem) -> Uncertainty | None:
         if not equals:
             everything = _part(value, "uncertainty")
         elif name in _LINKS:
-            rates[_LINKS[name]] = _range(value, problem, name)
+            rates[_LINKS[name]] = _range(value, platform, units, name)
         elif name == "memory":
             memory = parse_size(value, "uncertainty memory")
         elif name:
@@ -54,8 +56,8 @@ def parse_uncertainty(text: str, problem: Problem) -> Uncertainty | None:
     if everything is not None:
         spreads.append(Spread(everything, everything))
         for name, field in _LINKS.items():
-            if field not in rates and getattr(problem.platform, field) is not None:
-                rates[field] = _range(f"{everything * 100}%", problem, name, everything)
+            if field not in rates and getattr(platform, field) is not None:
+                rates[field] = _range("", platform, units, name, everything)
     return Uncertainty(tuple(spreads), None, memory=memory, **rates)
 
 
@@ -67,16 +69,16 @@ def _part(text: str, field: str) -> Fraction:
 
 
 def _range(
-    text: str, problem: Problem, name: str, known: Fraction | None = None
+    text: str, platform: Platform, units: Units, name: str, known: Fraction | None = None
 ) -> tuple[Fraction, Fraction]:
     """Return the least and the highest rate of the link in a direction."""
     field = f"uncertainty {name}"
-    exact = getattr(problem.platform, _LINKS[name])
+    exact = getattr(platform, _LINKS[name])
     if exact is None:
         raise InputError(f"{field} is for links with two rates; this has one")
     low, colon, high = text.partition(":")
     if colon:
-        rates = (parse_bandwidth(end, problem.units, field) for end in (low, high))
+        rates = (parse_bandwidth(end, units, field) for end in (low, high))
         least, most = rates
         return least, most
     part = _part(text, field) if known is None else known

@@ -6,34 +6,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from offcert.core.documents import Fields
-from offcert.core.result import Bound, relative_gap
+from offcert.core.result import Bound, Bounded
 from offcert.proofs.bounds_json import bound_from_json, bounds_to_json, exact_gap
 
 
 @dataclass(frozen=True)
-class Robust:
+class Robust(Bounded):
     """Whatever the times in the problem's box are, the plan takes no longer, and none is shorter.
 
     Attributes
     ----------
-    objective : int
+    longest : int
         Ticks of the certificate's plan, in its fixed order, at the slowest corner.
     bounds : tuple of Bound
         Proved lower bounds on the problem at the fastest corner.
     """
 
-    objective: int
+    longest: int
     bounds: tuple[Bound, ...]
 
     @property
-    def lower_bound(self) -> int:
-        """The best bound at the fastest corner, in ticks; 0 if there is none."""
-        return max((bound.value for bound in self.bounds), default=0)
-
-    @property
-    def gap(self) -> float:
-        """How much of the longest time lies above the bound on the shortest."""
-        return relative_gap(self.objective, self.lower_bound)
+    def objective(self) -> int:
+        """The ticks at the slowest corner: `gap` is about the longest time and the shortest."""
+        return self.longest
 
     def to_json(self) -> dict[str, Any]:
         """Return the claim as a JSON value."""

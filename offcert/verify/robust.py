@@ -8,35 +8,34 @@ from __future__ import annotations
 
 from offcert.core.check import check
 from offcert.core.errors import PlanError
-from offcert.core.execution import executed_on
+from offcert.core.other_numbers import executed_on
 from offcert.core.problem import Minimise, Problem
 from offcert.core.result import Evidence
 from offcert.core.schedule import Schedule
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.registry import PROOFS, kind_of
+from offcert.proofs.registry import CLAIMS, PROOFS
+from offcert.proofs.robust import Robust
 from offcert.verify.execution.check import legality_faults
-from offcert.verify.findings import BoundCheck, CheckedBound, Findings
+from offcert.verify.findings import BoundCheck, CheckedBound, Verification
 from offcert.verify.limits import Allowance
-from offcert.verify.recheck import recheck
 from offcert.verify.replay import replay
 
 
 def check_robust(
-    findings: Findings, certificate: Certificate, allowance: Allowance
+    findings: Verification[Certificate], claim: Robust, allowance: Allowance
 ) -> list[CheckedBound]:
     """Add what is wrong with a claim about a box; return what evidence its bounds have.
 
     Parameters
     ----------
-    findings : Findings
-        In which nothing is wrong with the schedule.
-    certificate : Certificate
-        With a claim about a box.
+    findings : Verification
+        Of the certificate with the claim; nothing is wrong with its schedule.
+    claim : Robust
+        About the box.
     allowance : Allowance
         What may be spent.
     """
-    claim = certificate.robust
-    assert claim is not None
+    certificate = findings.certificate
     problem, schedule = certificate.problem, certificate.result.schedule
     if problem.uncertainty is None:
         findings.faults.append("robust: the problem's times are exact")
@@ -52,15 +51,8 @@ def check_robust(
     if unproved:
         findings.faults.append(f"robust.bounds: {unproved[0]} is claimed, and not proved")
     fastest = problem.corner(fastest=True)
-    bounds = BoundCheck(
-        claim.bounds,
-        claim.objective,
-        lambda bound: recheck(bound, fastest, allowance),
-        kind_of,
-        lambda method: method in PROOFS and PROOFS[method].searched,
-        not findings.faults,
-        place="robust.bounds",
-    )
+    intact = not findings.faults
+    bounds = BoundCheck(claim, fastest, PROOFS, CLAIMS, allowance, intact, place="robust.bounds")
     return list(bounds.run(findings))
 
 

@@ -14,16 +14,16 @@ from offcert.certify.ladder import certify
 from offcert.certify.robust import longest
 from offcert.cli import main
 from offcert.core.errors import PlanError
-from offcert.core.execution import executed_on
 from offcert.core.files import write_problem
+from offcert.core.other_numbers import executed_on, with_durations
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
-from offcert.core.uncertainty import Spread, Uncertainty, with_durations
+from offcert.core.uncertainty import Spread, Uncertainty
 from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.robust import Robust
-from offcert.verify.entry import verify
+from offcert.verify.document import verify
 from offcert.verify.replay import replay
 from tests.joint_cases import joint_bounds_of, solvable
 from tests.joint_certificates import checkpointed, random_certificate
@@ -164,7 +164,7 @@ def test_what_runs_again_is_certified_in_a_box_too() -> None:
     assert fastest.trace.compute_time <= claim.lower_bound < schedule.makespan < claim.objective
     boxed = replace(box, robust=claim)
     assert verify(boxed).valid
-    late = replace(boxed, robust=replace(claim, objective=claim.objective + 1))
+    late = replace(boxed, robust=replace(claim, longest=claim.objective + 1))
     assert "robust.objective" in verify(late).faults[0]
 
 

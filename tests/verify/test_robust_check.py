@@ -10,7 +10,7 @@ from offcert.core.result import Bound, Evidence
 from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.robust import Robust
-from offcert.verify.entry import verify
+from offcert.verify.document import verify
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def test_the_time_at_the_slowest_is_exactly_what_is_said(certificate: Certificat
     claim = certificate.robust
     assert claim is not None
     for wrong in (-1, 1):
-        (said,) = faults(certificate, replace(claim, objective=claim.objective + wrong))
+        (said,) = faults(certificate, replace(claim, longest=claim.objective + wrong))
         assert said == (
             f"robust.objective: the plan takes {claim.objective} ticks at the slowest corner, not "
             f"{claim.objective + wrong}"
