@@ -16,6 +16,7 @@ from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
+    from offcert.runtime.hardware import Hardware
 
 
 # What the runtime knows, which would load torch; a test keeps the two the same.
@@ -45,7 +46,9 @@ LOSSES = ("cross-entropy", "mean")
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 # Short for three of them, as models from configurations are usually said to be of.
 SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-ATTENTION = ("flash", "math")
+# PyTorch's own kernel is FlashAttention-2; the third is no kernel.
+ATTENTION = ("flash", "flash-3", "math")
+LINKS = ("duplex", "simplex")
 _EXAMPLES = (
     "offcert profile resnet50 --input 32x3x224x224 --memory 25% -o problem.json",
     "offcert profile my.package:make_step --option layers=4 --measure -o problem.json",
@@ -86,6 +89,19 @@ def add(commands: Commands) -> None:
         action="store_true",
         help="let all operations reach the hardware's peak rates, whatever is known of what they "
         "reach",
+    )
+    parser.add_argument(
+        "--attention",
+        choices=ATTENTION,
+        help="how attention is computed: by FlashAttention-2, as PyTorch has it, by "
+        "FlashAttention-3, whose rate is known on Hopper, or, with --hf, by products and a softmax "
+        f"(default: {ATTENTION[0]})",
+    )
+    parser.add_argument(
+        "--link",
+        choices=LINKS,
+        help="whether a hardware model's link serves both directions at once, where it is known at "
+        f"which rates (default: {LINKS[0]}; stages are always {LINKS[1]})",
     )
     limits = parser.add_mutually_exclusive_group()
     limits.add_argument(
@@ -170,12 +186,6 @@ def _add_configured(parser: argparse.ArgumentParser) -> None:
         help="keep parameters in float32 and run the forward pass under autocast to this type",
     )
     group.add_argument(
-        "--attention",
-        choices=ATTENTION,
-        help=f"how attention is computed: by a kernel that keeps no scores, or by products and a "
-        f"softmax (default: {ATTENTION[0]})",
-    )
-    group.add_argument(
         "--lora",
         type=count,
         metavar="RANK",
@@ -258,11 +268,11 @@ def _measured_lines(problem: Problem) -> list[str]:
 def _profile(options: argparse.Namespace) -> Problem:
     from offcert.core.errors import InputError
     from offcert.core.units import parse_size
-    from offcert.runtime.hardware import hardware
     from offcert.runtime.profile import profile
 
-    if options.measure and options.peak:
-        raise InputError("--peak is for hardware models, not for --measure")
+    for flag in ("peak", "link", "attention"):
+        if options.measure and getattr(options, flag):
+            raise InputError(f"--{flag} is for hardware models, not for --measure")
     device_memory = options.device_memory
     if device_memory is not None:
         device_memory = parse_size(device_memory, "device memory")
@@ -279,7 +289,8 @@ def _profile(options: argparse.Namespace) -> Problem:
         model,
         options.input,
         clock=options.clock,
-        hardware=None if options.measure else hardware(options.hardware, peak=options.peak),
+        hardware=None if options.measure else _machine(options),
+        link=options.link or LINKS[0],
         measure=options.measure,
         options=given,
         seed=options.seed,
@@ -288,6 +299,13 @@ def _profile(options: argparse.Namespace) -> Problem:
         optimiser=options.optimiser or ("adamw" if options.hf is not None else None),
         **{name: value for name, value in named.items() if value is not None},
     )
+
+
+def _machine(options: argparse.Namespace) -> Hardware:
+    from offcert.runtime.hardware import hardware
+
+    kernel = options.attention if options.attention == "flash-3" else None
+    return hardware(options.hardware, peak=options.peak, attention=kernel)
 
 
 def _configured(
@@ -310,6 +328,7 @@ def _configured(
         raise InputError(f"--autocast keeps parameters in float32, not in {named['dtype']}")
     given = {name: getattr(options, name) for name in _CONFIGURED}
     given["dtype"] = named["dtype"]
+    given["attention"] = "math" if options.attention == "math" else None
     given = {name: value for name, value in given.items() if value is not None}
     label = Path(options.hf).stem if options.hf.endswith(".json") else options.hf
     sizes = [str(options.batch or 1)] + ([str(options.sequence)] if options.sequence else [])
@@ -321,7 +340,7 @@ def _configured(
     )
 
 
-_CONFIGURED = ("batch", "sequence", "autocast", "attention", "lora")
+_CONFIGURED = ("batch", "sequence", "autocast", "lora")
 
 
 def _require_no_configuration(options: argparse.Namespace) -> None:
@@ -332,6 +351,8 @@ def _require_no_configuration(options: argparse.Namespace) -> None:
     for name in _CONFIGURED:
         if getattr(options, name) is not None:
             raise InputError(f"--{name} goes with --hf")
+    if options.attention == "math":
+        raise InputError("--attention math goes with --hf; a program of one's own says so itself")
 
 
 def _options(texts: list[str]) -> dict[str, Any]:
