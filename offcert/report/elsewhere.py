@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcert.core.units import format_objective, format_size, format_time
+from offcert.core.problem import format_objective
+from offcert.core.units import format_size, format_time
 from offcert.verify.elsewhere import Elsewhere
 
 
