@@ -92,7 +92,7 @@ class Hardware:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What the ``source`` of a problem records: name, and what operations reach by which kernel."""
+        """What the ``source`` of a problem records: what operations reach, by which kernel."""
         parts = dict(self.efficiency)
         if self.kernels:
             parts[Work.ATTENTION] = self.reached(Work.ATTENTION)
