@@ -8,9 +8,7 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import counts, size
-from offcert.cli.output import native_output_to_stderr, show
-from offcert.cli.parser import Commands, add_command
-from offcert.cli.profile import (
+from offcert.cli.chosen import (
     add_configured,
     add_hardware,
     add_network,
@@ -20,6 +18,8 @@ from offcert.cli.profile import (
     chosen_optimiser,
     machine,
 )
+from offcert.cli.output import native_output_to_stderr, show
+from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 from offcert.cli.searching import add_effort, progress_line, search_settings
 
