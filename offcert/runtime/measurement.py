@@ -67,10 +67,16 @@ def spread_of(samples: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
     return tuple((min(times), max(times)) for times in zip(*samples, strict=True))
 
 
-def modelled(trace: Trace, hardware: Hardware) -> Measurement:
-    """Return what a stated model of an accelerator says; it gave the trace its durations."""
-    rate = Fraction(hardware.link_bandwidth, _NS_PER_SECOND)
-    return Measurement(trace, rate, rate, hardware.memory, hardware.name)
+def modelled(trace: Trace, hardware: Hardware, link: Link = Link.DUPLEX) -> Measurement:
+    """Return what a stated model of an accelerator says; it gave the trace its durations.
+
+    A link serves both directions at once, at the rates that hold then, if these are known and the
+    link is not said to be simplex, as in the papers.
+    """
+    both = link is Link.DUPLEX and hardware.link_both is not None
+    out, back = (Fraction(rate, _NS_PER_SECOND) for rate in hardware.link_rates(at_once=both))
+    serving = Link.DUPLEX if both else Link.SIMPLEX
+    return Measurement(trace, out, back, hardware.memory, hardware.name, serving)
 
 
 def measured(trace: Trace, device: torch.device) -> Measurement:
