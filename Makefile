@@ -19,6 +19,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
 		-c constraints.txt -e '.[torch,dev]'
+	@$(BIN)/python -c 'import pathlib, sysconfig; \
+		pathlib.Path(sysconfig.get_path("purelib"), "papers.pth").write_text("$(CURDIR)\n")'
 	@echo "== compiling all kernels (once)"
 	@$(BIN)/offcert compile
 	@touch $(STAMP)

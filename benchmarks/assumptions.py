@@ -3,7 +3,7 @@
     python benchmarks/assumptions.py [--chains 8] [--stages 3 4 5] [--seconds 20] [--output FILE]
 
 For every chain, memory and bandwidth the optimum under all assumptions is found by enumeration
-(`offcert.formulations.combined`), then that with each of them lifted, and with all. A cell says on
+(`papers.combined`), then that with each of them lifted, and with all. A cell says on
 how many of the problems the optimum is shorter, and by how much on average and at most; where
 lifting an assumption makes problems feasible that were not, that is counted as well. Whole
 transfers are no assumption but the opposite: what they cost is what they add. Times are those of
@@ -26,8 +26,8 @@ from offcert.core.documents import write_json
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.core.result import SolveStatus
-from offcert.formulations.combined.assumptions import NAMES, PUBLISHED, Assumptions
-from offcert.formulations.combined.exact import CombinedOutcome, solve_combined
+from papers.combined.assumptions import NAMES, PUBLISHED, Assumptions
+from papers.combined.exact import CombinedOutcome, solve_combined
 
 Row = dict[str, Any]
 

@@ -18,7 +18,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.attest import attest
 from offcert.certify.records import improve
 from offcert.core.documents import write_json
 from offcert.core.problem import Recompute, Transfers
@@ -26,6 +25,7 @@ from offcert.core.result import SolveStatus
 from offcert.core.simulate import simulate
 from offcert.instances.library import Entry, Library
 from offcert.verify.document import verify
+from papers.attest import attest
 
 FORMAT = "offcert-attestation-run"
 

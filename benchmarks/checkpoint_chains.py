@@ -26,12 +26,12 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.documents import write_json
 from offcert.formulations.checkpoint.live import live_bytes, recomputed_time
 from offcert.formulations.checkpoint.memory_models import MEMORY_MODELS
-from offcert.formulations.checkpoint.stage_ends import stage_end_bytes
 from offcert.heuristics.checkpoint.live_curve import live_curve
 from offcert.heuristics.checkpoint.live_selection import live_selection
 from offcert.heuristics.checkpoint.queued_reforwarding import limits_tried
 from offcert.heuristics.checkpoint.registry import SELECTIONS
-from offcert.instances.selection_networks import SELECTION_NETWORKS, selection_network
+from papers.checkpoint_chains.networks import SELECTION_NETWORKS, selection_network
+from papers.checkpoint_chains.stage_ends import stage_end_bytes
 
 MIB = 2**20
 PARTS = ("networks", "models", "speed")

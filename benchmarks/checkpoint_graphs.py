@@ -24,21 +24,17 @@ from typing import Any
 
 from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
 from offcert.core.documents import write_json
-from offcert.formulations.checkpoint_graphs.exhaustive import exhaustive_selection
-from offcert.formulations.checkpoint_graphs.frontier import TooWideError
-from offcert.formulations.checkpoint_graphs.least import least_selection
-from offcert.formulations.checkpoint_graphs.packing import packing_bound
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
 from offcert.heuristics.checkpoint_graphs.closed_sets import Reading
 from offcert.heuristics.checkpoint_graphs.networks import NetworkGraph, graph_of
-from offcert.instances.checkpoint_graphs import random_checkpoint_graph
-from offcert.instances.reforwarding_networks import (
-    TABLE_1,
-    PublishedNetwork,
-    reforwarding_network,
-)
-from offcert.instances.training_steps import training_step
 from offcert.verify.selection.graph_bound import graph_bound_fault
+from papers.checkpoint_graphs.exhaustive import exhaustive_selection
+from papers.checkpoint_graphs.frontier import TooWideError
+from papers.checkpoint_graphs.least import least_selection
+from papers.checkpoint_graphs.networks import TABLE_1, PublishedNetwork, reforwarding_network
+from papers.checkpoint_graphs.packing import packing_bound
+from papers.checkpoint_graphs.random_graphs import random_checkpoint_graph
+from papers.checkpoint_graphs.training_steps import training_step
 
 FOLDER = Path("out/checkpoint_graphs")
 MIB = 2**20

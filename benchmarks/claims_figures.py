@@ -33,16 +33,13 @@ from offcert.certify.ladder import certify
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.files import problem_digest
 from offcert.core.platform import Platform
-from offcert.core.problem import Minimise, Problem, Recompute, Units
+from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.core.units import Units
 from offcert.formulations.checkpoint.live import live_bytes, recomputed_time
 from offcert.formulations.checkpoint.memory_models import dynamic_memory
-from offcert.formulations.checkpoint.stage_ends import stage_end_bytes
 from offcert.heuristics.checkpoint.linear_selection import linear_selection
 from offcert.heuristics.checkpoint.registry import SELECTIONS
 from offcert.heuristics.checkpoint_graphs.networks import graph_of
-from offcert.instances.reforwarding_networks import TABLE_1, reforwarding_network
-from offcert.instances.selection_networks import selection_network
-from offcert.instances.training_steps import training_step
 from offcert.proofs.selection_certificate import SelectionCertificate
 from offcert.report.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
 from offcert.report.claims.evidence_check import Again, Judge, proved_range
@@ -55,6 +52,10 @@ from offcert.report.claims.figures import (
     statement_verdict,
 )
 from offcert.report.claims.theory import Experiment
+from papers.checkpoint_chains.networks import selection_network
+from papers.checkpoint_chains.stage_ends import stage_end_bytes
+from papers.checkpoint_graphs.networks import TABLE_1, reforwarding_network
+from papers.checkpoint_graphs.training_steps import training_step
 
 DOCS = Path(__file__).parent.parent / "docs"
 SECTION, COMMAND = "figures", "python benchmarks/claims_figures.py"
@@ -131,7 +132,7 @@ def predicted_bytes(sizes: Sequence[int], checkpoints: Sequence[int]) -> Iterato
 def counted_bytes(chain: CheckpointChain, checkpoints: Sequence[int]) -> Iterator[int]:
     """Yield what there is at the end of every layer's backward operation, from the last on.
 
-    As `offcert.formulations.checkpoint.stage_ends` counts, of which this is each stage's number.
+    As `papers.checkpoint_chains.stage_ends` counts, of which this is each stage's number.
     """
     for h, i in reversed(list(pairwise(checkpoints))):
         stored = sum(chain.output[each] for each in checkpoints if each <= h)
@@ -234,8 +235,8 @@ def eighty_problem() -> Problem:
 
     from offcert.runtime import zoo
     from offcert.runtime.hardware import hardware
-    from offcert.runtime.stages.checkpoints import profile_checkpoints
     from offcert.runtime.workload import Workload
+    from papers.combined.checkpoints import profile_checkpoints
 
     row = next(each for each in TABLE_1 if each.name == "resnet152")
     with torch.device("meta"):

@@ -22,10 +22,9 @@ from offcert.certify.ladder import certify
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import NoPlanError
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute, Transfers, Units
+from offcert.core.problem import Problem, Recompute, Transfers
 from offcert.core.result import Result, SolveStatus
-from offcert.formulations.combined.assumptions import PUBLISHED
-from offcert.formulations.combined.exact import solve_combined
+from offcert.core.units import Units
 from offcert.heuristics.combined.search import SLOTS, combined_plan
 from offcert.proofs.certificate import Certificate, current_versions
 from offcert.report.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
@@ -38,6 +37,8 @@ from offcert.report.claims.evidence_check import (
 from offcert.report.claims.figures import figure_row, statement_verdict
 from offcert.report.claims.program import HEADING, PROGRAM, THEOREMS, program_section
 from offcert.report.claims.theory import Experiment
+from papers.combined.assumptions import PUBLISHED
+from papers.combined.exact import solve_combined
 
 DOCS = Path(__file__).parent.parent / "docs"
 SECTION, COMMAND = "program", "python benchmarks/claims_program.py"
@@ -60,8 +61,8 @@ def network(name: str) -> Problem:
 
     from offcert.runtime import zoo
     from offcert.runtime.hardware import hardware
-    from offcert.runtime.stages.checkpoints import profile_checkpoints
     from offcert.runtime.workload import Workload
+    from papers.combined.checkpoints import profile_checkpoints
 
     with torch.device("meta"):
         module = zoo.build(name, **zoo.stage_options(name))

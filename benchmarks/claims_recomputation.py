@@ -25,17 +25,8 @@ from offcert.formulations.checkpoint.memory_models import (
     reforwarding_memory,
     static_memory,
 )
-from offcert.formulations.checkpoint_graphs.exhaustive import (
-    exhaustive_selection,
-    recomputes_closed_sets,
-)
-from offcert.formulations.checkpoint_graphs.least import least_selection
-from offcert.formulations.checkpoint_graphs.packing import packing_bound
 from offcert.heuristics.checkpoint.registry import SELECTIONS
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
-from offcert.instances.checkpoint_graphs import random_checkpoint_graph
-from offcert.instances.reforwarding_networks import TABLE_1, reforwarding_network
-from offcert.instances.selection_counterexamples import CHAINS, GRAPHS, GraphCounterexample
 from offcert.proofs.selection_certificate import SelectionCertificate
 from offcert.report.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
 from offcert.report.claims.evidence_check import Again, Judge
@@ -46,6 +37,12 @@ from offcert.report.claims.recomputation import (
     recomputation_verdict,
 )
 from offcert.report.claims.theory import Experiment
+from papers.checkpoint_graphs.counterexamples import CHAINS, GRAPHS, GraphCounterexample
+from papers.checkpoint_graphs.exhaustive import exhaustive_selection, recomputes_closed_sets
+from papers.checkpoint_graphs.least import least_selection
+from papers.checkpoint_graphs.networks import TABLE_1, reforwarding_network
+from papers.checkpoint_graphs.packing import packing_bound
+from papers.checkpoint_graphs.random_graphs import random_checkpoint_graph
 
 DOCS = Path(__file__).parent.parent / "docs"
 SECTION, COMMAND = "recomputation", "python benchmarks/claims_recomputation.py"

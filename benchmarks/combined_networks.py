@@ -25,13 +25,14 @@ from offcert.certify.warm import warm_combined
 from offcert.core.documents import write_json
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute, Units
+from offcert.core.problem import Problem, Recompute
+from offcert.core.units import Units
 from offcert.heuristics.combined.search import combined_plan
 from offcert.runtime import zoo
 from offcert.runtime.hardware import hardware
-from offcert.runtime.stages.checkpoints import profile_checkpoints
 from offcert.runtime.workload import Workload
 from offcert.verify.document import verify
+from papers.combined.checkpoints import profile_checkpoints
 
 Row = dict[str, Any]
 

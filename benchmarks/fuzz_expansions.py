@@ -21,10 +21,11 @@ from typing import Any
 
 from offcert.core.check import check
 from offcert.core.checkpoint_chain import CheckpointChain
+from offcert.core.computations import Computation, Value
 from offcert.core.documents import write_json
 from offcert.core.errors import InputError, MethodError
 from offcert.core.execution import Execution
-from offcert.core.network import Computation, Network, Value
+from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.core.schedule import Schedule

@@ -28,8 +28,8 @@ from offcert.certify.warm import (
 from offcert.core.check import check
 from offcert.core.documents import write_json
 from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Recompute
-from offcert.core.units import format_size, format_time, parse_memory
+from offcert.core.problem import Problem, Recompute, parse_memory
+from offcert.core.units import format_size, format_time
 from offcert.heuristics.joint.plans import JointPlan
 from offcert.heuristics.joint.ranges import ranges_of
 from offcert.heuristics.joint.search import joint_search

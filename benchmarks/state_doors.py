@@ -20,9 +20,10 @@ from offcert.core.carried.carry import carry
 from offcert.core.errors import InputError, NoPlanError, PlanError
 from offcert.core.plan import Plan
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute, Units
+from offcert.core.problem import Problem, Recompute
 from offcert.core.result import Result, SolveStatus
 from offcert.core.simulate import simulate
+from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
 from offcert.runtime import recomputing
 from offcert.runtime.capture import capture
@@ -149,7 +150,7 @@ def drawn_plan(chance: random.Random, problem: Problem) -> Certificate:
         memory = executed.trace.peak_memory
         schedule = simulate(executed.with_memory(memory), Plan(()))
     result = Result(SolveStatus.FEASIBLE, schedule, execution=execution)
-    return Certificate(problem.with_memory(memory), result, "fuzz")
+    return Certificate(problem.with_memory(memory), result, method="fuzz")
 
 
 DOORS: dict[str, Callable[[random.Random, Drawn], Door]] = {

@@ -14,6 +14,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from offcert._version import __version__ as __version__
+from offcert.core.notebook import drawn_by as _drawn_by
+
 if TYPE_CHECKING:
     from offcert.certify.devices import certify_devices
     from offcert.certify.ladder import certify
@@ -22,24 +25,26 @@ if TYPE_CHECKING:
     from offcert.certify.stepping import certify_step
     from offcert.core.chain import Chain
     from offcert.core.checkpoint_chain import CheckpointChain
+    from offcert.core.computations import Computation, Run, Value
     from offcert.core.devices.files import read_devices_problem
     from offcert.core.devices.problem import Accumulation, DevicesProblem, Gradient
     from offcert.core.errors import InputError, OffcertError
     from offcert.core.execution import Execution
     from offcert.core.files import read_problem, write_problem
-    from offcert.core.network import Computation, Network, Value
+    from offcert.core.network import Network
     from offcert.core.placement import Placement, PlacementProblem, Residence
     from offcert.core.placement_files import read_placement_problem
     from offcert.core.plan import Plan
     from offcert.core.platform import Link, Platform
-    from offcert.core.problem import Minimise, Problem, Recompute, Transfers, Units
+    from offcert.core.problem import Minimise, Problem, Recompute, Transfers
     from offcert.core.program import Program, Segment
     from offcert.core.result import Bound, Evidence, Result, SolveStatus
     from offcert.core.schedule import Schedule
     from offcert.core.step import StepProblem
     from offcert.core.step_json import read_step
-    from offcert.core.strategy import Run, Strategy
+    from offcert.core.strategy import Strategy
     from offcert.core.trace import Operation, Tensor, Trace
+    from offcert.core.units import Units
     from offcert.instances.library import Library
     from offcert.proofs.certificate import Certificate, read_certificate
     from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_certificate
@@ -49,10 +54,10 @@ if TYPE_CHECKING:
     from offcert.runtime.profile import profile
     from offcert.runtime.step import TrainingStep
     from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
+    from offcert.training.doctor import doctor
     from offcert.training.offload import offload
-    from offcert.verify.entry import verify
-
-__version__ = "0.1.0"
+    from offcert.verify.document import verify
+    from offcert.verify.elsewhere import Elsewhere, verify_on
 
 __all__ = [
     "Accumulation",
@@ -63,6 +68,7 @@ __all__ = [
     "Computation",
     "DevicesCertificate",
     "DevicesProblem",
+    "Elsewhere",
     "Evidence",
     "Execution",
     "Gradient",
@@ -100,6 +106,7 @@ __all__ = [
     "certify",
     "certify_devices",
     "certify_step",
+    "doctor",
     "offload",
     "place",
     "profile",
@@ -115,6 +122,7 @@ __all__ = [
     "sub_batch_steps",
     "sub_batches",
     "verify",
+    "verify_on",
     "write_problem",
 ]
 
@@ -125,9 +133,10 @@ _HOMES = {
     "Certificate": "offcert.proofs.certificate",
     "Chain": "offcert.core.chain",
     "CheckpointChain": "offcert.core.checkpoint_chain",
-    "Computation": "offcert.core.network",
+    "Computation": "offcert.core.computations",
     "DevicesCertificate": "offcert.proofs.devices_certificate",
     "DevicesProblem": "offcert.core.devices.problem",
+    "Elsewhere": "offcert.verify.elsewhere",
     "Evidence": "offcert.core.result",
     "Execution": "offcert.core.execution",
     "Gradient": "offcert.core.devices.problem",
@@ -148,7 +157,7 @@ _HOMES = {
     "Recompute": "offcert.core.problem",
     "Residence": "offcert.core.placement",
     "Result": "offcert.core.result",
-    "Run": "offcert.core.strategy",
+    "Run": "offcert.core.computations",
     "Schedule": "offcert.core.schedule",
     "Segment": "offcert.core.program",
     "SolveStatus": "offcert.core.result",
@@ -158,10 +167,11 @@ _HOMES = {
     "Tensor": "offcert.core.trace",
     "Trace": "offcert.core.trace",
     "Transfers": "offcert.core.problem",
-    "Units": "offcert.core.problem",
-    "Value": "offcert.core.network",
+    "Units": "offcert.core.units",
+    "Value": "offcert.core.computations",
     "certify_devices": "offcert.certify.devices",
     "certify_step": "offcert.certify.stepping",
+    "doctor": "offcert.training.doctor",
     "place": "offcert.certify.placing",
     "read_certificate": "offcert.proofs.certificate",
     "read_devices_certificate": "offcert.proofs.devices_certificate",
@@ -172,6 +182,7 @@ _HOMES = {
     "read_step": "offcert.core.step_json",
     "read_step_certificate": "offcert.proofs.step_certificate",
     "solve": "offcert.certify.methods",
+    "verify_on": "offcert.verify.elsewhere",
     "write_problem": "offcert.core.files",
 }
 _NEED_TORCH = {
@@ -183,6 +194,9 @@ _NEED_TORCH = {
     "sub_batches": "offcert.runtime.sub_batches",
 }
 _ROOMS = ("certify", "verify")
+
+# The core does not know who draws; whoever uses it has come through this door.
+_drawn_by("offcert.report.notebook")
 
 
 def _load(name: str) -> Any:

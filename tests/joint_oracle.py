@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, combinations, count
 
+from offcert.core.computations import Run
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.problem import Problem, Transfers
-from offcert.core.strategy import Run, Strategy
+from offcert.core.strategy import Strategy
 from offcert.verify.execution.check import execution_faults
 from tests.oracle import brute_force
 

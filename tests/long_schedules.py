@@ -5,10 +5,11 @@ from functools import cache
 
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Units
+from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence, Result, SolveStatus
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
 
 HALF, MOVED, STEP = 5_000, 2_000, 1_000
@@ -34,4 +35,4 @@ def long_certificate() -> Certificate:
         transfers.append(Transfer(Kind.PREFETCH, i, begin, begin + 500))
     bounds = tuple(Bound(f"b{i}", STEP * i, Evidence.PROVED) for i in range(100))
     schedule = Schedule(starts, ends, transfers)
-    return Certificate(problem, Result(SolveStatus.FEASIBLE, schedule, bounds), "none")
+    return Certificate(problem, Result(SolveStatus.FEASIBLE, schedule, bounds), method="none")

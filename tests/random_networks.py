@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from offcert.core.checkpoint_chain import CheckpointChain
-from offcert.core.network import Computation, Network, Value
+from offcert.core.computations import Computation, Run, Value
+from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Recompute
-from offcert.core.strategy import Run, Strategy
+from offcert.core.strategy import Strategy
 
 
 def checkpoint_chain(rng: random.Random, stages: int) -> CheckpointChain:

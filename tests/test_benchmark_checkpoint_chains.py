@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from offcert.formulations.checkpoint.live import live_bytes
-from offcert.instances.selection_networks import SELECTION_NETWORKS, selection_network
+from papers.checkpoint_chains.networks import SELECTION_NETWORKS, selection_network
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 

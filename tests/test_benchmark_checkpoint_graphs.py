@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from offcert.instances.reforwarding_networks import TABLE_1
+from papers.checkpoint_graphs.networks import TABLE_1
 
 
 @pytest.fixture

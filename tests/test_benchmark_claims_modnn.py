@@ -73,6 +73,15 @@ def test_published_figures_are_possible() -> None:
         assert cores[each.network].lower_bound <= each.makespan
 
 
+def test_the_best_that_is_known_is_no_worse_than_any_method(benchmark_module: ModuleType) -> None:
+    found = {"modnn_time": 7, "modnn_size": 4, "plus_time": 6, "plus_size": 2}
+    row = {**found, "dynamic_time": None, "dynamic_size": 1, "whole_time": 9, "vdnn_time": None}
+    best = [benchmark_module.best_known(row, 8, (ticks, 1)) for ticks in (5, 6, 7)]
+    assert [(each["best_time"], each["best_size"]) for each in best] == [(5, 1), (6, 1), (6, 2)]
+    row["whole_time"] = 5
+    assert benchmark_module.best_known(row, 8, (6, 1)) == {"best_time": 5, "best_size": 8}
+
+
 @pytest.mark.parametrize("network", ["vgg16", "resnet34"])
 def test_published_figures_are_those_of_the_model(
     network: str, benchmark_module: ModuleType

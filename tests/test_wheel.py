@@ -38,9 +38,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    shutil.copytree(
-        ROOT / "offcert", copy / "offcert", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    for name in ("offcert", "papers"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", "dist", ".", cwd=copy)
     (built,) = (copy / "dist").glob("*.whl")
     return built
@@ -78,6 +77,7 @@ def offcert_from(
 
 
 def test_it_holds_what_the_package_holds(wheel: Path) -> None:
+    """And nothing of the studies, which lie beside it in the checkout."""
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if not name.endswith("/")}
         metadata = message_from_bytes(

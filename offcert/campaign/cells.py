@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-import offcert
+from offcert._version import __version__
 from offcert.campaign.means import Means, varied
 from offcert.campaign.schema import Row
 from offcert.campaign.selection import Subject, percent_of
@@ -20,8 +20,7 @@ from offcert.core.errors import InputError
 from offcert.core.files import problem_digest
 from offcert.core.messages import cut, meant
 from offcert.core.plan import Kind
-from offcert.core.problem import Minimise, Problem, Recompute
-from offcert.core.units import parse_memory
+from offcert.core.problem import Minimise, Problem, Recompute, parse_memory
 
 CERTIFY = "certify"
 _KEY_LENGTH = 32
@@ -135,7 +134,7 @@ class Cell:
             "problem": self.point.digest,
             "method": self.method,
             "settings": self.settings.read_by(self.method),
-            "version": offcert.__version__,
+            "version": __version__,
         }
         return canonical_digest(document)[:_KEY_LENGTH]
 
@@ -159,7 +158,7 @@ class Cell:
             "method": self.method,
             "settings": json.dumps(settings, sort_keys=True, separators=(",", ":")),
             **facts,
-            "version": offcert.__version__,
+            "version": __version__,
         }
 
 
@@ -181,7 +180,7 @@ def grid(
         ``"certify"`` or names of `offcert.certify.methods.METHODS`, with options behind them:
         ``"dynprog:slots=2000"``.
     limits : sequence of str or int, optional
-        As `offcert.core.units.parse_memory` reads them, or bytes; by default each problem's own.
+        As `offcert.core.problem.parse_memory` reads them, or bytes; by default each problem's own.
         Limits that are the same number of bytes give one cell.
     settings : CellSettings, optional
         The same for all.

@@ -11,8 +11,7 @@ from offcert.core.errors import InputError
 from offcert.core.files import problem_digest
 from offcert.core.messages import cut, meant
 from offcert.core.network import Network
-from offcert.core.problem import Problem, Recompute
-from offcert.core.units import parse_memory
+from offcert.core.problem import Problem, Recompute, parse_memory
 
 
 class Means(StrEnum):

@@ -96,7 +96,7 @@ def _named(text: str, library: Library) -> list[Subject]:
 
 
 def parse_limits(text: str) -> list[str]:
-    """Return the limits that a text lists, each as `offcert.core.units.parse_memory` reads it.
+    """Return the limits that a text lists, each as `offcert.core.problem.parse_memory` reads it.
 
     Parameters
     ----------

@@ -8,9 +8,8 @@ from typing import Any
 from offcert.campaign.cells import CERTIFY
 from offcert.campaign.run import Summary
 from offcert.campaign.schema import FAILED, NO_PLAN, Row
-from offcert.core.problem import Units
 from offcert.core.result import SolveStatus
-from offcert.core.units import format_size, format_time
+from offcert.core.units import Units, format_size, format_time
 
 
 def summary_to_json(summary: Summary) -> dict[str, Any]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from offcert.certify.climbing import climb
 from offcert.certify.effort import Effort
-from offcert.certify.joint_search import JointSearch
+from offcert.certify.rungs import LADDERS, ladder_for
 from offcert.certify.search import Search
 from offcert.core.plan import Plan
 from offcert.core.problem import Minimise
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
+from offcert.proofs.settings import Settings
 
 
 def descend_whole(search: Search, effort: Effort) -> None:
     """Offer the execution in which everything runs once and stays, if it fits."""
-    assert isinstance(search, JointSearch)
     search.begin("everything once")
     plain = search.problem.plain()
     peak = plain.trace.peak_memory
@@ -28,7 +31,6 @@ def descend_sequentially(search: Search, effort: Effort) -> None:
     problem = search.problem
     if problem.minimise is not Minimise.MEMORY or not problem.offload:
         return
-    assert isinstance(search, JointSearch)
     search.begin("sequential offloading")
     least = problem.trace.least_memory
     plain = problem.plain().with_memory(least)
@@ -37,21 +39,17 @@ def descend_sequentially(search: Search, effort: Effort) -> None:
 
 def descend_plain(search: Search, effort: Effort) -> None:
     """Offer what offloading alone can do, if that fits into the memory."""
-    from offcert.certify.ladder import certify
-
     search.begin("offloading alone")
     plain = search.problem.plain()
     if search.problem.minimise is Minimise.MEMORY or search.objective == plain.trace.compute_time:
         return
     if plain.trace.least_memory > plain.platform.memory:
         return
-    found = certify(
-        plain,
-        # Its first plans come however little time there is.
-        time_limit=max(effort.seconds, 0.01),
-        workers=effort.workers,
-        target_gap=float(search.target_gap),
-        seed=effort.seed,
-    )
-    if isinstance(found.result.schedule, Schedule):
-        search.offer(found.result.schedule)
+    # Its first plans come however little time there is.
+    inner = Search(plain, max(effort.seconds, 0.01), float(search.target_gap))
+    so_far = partial(inner.certificate, "certify", Settings())
+    try:
+        climb(inner, LADDERS[ladder_for(plain)], so_far, effort.workers, effort.seed)
+    finally:
+        if isinstance(inner.best, Schedule):
+            search.offer(inner.best)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 
-from offcert.certify.effort import Effort
-from offcert.certify.joint_rungs import JOINT_LADDERS, chooses_execution, joint_ladder_for
-from offcert.certify.joint_search import JointSearch
+from offcert.certify.climbing import climb
+from offcert.certify.joint_rungs import JOINT_LADDERS, joint_ladder_for
+from offcert.certify.joint_time_rungs import search_for_time
 from offcert.certify.known import offer_known, require_known
+from offcert.certify.robust import certify_box
 from offcert.certify.rung import Rung
-from offcert.certify.rungs import LADDERS, ladder_for
 from offcert.certify.running import keeper
 from offcert.certify.search import Search, SearchProgress
-from offcert.certify.watchdog import GRACE, LONG_GRACE, watched
-from offcert.core.errors import MethodError
 from offcert.core.options import require_search
-from offcert.core.problem import Problem
+from offcert.core.problem import Minimise, Problem
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Settings
@@ -70,6 +67,9 @@ def certify(
     """
     options = require_search(problem, time_limit, workers, target_gap, seed)
     time_limit, workers, target_gap, seed = options
+    if problem.uncertainty is not None:
+        exact = partial(certify, workers=workers, target_gap=target_gap, seed=seed)
+        return certify_box(problem, exact, time_limit, progress, keep, known)
     settings = Settings(time_limit=time_limit, workers=workers, target_gap=target_gap, seed=seed)
     keeping = keeper("certify", settings, keep)
     search, rungs = search_for(problem, time_limit, target_gap, progress, keeping)
@@ -94,30 +94,7 @@ def search_for(
     keep: Callable[[Search], None] | None = None,
 ) -> tuple[Search, Sequence[Rung]]:
     """Return a search for a problem, and the ladder that suits it; parameters are those of both."""
-    if chooses_execution(problem):
-        search = JointSearch(problem, time_limit, target_gap, progress, keep)
+    if problem.minimise is Minimise.MEMORY:
+        search = Search(problem, time_limit, target_gap, progress, keep)
         return search, JOINT_LADDERS[joint_ladder_for(problem)]
-    plain = Search(problem, time_limit, target_gap, progress, keep)
-    return plain, LADDERS[ladder_for(problem)]
-
-
-def climb(
-    search: Search,
-    rungs: Sequence[Rung],
-    so_far: Callable[[], Certificate],
-    workers: int,
-    seed: int,
-) -> None:
-    """Run the steps of a ladder, as long as a search is not done."""
-    for rung in rungs:
-        if search.infeasibility is not None or (search.done and not rung.always):
-            break
-        if not rung.suits(search):
-            continue
-        seconds = rung.seconds(search.remaining)
-        if seconds < rung.needs:
-            continue
-        grace = LONG_GRACE if rung.always else GRACE
-        # A method that does not apply to this network leaves its place to the next one.
-        with watched(search, seconds, so_far, grace), suppress(MethodError), search.surviving():
-            rung.run(search, Effort(seconds, workers, seed))
+    return search_for_time(problem, time_limit, target_gap, progress, keep)

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 from offcert.certify.placement_methods import PLACEMENT_LADDER, placement_method_called
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.running import ALONE, SearchProgress
-from offcert.certify.watchdog import watched
+from offcert.certify.watchdog import ending_whole, watched
 from offcert.core.check import check
 from offcert.core.errors import InputError, MethodError
 from offcert.core.messages import short_repr
@@ -29,6 +29,8 @@ from offcert.proofs.step_certificate import StepCertificate
 
 # What a certificate says where no single method was asked for.
 LADDER = "place"
+# Seconds that even the last round has, so that something quick is tried.
+_LEAST = 0.1
 
 
 class PlaceOptions(TypedDict, total=False):
@@ -125,9 +127,7 @@ def place(
         "keep": keep,
     }
     if isinstance(what, StepCertificate):
-        from offcert.certify.step_placing import place_step
-
-        return place_step(what, method, options)
+        return _place_step(what, method, options)
     return place_alone(what, method, options)
 
 
@@ -175,6 +175,50 @@ def place_alone(
     except KeyboardInterrupt:
         search.note(interrupted=True)
     return known(search)
+
+
+def _place_step(
+    what: StepCertificate, method: str | None, options: PlaceOptions
+) -> StepCertificate:
+    """Find addresses for all that the rounds of a step use; see `place`.
+
+    Rounds run one after the other, each in the same memory, so the pool of the step is the largest
+    of theirs. A round shares the time that is left equally with those after it. After an interrupt
+    the rounds that follow stay as they are.
+
+    Raises
+    ------
+    InputError
+        If no schedule is known, or as `place`.
+    """
+    if what.split is None:
+        raise InputError("the certificate holds no schedule, so there is nothing to be placed")
+    end = time.monotonic() + require_seconds(options["time_limit"], "time_limit")
+    keep = options["keep"]
+    rounds = list(what.rounds)
+
+    def known(number: int, placed: Certificate) -> StepCertificate:
+        rounds[number] = replace(rounds[number], certificate=placed)
+        return replace(what, rounds=tuple(rounds))
+
+    def keeping(number: int, placed: Certificate) -> None:
+        assert keep is not None
+        keep(known(number, placed))
+
+    with ending_whole(lambda: replace(what, rounds=tuple(rounds))):
+        for number, each in enumerate(what.rounds):
+            share = (end - time.monotonic()) / (len(rounds) - number)
+            own: PlaceOptions = {
+                **options,
+                "time_limit": max(share, _LEAST),
+                "keep": None if keep is None else partial(keeping, number),
+            }
+            placed = place_alone(each.certificate, method, own)
+            known(number, placed)
+            assert placed.placement is not None
+            if placed.placement.notes.interrupted:
+                break
+    return replace(what, rounds=tuple(rounds))
 
 
 def checked_schedule(certificate: Certificate) -> tuple[Problem, Schedule]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 # Not what arguments would need: `Sequence` would have to be loaded.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,12 +25,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from offcert.cli.interrupts import run_process
 
             # One may also come just when this is called, before it has said what one means.
-            return run_process()
+            return run_process(_load)
         except KeyboardInterrupt:
             import sys
 
             sys.stderr.write("offcert: interrupted\n")
             return 130
+    return _load()(arguments)
+
+
+def _load() -> Callable[..., int]:
     from offcert.cli.program import run
 
-    return run(arguments)
+    return run

@@ -28,9 +28,7 @@ def add(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> int:
     import shtab
 
-    from offcert.cli.program import parser
-
-    every = parser()
+    every = options.every_command
     for action in _arguments(every):
         _teach(action)
     print(shtab.complete(every, options.shell))

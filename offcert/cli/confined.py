@@ -14,6 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from offcert.cli.ending import exit_code
+
 # Seconds that work gets to end by itself once its time is over.
 _GRACE = 2.0
 _POLLING = 0.02
@@ -69,8 +71,6 @@ def _may_fork() -> bool:
 
 def _be_the_child(prepare: Callable[[], object], work: Callable[[], int], memory: float) -> None:
     """Do the work, say what its errors mean, and end the process whatever happens."""
-    from offcert.cli.program import exit_code
-
     # Ctrl-C reaches both processes; the other one says so, and ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

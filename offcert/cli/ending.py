@@ -1,4 +1,4 @@
-"""How a command ends if something in its process never will."""
+"""How a command ends: what its errors mean, and what is done if something in it never ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,34 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from offcert.cli.interrupts import say_interrupted
+from offcert.cli.parser import EXIT_INPUT
+
 _CHILDREN = "offcert.formulations.common.children"
+
+
+def exit_code(act: Callable[[], int]) -> int:
+    """Return what `act` returns, or, once its error has been said, what that means."""
+    from offcert.core.errors import OffcertError
+    from offcert.core.messages import cut
+
+    try:
+        code = act()
+        sys.stdout.flush()
+    except OffcertError as error:
+        print(f"offcert: {error}", file=sys.stderr)
+        return EXIT_INPUT
+    except KeyboardInterrupt:
+        return say_interrupted()
+    except BrokenPipeError:
+        # Whoever reads has seen enough; the interpreter must not try to write the rest at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        what = "the output cannot be written" if error.filename is None else error.filename
+        print(f"offcert: {cut(str(what))}: {error.strerror or error}", file=sys.stderr)
+        return EXIT_INPUT
+    return code
 
 
 @contextmanager
@@ -21,8 +48,6 @@ def ending_anyhow(conclude: Callable[[Any], int]) -> Iterator[None]:
         Given the best certificate; returns the exit code.
     """
     from offcert.certify.watchdog import ending_with
-    from offcert.cli.parser import EXIT_INPUT
-    from offcert.cli.program import exit_code
 
     stdout = os.dup(1)
 

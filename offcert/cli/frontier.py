@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     from offcert.campaign.selection import parse_limits
     from offcert.certify.frontier import frontier
     from offcert.certify.interrupts import terminating_interrupts
-    from offcert.core.units import parse_memory
+    from offcert.core.problem import parse_memory
 
     texts = parse_limits(options.memory)
     options.memory = None

@@ -114,7 +114,7 @@ def _run(kind: str, options: argparse.Namespace) -> int:
 
 
 def _generated(options: argparse.Namespace, kind: str) -> Problem:
-    from offcert.core.units import parse_memory
+    from offcert.core.problem import parse_memory
     from offcert.instances.kinds import generator, reduced
 
     if getattr(options, "values", None) is not None:

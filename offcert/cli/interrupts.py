@@ -16,6 +16,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
     from typing import NoReturn
 
@@ -27,15 +28,20 @@ _IMPORTS = "<frozen importlib"
 _AGAIN = 0.02
 
 
-def run_process() -> int:
-    """Run the command that the process was started for, and return its exit code."""
+def run_process(load: Callable[[], Callable[[], int]]) -> int:
+    """Run the command that the process was started for, and return its exit code.
+
+    Parameters
+    ----------
+    load : callable
+        Imports what a command needs, and returns what runs it.
+    """
     state = _Handler()
     try:
         # Whoever started this may have said that it minds no interrupts: a script, with &.
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, state)
-        from offcert.cli.program import run
-
+        run = load()
         sys.unraisablehook = state.unraisable
         state.working = True
         code = run()

@@ -161,7 +161,7 @@ def _line(family: Family, entry: Entry, width: int) -> str:
 
 def _value(value: int | None, problem: Problem) -> str:
     """Return a time, or a size where memory is minimised."""
-    from offcert.core.units import format_objective
+    from offcert.core.problem import format_objective
 
     return "-" if value is None else format_objective(value, problem)
 

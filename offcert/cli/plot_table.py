@@ -97,8 +97,7 @@ def _points(options: argparse.Namespace) -> list[Point]:
 
     from offcert.campaign.table import read
     from offcert.core.errors import InputError
-    from offcert.core.problem import Units
-    from offcert.core.units import parse_bandwidth
+    from offcert.core.units import Units, parse_bandwidth
     from offcert.report.points import points_of
 
     rate = None

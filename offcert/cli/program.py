@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from offcert import __version__
+from offcert._version import __version__
 from offcert.cli import (
     certify,
     choose,
@@ -15,6 +13,7 @@ from offcert.cli import (
     compile,
     completion,
     devices,
+    doctor,
     generate,
     library,
     methods,
@@ -27,13 +26,13 @@ from offcert.cli import (
     train,
     verify,
 )
-from offcert.cli.ending import end_if_stuck
-from offcert.cli.interrupts import say_interrupted
+from offcert.cli.ending import end_if_stuck, exit_code
 from offcert.cli.output import require_outputs
-from offcert.cli.parser import EXIT_INPUT, Help, Parser
+from offcert.cli.parser import Help, Parser
 
 # In the order of the help text. A new command is a module with `add(commands)`, and a line here.
 COMMANDS = (
+    doctor,
     profile,
     certify,
     solve,
@@ -90,7 +89,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         run that does not hold, 2 for bad input, 3 for a certificate that could not be verified
         within the limits, 130 for an interrupt.
     """
-    options = parser().parse_args(arguments)
+    every = parser()
+    options = every.parse_args(arguments)
+    options.every_command = every
     from offcert.cli.messages import messages
 
     with messages(options.verbose, options.quiet):
@@ -102,28 +103,4 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     getattr(options, "prepare", require_outputs)(options)
     code: int = options.run(options)
-    return code
-
-
-def exit_code(act: Callable[[], int]) -> int:
-    """Return what `act` returns, or, once its error has been said, what that means."""
-    from offcert.core.errors import OffcertError
-    from offcert.core.messages import cut
-
-    try:
-        code = act()
-        sys.stdout.flush()
-    except OffcertError as error:
-        print(f"offcert: {error}", file=sys.stderr)
-        return EXIT_INPUT
-    except KeyboardInterrupt:
-        return say_interrupted()
-    except BrokenPipeError:
-        # Whoever reads has seen enough; the interpreter must not try to write the rest at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        what = "the output cannot be written" if error.filename is None else error.filename
-        print(f"offcert: {cut(str(what))}: {error.strerror or error}", file=sys.stderr)
-        return EXIT_INPUT
     return code

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from offcert.cli.arguments import count, gap, seconds, seed
 from offcert.cli.choices import add_choices, chosen, require_no_limit
 from offcert.cli.ending import ending_anyhow
-from offcert.cli.output import native_output_to_stderr, show
+from offcert.cli.output import native_output_to_stderr, show, text_of
 from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -129,7 +129,8 @@ def read_problem(options: argparse.Namespace) -> Problem:
 
     from offcert.core import files
     from offcert.core.device_memory import memory_beside, uncounted_bytes
-    from offcert.core.units import parse_bandwidth, parse_memory, parse_size
+    from offcert.core.problem import parse_memory
+    from offcert.core.units import parse_bandwidth, parse_size
 
     problem = chosen(files.read_problem(options.problem), options)
     require_no_limit(problem, options)
@@ -147,20 +148,22 @@ def read_problem(options: argparse.Namespace) -> Problem:
     if options.device_memory is not None:
         size = parse_size(options.device_memory, "device memory")
         problem = problem.with_memory(memory_beside(size, uncounted_bytes(problem)))
-    return problem
+    # Only `certify` has the option.
+    box = getattr(options, "uncertainty", None)
+    return problem if box is None else problem.with_uncertainty(box)
 
 
 def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int:
     """Let `find` search as the options say, write what it returns, and say what that is."""
     from functools import partial
 
-    from offcert.report.text import certificate_summary, describe_certificate
+    from offcert.proofs.questions import SCHEDULE
 
     problem = read_problem(options)
     return search_and_say(
         options,
         partial(find, problem, **search_settings(options)),
-        lambda found: (certificate_summary(found), describe_certificate(found)),
+        text_of(SCHEDULE).said,
         partial(describe_progress, problem),
     )
 
@@ -242,7 +245,7 @@ def write_or_rescue(write: Callable[[str | Path], None], path: str) -> None:
 
 def describe_progress(problem: Problem, news: SearchProgress) -> str:
     """Return in one line what a search knows; times or sizes in the problem's units."""
-    from offcert.core.units import format_objective
+    from offcert.core.problem import format_objective
 
     return progress_line(news, lambda value: format_objective(value, problem))
 

@@ -148,7 +148,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 def _announce(host: HostMemory) -> None:
     """Say before the first step what a plan needs of the host, if it does."""
     if host.pool:
-        from offcert.core.problem import Units
+        from offcert.core.units import Units
         from offcert.report.training import describe_host
 
         found = {

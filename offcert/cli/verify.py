@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import seconds, size
 from offcert.cli.confined import confined
 from offcert.cli.messages import LOG
-from offcert.cli.output import show
+from offcert.cli.output import show, text_of
 from offcert.cli.parser import EXIT_INVALID, EXIT_NOT_VERIFIED, Commands, add_command
 
 if TYPE_CHECKING:
-    from offcert.verify.entry import Verified
+    from offcert.verify.limits import Limits
 
 _EXAMPLES = (
     "offcert verify certificate.json",
     "offcert verify certificate.json --time-limit 60 --memory-limit 4GiB",
+    "offcert verify certificate.json --on other-machine.json",
 )
 # What the most demanding certificates of the library need, several times over.
 _SECONDS, _MEMORY = 600.0, "8GiB"
@@ -32,6 +33,13 @@ def add(commands: Commands) -> None:
         "certificate",
         metavar="CERTIFICATE",
         help="file that certify, solve, choose, place or devices has written",
+    )
+    parser.add_argument(
+        "--on",
+        metavar="PROBLEM",
+        help="problem or certificate of the same network on another machine: say instead whether "
+        "the plan is legal there, what it takes, and how far that is from the bound there "
+        "(default: what the certificate claims is verified)",
     )
     parser.add_argument(
         "--time-limit",
@@ -63,8 +71,7 @@ def _run(options: argparse.Namespace) -> int:
     )
     if code is not None:
         return code
-    from offcert.core.problem import Units
-    from offcert.core.units import format_size
+    from offcert.core.units import Units, format_size
 
     memory = format_size(int(options.memory_limit), Units("ns", "B"))
     return _beyond(options, f"{options.time_limit:g} s and {memory} of memory are not enough")
@@ -74,68 +81,38 @@ def _load() -> None:
     """Load what verification may need, so that its memory does not count."""
     from importlib import import_module
 
-    for module in ("report.text", "verify.entry", "verify.pivot_outward.verifier"):
+    for module in ("report.elsewhere", "verify.document", "verify.pivot_outward.verifier"):
         import_module(f"offcert.{module}")
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from offcert.verify.entry import verify_any_file
-    from offcert.verify.findings import Outcome
+    from offcert.verify.document import Outcome, verify_file
     from offcert.verify.limits import BeyondLimitsError, Limits
 
     limits = Limits(options.time_limit, options.memory_limit, options.max_size)
     try:
-        verification = verify_any_file(options.certificate, limits)
+        if options.on is not None:
+            return _on(options, limits)
+        verification = verify_file(options.certificate, limits)
     except (BeyondLimitsError, MemoryError) as error:
         return _beyond(options, str(error) or "it takes more memory than there is")
-    show(options, *_said(verification))
+    show(options, *text_of(verification.question).verified(verification))
     if verification.outcome is Outcome.BEYOND_LIMITS:
         return EXIT_NOT_VERIFIED
     return 0 if verification.valid else EXIT_INVALID
 
 
-def _said(verification: Verified) -> tuple[dict[str, Any], str]:
-    """Return an outcome for programs and for people."""
-    from offcert.report.devices_text import (
-        describe_valid_devices,
-        devices_verification_summary,
-    )
-    from offcert.report.placement_text import (
-        describe_valid_placement,
-        placement_verification_summary,
-    )
-    from offcert.report.selection_text import (
-        describe_valid_selection,
-        selection_verification_summary,
-    )
-    from offcert.report.step_text import describe_valid_step, step_verification_summary
-    from offcert.report.text import (
-        describe_not_valid,
-        describe_verification,
-        verification_summary,
-    )
-    from offcert.verify.devices.document import DevicesVerification
-    from offcert.verify.document import Verification
-    from offcert.verify.selection.document import SelectionVerification
-    from offcert.verify.steps.check import StepVerification
+def _on(options: argparse.Namespace, limits: Limits) -> int:
+    from offcert.report.elsewhere import describe_elsewhere, elsewhere_summary
+    from offcert.verify.elsewhere import verify_on
 
-    if isinstance(verification, Verification):
-        return verification_summary(verification), describe_verification(verification)
-    if isinstance(verification, StepVerification):
-        text = describe_not_valid(verification) or describe_valid_step(verification)
-        return step_verification_summary(verification), text
-    if isinstance(verification, DevicesVerification):
-        text = describe_not_valid(verification) or describe_valid_devices(verification)
-        return devices_verification_summary(verification), text
-    if isinstance(verification, SelectionVerification):
-        text = describe_not_valid(verification) or describe_valid_selection(verification)
-        return selection_verification_summary(verification), text
-    text = describe_not_valid(verification) or describe_valid_placement(verification)
-    return placement_verification_summary(verification), text
+    found = verify_on(options.certificate, options.on, limits)
+    show(options, elsewhere_summary(found), describe_elsewhere(found))
+    return 0 if found.legal else EXIT_INVALID
 
 
 def _beyond(options: argparse.Namespace, reason: str) -> int:
-    from offcert.report.text import describe_unverified
+    from offcert.report.findings import describe_unverified
     from offcert.verify.findings import Outcome
 
     beyond = {"valid": False, "outcome": str(Outcome.BEYOND_LIMITS), "faults": []}

@@ -42,6 +42,13 @@ def check(problem: Problem, schedule: Schedule) -> list[str]:
     return _Checker(problem, schedule).run()
 
 
+def peak(problem: Problem, schedule: Schedule) -> int:
+    """Return the most bytes on the device at any moment of a schedule that `check` finds valid."""
+    checker = _Checker(problem, schedule)
+    checker._collect_transfers()
+    return max(checker._occupied())
+
+
 def operation_faults(trace: Trace, starts: Sequence[int], ends: Sequence[int]) -> list[str]:
     """Return every reason why the operations cannot run, one after the other, at these times."""
     faults = []
@@ -180,7 +187,16 @@ class _Checker:
                     )
 
     def _check_memory(self) -> None:
-        """Look at every moment at which memory is taken.
+        limit = self.problem.platform.memory
+        for number, occupied in enumerate(self._occupied()):
+            if occupied > limit:
+                self.faults.append(
+                    f"memory at {self._moment(number)} holds {occupied}, "
+                    f"{occupied - limit} over the limit of {limit}"
+                )
+
+    def _occupied(self) -> list[int]:
+        """Return the bytes at every moment at which memory is taken, numbered as in `_moment`.
 
         Each tick counts as two moments: at the first, memory is released and operations of no
         duration run; at the second, prefetches and all other operations take memory.
@@ -197,14 +213,9 @@ class _Checker:
         ]
         absent = sums_at(self._absences(), places, 0)
         held = held_at_stations(self.trace)
-        limit = self.problem.platform.memory
-        for number, ((station, _), missing) in enumerate(zip(places, absent, strict=True)):
-            occupied = held[station] - missing
-            if occupied > limit:
-                self.faults.append(
-                    f"memory at {self._moment(number)} holds {occupied}, "
-                    f"{occupied - limit} over the limit of {limit}"
-                )
+        return [
+            held[station] - missing for (station, _), missing in zip(places, absent, strict=True)
+        ]
 
     def _moment(self, number: int) -> str:
         """Name a moment: the start, then one an operation, then one a prefetch."""

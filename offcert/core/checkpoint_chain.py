@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from offcert.core.chain import Chain, stage_count, stage_names, stage_numbers
+from offcert.core.computations import Computation, Value
 from offcert.core.errors import InputError
-from offcert.core.network import Computation, Network, Value
+from offcert.core.network import Network
 
 # Name of the numbers, and how many more of them there are than stages.
 CHECKPOINT_CHAIN_FIELDS = {

@@ -7,8 +7,8 @@ from typing import Any
 
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, short_repr
-from offcert.core.problem import Problem, Units
-from offcert.core.units import format_size
+from offcert.core.problem import Problem
+from offcert.core.units import Units, format_size
 
 _BYTES = Units("ns", "B")
 
@@ -46,6 +46,19 @@ def describe_uncounted(uncounted: Mapping[str, int]) -> str:
     """Return what the bytes are, for people."""
     parts = [f"{name} {format_size(size, _BYTES)}" for name, size in uncounted.items() if size]
     return ", ".join(parts) or "nothing"
+
+
+def with_copies_of_buffers(uncounted: Mapping[str, int]) -> dict[str, int]:
+    """Return bytes with those of the buffers' copies that are there where computations run again.
+
+    Parameters
+    ----------
+    uncounted : mapping of str to int
+        Bytes that the trace does not count, by what they are.
+    """
+    # One copy as they were before a segment, one for it to change while it runs again.
+    buffers = uncounted.get("buffers", 0)
+    return {**uncounted, "copies of buffers": 2 * buffers} if buffers else dict(uncounted)
 
 
 def uncounted_bytes(problem: Problem) -> dict[str, int]:

@@ -24,3 +24,12 @@ def require_torch(purpose: str) -> None:
         raise MissingPackageError(
             f"{purpose} needs PyTorch, which is not installed: pip install 'offcert[torch]'"
         )
+
+
+def require_transformers(purpose: str) -> None:
+    """Raise unless `transformers` is installed, as `require_torch` does for PyTorch."""
+    if find_spec("transformers") is None:
+        raise MissingPackageError(
+            f"{purpose} needs transformers, which is not installed: "
+            "pip install 'offcert[huggingface]'"
+        )

@@ -28,9 +28,10 @@ from offcert.core.errors import InputError
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.placement import Occupant, PlacementProblem, Residence
 from offcert.core.plan import Kind, Plan
-from offcert.core.problem import Problem, Units
+from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.core.trace import Trace
+from offcert.core.units import Units
 
 # Bytes of which addresses on the host are multiples: a line of the cache, and the widest vector.
 HOST_ALIGNMENT = 64

@@ -7,73 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
+from offcert.core.computations import Computation, Expansion, Run, Value
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.trace import LARGEST_TOTAL, Trace, require_integer
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """Something that is computed once or more often, and takes memory while it is kept.
-
-    Attributes
-    ----------
-    name : str
-        For people.
-    size : int
-        Bytes.
-    evictable : bool
-        Whether it may leave the device between two uses.
-    base : int or None
-        Index of the value in whose memory it lies: it is what an in-place change made of that one,
-        takes no memory of its own, and is lost with it.
-    """
-
-    name: str
-    size: int
-    evictable: bool = True
-    base: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Computation:
-    """Something that can run: once, or as often as a strategy wants.
-
-    Attributes
-    ----------
-    name : str
-        For people.
-    duration : int
-        Ticks of a run, at least 0.
-    workspace : int
-        Bytes that a run takes beside what it reads and writes.
-    reads : tuple of int
-        Indices of the values that it needs, increasing.
-    writes : tuple of int
-        Indices of the values that it makes, increasing. A value has one writer, or none: then it is
-        there at the start.
-    repeatable : bool
-        Whether it may run again. Gradients are computed once.
-    holds : tuple of int
-        Values that the program keeps on the device meanwhile without reading them, if they are
-        there. Running the program respects that; no bound may count on it.
-    lean : int or None
-        Bytes of workspace of a run that discards what it writes, in part or whole; by default the
-        workspace, and what is discarded.
-    of : tuple of int
-        Of a backward computation: those whose gradients it computes, as far as that is known. What
-        it reads was saved by these.
-    """
-
-    name: str
-    duration: int
-    workspace: int = 0
-    reads: tuple[int, ...] = ()
-    writes: tuple[int, ...] = ()
-    repeatable: bool = True
-    holds: tuple[int, ...] = ()
-    lean: int | None = None
-    of: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -256,9 +193,8 @@ class Network:
 
     @cached_property
     def _trace(self) -> Trace:
-        from offcert.core.strategy import Strategy
-
-        return Strategy.plain(self).expand(self).trace
+        once = [Run(index) for index in range(len(self))]
+        return Expansion(self.computations, self.values, self.writer, {}).of(once).trace
 
     @cached_property
     def cumulative(self) -> tuple[int, ...]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from offcert.core.checkpoint_chain import CHECKPOINT_CHAIN_FIELDS, CheckpointChain
+from offcert.core.computations import Computation, Value
 from offcert.core.documents import Fields
 from offcert.core.execution import Execution
-from offcert.core.network import Computation, Network, Value
+from offcert.core.network import Network
 from offcert.core.trace import Operation, Tensor, Trace
 
 

@@ -9,9 +9,9 @@ from itertools import accumulate
 
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
-from offcert.core.problem import Units
 from offcert.core.result import Bound
 from offcert.core.trace import LARGEST_TOTAL, require_integer
+from offcert.core.units import Units
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offcert.core.placement import Placement, PlacementProblem
-from offcert.core.problem import Units
-from offcert.core.result import Bound, Evidence, SolveStatus, relative_gap
-from offcert.core.units import format_size
+from offcert.core.result import Bound, Bounded, SolveStatus
+from offcert.core.units import Units, format_size
 
 
 @dataclass(frozen=True)
-class PlacementResult:
+class PlacementResult(Bounded):
     """What a search for addresses found.
 
     Attributes
@@ -45,14 +44,12 @@ class PlacementResult:
     ) -> PlacementResult:
         """Return the result with the status that a placement and bounds amount to."""
         pool = None if placement is None else placement.pool(problem)
-        least = max((bound.value for bound in bounds), default=0)
-        if problem.capacity is not None and least > problem.capacity:
-            status = SolveStatus.INFEASIBLE
-        elif pool is None:
-            status = SolveStatus.UNKNOWN
-        else:
-            status = SolveStatus.OPTIMAL if pool == least else SolveStatus.FEASIBLE
-        return cls(status, placement, pool, bounds, runtime)
+        found = cls(SolveStatus.UNKNOWN, placement, pool, bounds, runtime)
+        return replace(found, status=found.status_within(problem))
+
+    def status_within(self, problem: PlacementProblem) -> SolveStatus:
+        """Return the status that pool and bounds amount to within a problem's capacity."""
+        return self.status_by(problem.capacity is not None and self.lower_bound > problem.capacity)
 
     def __repr__(self) -> str:
         return f"<PlacementResult {self.summary()}>"
@@ -75,17 +72,6 @@ class PlacementResult:
         return f"{self.status}: pool {pool}, {bound}, gap {100 * self.gap:.3g} %"
 
     @property
-    def lower_bound(self) -> int:
-        """The best lower bound, in bytes; 0 if there is none."""
-        return max((bound.value for bound in self.bounds), default=0)
-
-    @property
-    def evidence(self) -> Evidence | None:
-        """The strongest evidence claimed for the best lower bound; None without a bound."""
-        levels = [bound.evidence for bound in self.bounds if bound.value == self.lower_bound]
-        return min(levels, key=list(Evidence).index, default=None)
-
-    @property
-    def gap(self) -> float:
-        """``(pool - lower bound) / pool``; infinite without addresses."""
-        return relative_gap(self.pool, self.lower_bound)
+    def objective(self) -> int | None:
+        """Bytes of the pool."""
+        return self.pool

@@ -6,7 +6,7 @@ from typing import Any
 
 from offcert.core.documents import Fields, parse_rational, rational_text
 from offcert.core.platform import Platform
-from offcert.core.problem import Units
+from offcert.core.units import Units
 
 
 def platform_from_fields(fields: Fields) -> Platform:

@@ -19,6 +19,16 @@ from offcert.core.notebook import html
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.trace import LARGEST_TOTAL, Tensor, Trace, require_integer
+from offcert.core.uncertainty import Uncertainty
+from offcert.core.uncertainty_text import parse_uncertainty
+from offcert.core.units import (
+    Units,
+    format_rate,
+    format_size,
+    format_time,
+    parse_bandwidth,
+    parse_limit,
+)
 
 
 class Transfers(StrEnum):
@@ -50,20 +60,6 @@ class Minimise(StrEnum):
 
 
 @dataclass(frozen=True)
-class Units:
-    """What a tick and a size unit stand for: ``"ns"`` or ``"tick"``, ``"B"`` or ``"unit"``."""
-
-    time: str = "tick"
-    size: str = "unit"
-
-    def __post_init__(self) -> None:
-        if self.time not in ("ns", "tick"):
-            raise InputError(f'units.time must be "ns" or "tick", not {short_repr(self.time)}')
-        if self.size not in ("B", "unit"):
-            raise InputError(f'units.size must be "B" or "unit", not {short_repr(self.size)}')
-
-
-@dataclass(frozen=True)
 class Problem:
     """Find the shortest schedule of `network` on `platform`, or the one that takes least memory.
 
@@ -90,6 +86,8 @@ class Problem:
         The objective.
     deadline : int, optional
         Most ticks of a schedule, where memory is minimised.
+    uncertainty : Uncertainty, optional
+        The box in which the times may lie; by default they are exact.
     """
 
     name: str
@@ -102,6 +100,7 @@ class Problem:
     offload: bool = True
     minimise: Minimise = Minimise.TIME
     deadline: int | None = None
+    uncertainty: Uncertainty | None = None
 
     def __post_init__(self) -> None:
         self._validate_types()
@@ -113,6 +112,9 @@ class Problem:
             self._validate_choice(name, kind)
         self._validate_choices()
         self._validate_totals()
+        if self.uncertainty is not None:
+            self.uncertainty.require_around(self.network, self.platform)
+            self.corner(fastest=False)
 
     def _validate_choice(self, name: str, kind: type[StrEnum]) -> None:
         value = getattr(self, name)
@@ -196,8 +198,6 @@ class Problem:
     @property
     def objective_summary(self) -> str:
         """What is to be least, and within what, for people."""
-        from offcert.core.units import format_time
-
         if self.minimise is Minimise.TIME:
             return f"least time within {self.memory_summary}"
         if self.deadline is None:
@@ -207,8 +207,6 @@ class Problem:
     @property
     def memory_summary(self) -> str:
         """The memory limit and where it lies between the least and the most, for people."""
-        from offcert.core.units import format_size
-
         least, peak = self.least_memory, self.peak_memory
         limit, low, high = (
             format_size(size, self.units) for size in (self.platform.memory, least, peak)
@@ -223,8 +221,6 @@ class Problem:
     @property
     def rates(self) -> str:
         """The bandwidth, or both if they differ, for people."""
-        from offcert.core.units import format_rate
-
         out, back = (format_rate(self.platform.rate(kind), self.units) for kind in Kind)
         same = self.platform.rate(Kind.OFFLOAD) == self.platform.rate(Kind.PREFETCH)
         return out if same else f"{out} out, {back} back"
@@ -284,7 +280,26 @@ class Problem:
             recompute=Recompute.NONE,
             minimise=Minimise.TIME,
             deadline=None,
+            uncertainty=None,
         )
+
+    def corner(self, *, fastest: bool) -> Problem:
+        """Return the fastest or the slowest problem of the box of uncertain times."""
+        if self.uncertainty is None:
+            return self
+        network, platform = self.uncertainty.corner(self.network, self.platform, fastest=fastest)
+        return replace(self, network=network, platform=platform, uncertainty=None)
+
+    def with_uncertainty(self, text: str) -> Problem:
+        """Return the same problem with a box of uncertain times, written as ``"10%,conv*=5%"``.
+
+        Raises
+        ------
+        InputError
+            If the text describes none (`offcert.core.uncertainty_text.parse_uncertainty`).
+        """
+        exact = replace(self, uncertainty=None)
+        return replace(exact, uncertainty=parse_uncertainty(text, self.platform, self.units))
 
     def with_memory(self, memory: int | str) -> Problem:
         """Return the same problem with another memory limit.
@@ -301,8 +316,6 @@ class Problem:
             If it is neither.
         """
         if isinstance(memory, str):
-            from offcert.core.units import parse_memory
-
             memory = parse_memory(memory, self)
         return replace(self, platform=replace(self.platform, memory=memory))
 
@@ -332,8 +345,6 @@ class Problem:
 
     def _rate(self, rate: Fraction | str, field: str) -> Fraction:
         if isinstance(rate, str):
-            from offcert.core.units import parse_bandwidth
-
             return parse_bandwidth(rate, self.units, field)
         return rate
 
@@ -361,3 +372,14 @@ class Problem:
         """
         least, peak = self.least_memory, self.peak_memory
         return least + (peak - least) * fraction.numerator // fraction.denominator
+
+
+def parse_memory(text: str, problem: Problem) -> int:
+    """Return a memory limit for a size or a percentage; see `offcert.core.units.parse_limit`."""
+    return parse_limit(text, problem.units, problem.memory_at)
+
+
+def format_objective(value: int, problem: Problem) -> str:
+    """Return for people a value of what a problem minimises: a time or a size."""
+    form = format_time if problem.minimise is Minimise.TIME else format_size
+    return form(value, problem.units)

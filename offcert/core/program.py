@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from offcert.core.computations import Computation, Run
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
-from offcert.core.network import Computation, Network
-from offcert.core.strategy import Run, Strategy
+from offcert.core.network import Network
+from offcert.core.strategy import Strategy
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,10 @@ from offcert.core.errors import InputError
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.placement import Occupant, PlacementProblem, Residence
 from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Units
+from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.trace import Trace
+from offcert.core.units import Units
 
 
 def placement_problem(

@@ -5,26 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from offcert.core.errors import InputError
+from offcert.core.computations import Expansion, Run
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.core.trace import Operation, Tensor, Trace
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run of a computation.
-
-    Attributes
-    ----------
-    computation : int
-        Index into ``network.computations``.
-    discards : tuple of int
-        Values that it writes and nobody keeps.
-    """
-
-    computation: int
-    discards: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,125 +82,5 @@ class Strategy:
             If a run reads what is not there, discards what it does not write, or a computation does
             not exist.
         """
-        return _Expansion(network, within or {}).of(self)
-
-
-def held_to_the_end(network: Network) -> frozenset[int]:
-    """Return the values that the program holds when what cannot run again has begun."""
-    late = (each.holds for each in network.computations if not each.repeatable)
-    return frozenset(value for holds in late for value in holds)
-
-
-@dataclass(slots=True)
-class _Copy:
-    """One copy of a value: becomes a tensor."""
-
-    value: int
-    uses: list[int]
-    # Until here it may still be changed in place, so that a copy elsewhere would be of no use.
-    settled: int
-
-
-class _Expansion:
-    def __init__(self, network: Network, within: Mapping[int, range]) -> None:
-        self.network = network
-        self.within = within
-        self.lasting = held_to_the_end(network) if within else frozenset()
-        self.copies: list[_Copy] = []
-        self.kept: dict[int, _Copy] = {}
-        self.operations: list[Operation] = []
-        self.counts = [0] * len(network)
-        # The states of each value that is changed in place.
-        self.changed: dict[int, list[int]] = {}
-        for index, value in enumerate(network.values):
-            if value.base is not None:
-                self.changed.setdefault(value.base, []).append(index)
-        for index, writer in enumerate(network.writer):
-            if writer < 0 and network.values[index].base is None:
-                self._keep(index, -1)
-
-    def of(self, strategy: Strategy) -> Execution:
-        for position, run in enumerate(strategy.runs):
-            self._run(position, run)
-        tensors = [self._tensor(copy) for copy in self.copies]
-        values = tuple(copy.value for copy in self.copies if copy.uses != [-1])
-        trace = Trace(self.operations, [tensor for tensor in tensors if tensor is not None])
-        return Execution(trace, strategy.order, values)
-
-    def _run(self, position: int, run: Run) -> None:
-        network = self.network
-        if not 0 <= run.computation < len(network):
-            raise InputError(
-                f"runs[{position}] names computation {run.computation}, of which "
-                f"there are {len(network)}"
-            )
-        computation = network.computations[run.computation]
-        for value in computation.reads:
-            if value not in self.kept:
-                raise InputError(
-                    f"runs[{position}] ({computation.name}) reads {network.values[value].name}, "
-                    "which is not there"
-                )
-            self._use(value, position)
-        for value in computation.holds:
-            if value in self.kept and self._is_held(value, position):
-                self._use(value, position)
-        own = {value for value in computation.writes if network.values[value].base is None}
-        extra = set(run.discards) - own
-        if extra:
-            raise InputError(
-                f"runs[{position}] discards value {min(extra)}, which it does not write, or which "
-                "lies in the memory of another"
-            )
-        for value in computation.writes:
-            if value not in run.discards:
-                self._write(value, position)
-        workspace = computation.workspace
-        if run.discards:
-            beside = network.size_of(run.discards)
-            workspace = workspace + beside if computation.lean is None else computation.lean
-        self.operations.append(
-            Operation(self._name(run.computation), computation.duration, workspace)
-        )
-
-    def _name(self, computation: int) -> str:
-        self.counts[computation] += 1
-        count = self.counts[computation]
-        name = self.network.computations[computation].name
-        return name if count == 1 else f"{name} (run {count})"
-
-    def _is_held(self, value: int, position: int) -> bool:
-        part = self.within.get(position)
-        return part is None or self.network.writer[value] in part or value in self.lasting
-
-    def _use(self, value: int, position: int) -> None:
-        copy = self.kept[value]
-        if copy.uses[-1] != position:
-            copy.uses.append(position)
-
-    def _write(self, value: int, position: int) -> None:
-        base = self.network.values[value].base
-        if base is None:
-            # What was made of the copy before is lost with it.
-            for other in self.changed.get(value, ()):
-                self.kept.pop(other, None)
-            self._keep(value, position)
-        else:
-            self.kept[value] = self.kept[base]
-            self.kept[base].settled = position
-
-    def _keep(self, value: int, position: int) -> None:
-        copy = _Copy(value, [position], position)
-        self.copies.append(copy)
-        self.kept[value] = copy
-
-    def _tensor(self, copy: _Copy) -> Tensor | None:
-        if copy.uses == [-1]:
-            return None
-        value = self.network.values[copy.value]
-        first, last = copy.uses[0], copy.uses[-1]
-        # What cannot leave is there from its first use to its last one, whatever lies between.
-        uses = sorted(
-            {*copy.uses, *range(first, copy.settled + 1)} if value.evictable else {first, last}
-        )
-        return Tensor(value.name, value.size, tuple(uses), value.evictable)
+        parts = network.computations, network.values, network.writer
+        return Expansion(*parts, within or {}).of(self.runs)

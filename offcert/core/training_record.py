@@ -12,8 +12,8 @@ from fractions import Fraction
 from functools import cached_property
 
 from offcert.core.plan import Kind
-from offcert.core.problem import Units
 from offcert.core.schedule import Schedule, Transfer
+from offcert.core.units import Units
 
 
 @dataclass(frozen=True)

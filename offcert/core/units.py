@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 
 from offcert.core.documents import RATIONAL
 from offcert.core.errors import InputError
-from offcert.core.messages import cut
-from offcert.core.problem import Minimise, Problem, Units
+from offcert.core.messages import cut, short_repr
 
 _NUMBER = r"([0-9]{1,40}(?:\.[0-9]{1,40})?)"
 _PREFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -18,6 +19,20 @@ _PERCENT = re.compile(rf"{_NUMBER}\s*%")
 _TIME = re.compile(rf"{_NUMBER}\s*(ns|us|µs|ms|s)?")
 _NANOSECONDS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 _RATE = re.compile(rf"{_NUMBER}\s*([kKMGT]i?)?B/s")
+
+
+@dataclass(frozen=True)
+class Units:
+    """What a tick and a size unit stand for: ``"ns"`` or ``"tick"``, ``"B"`` or ``"unit"``."""
+
+    time: str = "tick"
+    size: str = "unit"
+
+    def __post_init__(self) -> None:
+        if self.time not in ("ns", "tick"):
+            raise InputError(f'units.time must be "ns" or "tick", not {short_repr(self.time)}')
+        if self.size not in ("B", "unit"):
+            raise InputError(f'units.size must be "B" or "unit", not {short_repr(self.size)}')
 
 
 def _factor(prefix: str | None) -> int:
@@ -45,13 +60,22 @@ def parse_size(text: str, field: str = "size") -> int:
     return _bytes(match[1], match[3], text, field)
 
 
-def parse_memory(text: str, problem: Problem) -> int:
-    """Return the memory limit, in the problem's units of size, for a size or a percentage.
+def parse_limit(text: str, units: Units, memory_at: Callable[[Fraction], int]) -> int:
+    """Return a problem's memory limit, in its units of size, for a size or a percentage.
 
     ``"40%"`` means 40 % of the way from the least memory at which any schedule exists to the peak
     without offloading (where computations may run again: from what the largest of them takes
     alone). A number without a unit counts the problem's own units where these are not bytes, as in
     synthetic problems; where they are, it could mean percent as well, and is refused.
+
+    Parameters
+    ----------
+    text : str
+        Of a person.
+    units : Units
+        Of the problem.
+    memory_at : callable
+        Returns the limit for a part from 0 to 1 of that way.
 
     Raises
     ------
@@ -65,11 +89,11 @@ def parse_memory(text: str, problem: Problem) -> int:
             raise InputError(
                 f'memory must be at most 100%, the peak without offloading, not "{cut(text)}"'
             )
-        return problem.memory_at(part)
+        return memory_at(part)
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise InputError(f'memory must look like "40%", "6GiB" or "4096B", not "{cut(text)}"')
-    if not match[2] and problem.units.size == "B":
+    if not match[2] and units.size == "B":
         number = cut(match[1], 20)
         raise InputError(
             f'memory "{number}" needs a unit: "{number}%" (of the way from the least that is '
@@ -183,12 +207,6 @@ def format_time(ticks: int, units: Units) -> str:
         if ticks >= factor:
             return f"{ticks / factor:.3f} {name}"
     return f"{ticks} ns"
-
-
-def format_objective(value: int, problem: Problem) -> str:
-    """Return for people a value of what a problem minimises: a time or a size."""
-    form = format_time if problem.minimise is Minimise.TIME else format_size
-    return form(value, problem.units)
 
 
 def format_rate(rate: Fraction, units: Units) -> str:

@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import ClassVar
 
 from offcert.core.checkpoint_chain import CheckpointChain
-from offcert.core.network import Computation, Network, Value
+from offcert.core.computations import Computation, Value
+from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.instances.generator import Generator, knob

@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from offcert.core.computations import Computation, Run, Value
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
-from offcert.core.network import Computation, Network, Value
+from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute
-from offcert.core.strategy import Run, Strategy
+from offcert.core.strategy import Strategy
 from offcert.instances.generator import Generator, knob
 from offcert.instances.two_partition import TwoPartition, halve, reduced_values
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from offcert.core.computations import Run
 from offcert.core.documents import show
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.core.strategy import Run, Strategy
+from offcert.core.strategy import Strategy
 from offcert.core.trace import require_integer
 
 

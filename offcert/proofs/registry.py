@@ -239,6 +239,17 @@ _PROOFS = (
         recompute=True,
     ),
     ProofKind(
+        "joint-labels-memory",
+        Computed,
+        "joint_labels.verifier:joint_labels_memory",
+        "bytes, by the same search within one byte less",
+        page="joint-labels",
+        searched=True,
+        transfers=_ALL,
+        recompute=True,
+        minimise=Minimise.MEMORY,
+    ),
+    ProofKind(
         "least-memory-run",
         Computed,
         "least_memory.verifier:single_run",
@@ -271,7 +282,7 @@ _PROOFS = (
     ProofKind(
         "least-memory-by-time",
         MemoryByTime,
-        "least_memory.by_time:by_time",
+        "recheck:by_time",
         "the bytes within which a bound on time exceeds the deadline",
         page="least-memory",
         searched=True,

@@ -10,9 +10,9 @@ from fractions import Fraction
 from offcert.core.fluid_schedule import FluidSchedule, Piece
 from offcert.core.messages import cut
 from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Units
+from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
-from offcert.core.units import format_size, format_time
+from offcert.core.units import Units, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.execution import Reruns
 

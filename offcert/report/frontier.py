@@ -14,9 +14,8 @@ from typing import Any
 
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Kind
-from offcert.core.problem import Units
 from offcert.core.result import SolveStatus
-from offcert.core.units import format_size, format_time
+from offcert.core.units import Units, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.execution import reruns_of
 

@@ -5,12 +5,13 @@ One element, both XML and HTML, with nothing that is loaded from elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from offcert.core.messages import cut
-from offcert.core.problem import Minimise, Problem
+from offcert.core.problem import Minimise, Problem, format_objective
 from offcert.core.result import Evidence
-from offcert.core.units import format_objective, format_size, format_time
+from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.report.bars import BOUND, HELD
@@ -26,8 +27,7 @@ from offcert.report.gantt_svg import (
     time_labels,
 )
 from offcert.report.placement_text import exact_size
-from offcert.report.space import spaces_of
-from offcert.report.space_svg import space_svg
+from offcert.report.space import space_svg, spaces_of
 from offcert.report.svg import Element, element, ticks, write
 from offcert.report.text import offloaded_names
 
@@ -43,12 +43,7 @@ _CELL = "text-align:left;padding:1px 14px 1px 0;vertical-align:top"
 def html(value: Problem | Certificate | PlacementCertificate) -> str:
     """Return what a notebook shows as HTML, of a size that is bounded."""
     root = element(None, "div", class_="offcert", style="max-width:100%;overflow-x:auto")
-    if isinstance(value, Certificate):
-        _add_certificate(root, value)
-    elif isinstance(value, PlacementCertificate):
-        _add_placement(root, value)
-    else:
-        _add_problem(root, value)
+    _ADDED[type(value)](root, value)
     return write(root)
 
 
@@ -207,3 +202,10 @@ def _add_row(parent: Element, tag: str, texts: Sequence[str]) -> None:
     row = element(parent, "tr")
     for text in texts:
         element(row, tag, text, style=_CELL)
+
+
+_ADDED: dict[type, Callable[[Element, Any], None]] = {
+    Problem: _add_problem,
+    Certificate: _add_certificate,
+    PlacementCertificate: _add_placement,
+}

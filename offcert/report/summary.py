@@ -11,7 +11,8 @@ from typing import Any
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.units import format_objective, format_size, format_time
+from offcert.core.problem import format_objective
+from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.report.execution import reruns_of
 

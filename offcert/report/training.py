@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from offcert.core.problem import Units
-from offcert.core.units import format_size, format_time
+from offcert.core.units import Units, format_size, format_time
 
 # So many lines of one kind are read; more are summed up.
 _MOST_LINES = 48

@@ -9,18 +9,19 @@ hooks on the modules (`offcert.runtime.hooks`) find the session of their thread 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
+from torch import nn
 
 from offcert.runtime.guard import Guard, entry
+from offcert.runtime.parts import Parts
 from offcert.runtime.recomputing import is_recomputing
+from offcert.runtime.saving import Saving
 from offcert.runtime.segments.proof import require_same
-
-if TYPE_CHECKING:
-    from offcert.runtime.hooks import Hooks, Local
 
 ENTER = "enter"  # the module is called
 LEAVE = "leave"  # it returns
@@ -74,6 +75,43 @@ def tensors_in(values: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(getattr(values, item.name, None))
 
 
+class Local:
+    """The sessions of a thread: of the forward pass that runs in it, and of the backward pass.
+
+    A backward pass on a CUDA device runs in a thread of autograd's, and may end in yet another one,
+    which then has to change what the first one knows.
+    """
+
+    __slots__ = ("backward", "depth", "error", "forward", "saving")
+
+    def __init__(self) -> None:
+        self.forward: Session | None = None
+        self.backward: Session | None = None
+        self.depth = 0
+        # What was being handled when the root was called.
+        self.error: BaseException | None = None
+        # Left when the forward pass is.
+        self.saving: Saving | None = None
+
+    @property
+    def failing(self) -> bool:
+        """Whether a call is left by an exception: hooks are called while it is handled."""
+        return sys.exception() is not self.error
+
+
+class Watching(Protocol):
+    """What a step under way knows of the hooks on a model (`offcert.runtime.hooks.Hooks`)."""
+
+    root: nn.Module
+    guard: Guard
+    parts: Parts
+    compiled: set[str]
+
+    @property
+    def local(self) -> Local:
+        """The sessions of the calling thread."""
+
+
 class Session:
     """One step under way.
 
@@ -82,7 +120,7 @@ class Session:
 
     Parameters
     ----------
-    hooks : Hooks
+    hooks : Watching
         Which tell the session of its thread.
 
     Attributes
@@ -91,7 +129,7 @@ class Session:
         Whether a call of the model has ended with an exception.
     """
 
-    def __init__(self, hooks: Hooks) -> None:
+    def __init__(self, hooks: Watching) -> None:
         self.hooks = hooks
         self._calls: dict[str, int] = {}
         self._open: dict[str, list[int]] = {}

@@ -12,10 +12,9 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.runtime.events import Session
+from offcert.runtime.events import Local, Session
 from offcert.runtime.guard import RAISING, Guard, entry
 from offcert.runtime.parts import Parts
-from offcert.runtime.saving import Saving
 from offcert.runtime.unseen import Unseen
 
 # Wrappers whose replicas or shards are other modules than those that would be hooked.
@@ -224,30 +223,6 @@ class _Threads(threading.local):
 
     def __init__(self) -> None:
         self.local = Local()
-
-
-class Local:
-    """The sessions of a thread: of the forward pass that runs in it, and of the backward pass.
-
-    A backward pass on a CUDA device runs in a thread of autograd's, and may end in yet another one,
-    which then has to change what the first one knows.
-    """
-
-    __slots__ = ("backward", "depth", "error", "forward", "saving")
-
-    def __init__(self) -> None:
-        self.forward: Session | None = None
-        self.backward: Session | None = None
-        self.depth = 0
-        # What was being handled when the root was called.
-        self.error: BaseException | None = None
-        # Left when the forward pass is.
-        self.saving: Saving | None = None
-
-    @property
-    def failing(self) -> bool:
-        """Whether a call is left by an exception: hooks are called while it is handled."""
-        return sys.exception() is not self.error
 
 
 class UncopiedHook:

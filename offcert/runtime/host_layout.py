@@ -20,7 +20,7 @@ import numpy as np
 
 from offcert.core.host_residences import HOST_ALIGNMENT, HostResidences
 from offcert.core.placement import Placement, PlacementProblem, Residence
-from offcert.core.problem import Units
+from offcert.core.units import Units
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform as machine
 from collections.abc import Sequence
 
-import offcert
+from offcert._version import __version__
 from offcert.core.files import problem_digest
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
@@ -67,7 +67,7 @@ def training_record(
         problem_digest(problem),
         device.kind,
         device.name,
-        {"offcert": offcert.__version__, "python": machine.python_version()} | device.versions,
+        {"offcert": __version__, "python": machine.python_version()} | device.versions,
         problem.platform.duplex,
         problem.platform.memory,
         problem.trace.peak_memory,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import torch
 
 from offcert.runtime.saved_storages import SavedStorages
-
-if TYPE_CHECKING:
-    from offcert.runtime.hooks import Local
 
 
 class Deviating(Protocol):
@@ -17,6 +14,12 @@ class Deviating(Protocol):
 
     def deviate(self, what: str) -> None:
         """Take note of that."""
+
+
+class Holder(Protocol):
+    """Who knows the hooks that have been entered in a thread."""
+
+    saving: Saving | None
 
 
 class Saving:
@@ -35,7 +38,7 @@ class Saving:
         return True
 
 
-def enter_saving(local: Local, step: Deviating, storages: SavedStorages | None) -> None:
+def enter_saving(local: Holder, step: Deviating, storages: SavedStorages | None) -> None:
     """Let what the calling thread's autograd saves be that of a step, if that is possible."""
     leave_saving(local)
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
@@ -48,7 +51,7 @@ def enter_saving(local: Local, step: Deviating, storages: SavedStorages | None) 
         step.deviate(f"saved-tensor hooks are not allowed here: {error}")
 
 
-def leave_saving(local: Local) -> None:
+def leave_saving(local: Holder) -> None:
     """Leave the hooks, unless others are inside of them: then they are left another time."""
     if local.saving is not None and local.saving.leave():
         local.saving = None

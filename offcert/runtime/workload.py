@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from offcert.core.errors import InputError
+from offcert.core.errors import InputError, OffcertError
 from offcert.core.messages import short_repr
 from offcert.runtime import zoo
 from offcert.runtime.losses import loss_function
@@ -24,6 +24,9 @@ _DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 DEFAULT_LOSS = "cross-entropy"
 DEFAULT_DTYPE = "float32"
+
+# The step of a model that is made from its configuration.
+CONFIGURED = "offcert.runtime.configured:training_step"
 
 # Fields of a problem's source that have defaults, and their kinds.
 _OPTIONAL: dict[str, Any] = {"options": dict, "dtype": str, "loss": str, "seed": int}
@@ -143,7 +146,8 @@ class Workload:
         Parameters
         ----------
         shapes_only : bool
-            Networks of the zoo then take no memory and have no weights.
+            Networks of the zoo, and models from configurations, then take no memory and have no
+            weights.
 
         Returns
         -------
@@ -154,7 +158,7 @@ class Workload:
             raise InputError("source.model is null: pass the module itself")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            if shapes_only and self.in_zoo:
+            if shapes_only and (self.in_zoo or self.model == CONFIGURED):
                 with torch.device("meta"):
                     made = load(self.model, self.options)
             else:
@@ -254,6 +258,8 @@ def load(spec: str, options: Mapping[str, Any] | None = None) -> nn.Module | Tra
     try:
         made = function(**options)
     except (Exception, SystemExit) as error:
+        if spec == CONFIGURED and isinstance(error, OffcertError):
+            raise
         raise InputError(f"model {spec} failed: {one_line(error)}") from error
     if not isinstance(made, nn.Module | TrainingStep):
         kind = type(made).__name__

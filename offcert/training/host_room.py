@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from offcert.certify.ladder import certify
+from offcert.core.computations import Value
 from offcert.core.errors import NoPlanError
 from offcert.core.host_residences import HOST_ALIGNMENT, host_residences_in_order
-from offcert.core.network import Network, Value
+from offcert.core.network import Network
 from offcert.core.problem import Problem, Recompute
 from offcert.core.schedule import Schedule
 from offcert.core.trace import Tensor, Trace

@@ -10,7 +10,7 @@ from random_instances import tiny_problems
 from offcert.campaign.selection import find_subjects, parse_limits, percent_of
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest, write_problem
-from offcert.core.units import parse_memory
+from offcert.core.problem import parse_memory
 from offcert.instances.cnn import cnn_chain
 from offcert.instances.library import default_library
 

@@ -10,16 +10,17 @@ from random_networks import random_network
 
 from offcert.certify.effort import Effort
 from offcert.certify.graph_steps import descend_graphs
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.ladder import certify
+from offcert.certify.search import Search
 from offcert.core.checkpoint_graph import CheckpointGraph
-from offcert.core.network import Computation, Network, Value
+from offcert.core.computations import Computation, Value
+from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.heuristics.checkpoint_graphs.networks import graph_of
-from offcert.instances.checkpoint_graphs import random_checkpoint_graph
-from offcert.instances.training_steps import training_step
 from offcert.verify.document import verify
+from papers.checkpoint_graphs.random_graphs import random_checkpoint_graph
+from papers.checkpoint_graphs.training_steps import training_step
 
 EFFORT = Effort(5)
 CHAIN = training_step(CheckpointGraph([0] + [4] * 8 + [0], [(v, v + 1) for v in range(9)]))
@@ -30,8 +31,8 @@ def problem_of(network: Network, memory: int, **fields) -> Problem:
     return Problem("p", network, platform, recompute=Recompute.ANY, offload=False, **fields)
 
 
-def searched(problem: Problem) -> JointSearch:
-    search = JointSearch(problem, 20)
+def searched(problem: Problem) -> Search:
+    search = Search(problem, 20)
     descend_graphs(search, EFFORT)
     return search
 
@@ -63,7 +64,7 @@ def test_least_time_within_the_memory() -> None:
 
 
 def test_everything_offered_is_legal() -> None:
-    """`JointSearch` raises if an execution or a schedule is not."""
+    """`Search` raises if an execution or a schedule is not."""
     rng = random.Random(2)
     better = 0
     for seed in range(40):
@@ -112,7 +113,7 @@ def test_a_network_in_which_nothing_can_run_again_is_left_alone() -> None:
 def test_other_problems_are_left_alone() -> None:
     problem = problem_of(CHAIN, 100)
     for other in (replace(problem, recompute=Recompute.NONE),):
-        search = JointSearch(other, 20)
+        search = Search(other, 20)
         descend_graphs(search, EFFORT)
         assert search.execution is None
         assert search.objective is None

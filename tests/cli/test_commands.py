@@ -14,7 +14,8 @@ from offcert.core.chain import Chain
 from offcert.core.files import problem_to_json, read_problem, write_problem
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Units
+from offcert.core.problem import Problem
+from offcert.core.units import Units
 from offcert.proofs.certificate import read_certificate
 
 
@@ -203,7 +204,7 @@ def test_an_interrupt_outside_of_a_search_is_one_line(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("offcert.verify.entry.verify_any_file", interrupt)
+    monkeypatch.setattr("offcert.verify.document.verify_file", interrupt)
     assert main(["verify", str(problem_file)]) == 130
     assert capsys.readouterr().err == "offcert: interrupted\n"
 

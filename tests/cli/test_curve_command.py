@@ -10,7 +10,8 @@ from joint_certificates import chain_problem
 
 from offcert.cli import choices, main
 from offcert.core.files import problem_from_json, read_problem, write_problem
-from offcert.core.problem import Minimise, Problem, Recompute, Units
+from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.core.units import Units
 from offcert.instances.cnn import cnn_chain
 from offcert.proofs.certificate import read_certificate
 

@@ -16,8 +16,9 @@ import pytest
 
 from offcert.cli import main
 from offcert.core.files import write_problem
-from offcert.core.problem import Problem, Units
+from offcert.core.problem import Problem
 from offcert.core.result import Bound, Result, SolveStatus
+from offcert.core.units import Units
 from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.instances.library import load
 from offcert.instances.uniform import UniformChains
@@ -80,7 +81,7 @@ def test_too_little_memory_is_no_traceback(
     def fail(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("offcert.verify.entry.verify_any_file", fail)
+    monkeypatch.setattr("offcert.verify.document.verify_file", fail)
     assert main(["verify", certificate]) == 3
     assert capsys.readouterr().out.splitlines()[1] == "  it takes more memory than there is"
 
@@ -100,7 +101,7 @@ def forged(folder: Path, bound: Bound, problem: Problem) -> str:
     """A document that is intact, but for what one bound claims."""
     path = folder / "forged.json"
     result = Result(SolveStatus.UNKNOWN, None, (bound,))
-    Certificate(problem, result, "forged").write(path)
+    Certificate(problem, result, method="forged").write(path)
     return str(path)
 
 

@@ -7,11 +7,12 @@ from random_instances import cnn_chain, seeded
 from random_networks import checkpoint_chain, random_network, random_strategy, recompute_problem
 
 from offcert.core.checkpoint_chain import CheckpointChain
+from offcert.core.computations import Computation, Run, Value
 from offcert.core.errors import InputError
 from offcert.core.files import problem_from_json, problem_to_json
-from offcert.core.network import Computation, Network, Value
+from offcert.core.network import Network
 from offcert.core.network_json import execution_from_json, execution_to_json
-from offcert.core.strategy import Run, Strategy
+from offcert.core.strategy import Strategy
 
 # x -> F0 -> a -> F1 -> b, and back; B1 needs a and b, B0 needs a.
 SMALL = Network(

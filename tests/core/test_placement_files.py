@@ -17,7 +17,7 @@ from offcert.core.placement_files import (
     write_placement_csv,
     write_placement_problem,
 )
-from offcert.core.problem import Units
+from offcert.core.units import Units
 
 TABLE = """id,lower,upper,size,offset
 b1,0,3,4,8

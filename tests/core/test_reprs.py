@@ -8,10 +8,10 @@ import pytest
 from offcert.certify.methods import solve
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Transfers, Units
+from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence, Result, SolveStatus
 from offcert.core.schedule import Schedule
-from offcert.core.units import format_rate
+from offcert.core.units import Units, format_rate
 from offcert.instances.library import Library
 
 CHAIN = Chain([3, 4], [4, 2], [10, 2, 1], [0, 0, 0], [0, 8])

@@ -12,11 +12,12 @@ from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.placement import Occupant
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem, Units
+from offcert.core.problem import Problem
 from offcert.core.residences import placement_problem, residences
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.core.units import Units
 
 OUT, BACK = Kind.OFFLOAD, Kind.PREFETCH
 

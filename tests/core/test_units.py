@@ -5,8 +5,8 @@ import pytest
 from random_instances import random_problem
 
 from offcert.core.errors import InputError
-from offcert.core.problem import Units
-from offcert.core.units import format_size, format_time, parse_bandwidth, parse_memory, parse_size
+from offcert.core.problem import parse_memory
+from offcert.core.units import Units, format_size, format_time, parse_bandwidth, parse_size
 
 NS = Units("ns", "B")
 

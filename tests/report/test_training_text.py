@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from offcert.core.problem import Units
+from offcert.core.units import Units
 from offcert.report.training import describe_training
 
 UNITS = Units("ns", "B")

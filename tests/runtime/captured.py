@@ -21,9 +21,10 @@ from torch import nn
 
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Units
+from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.core.trace import Trace
+from offcert.core.units import Units
 from offcert.runtime.capture import capture
 from offcert.runtime.device.interface import Device
 from offcert.runtime.offload import Offload, offload

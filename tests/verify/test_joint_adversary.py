@@ -9,7 +9,8 @@ from itertools import combinations
 
 import pytest
 
-from offcert.core.network import Computation, Network, Value
+from offcert.core.computations import Computation, Value
+from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.verify.joint.grid import Cuts

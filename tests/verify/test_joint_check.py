@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from offcert.core.network import Computation, Network, Value
+from offcert.core.computations import Computation, Value
+from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Recompute, Transfers
 from offcert.core.result import Bound

@@ -11,7 +11,8 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.core.network import Computation, Network, Value
+from offcert.core.computations import Computation, Value
+from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.formulations.joint import room as finder_room

@@ -9,7 +9,8 @@ from fractions import Fraction
 import networkx
 import pytest
 
-from offcert.core.network import Computation, Network, Value
+from offcert.core.computations import Computation, Value
+from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.formulations.rematerialisation.least_memory import (

@@ -8,7 +8,8 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.core.network import Computation, Network, Value, sources
+from offcert.core.computations import Computation, Value
+from offcert.core.network import Network, sources
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.formulations.rematerialisation.least_memory import StayingFacts, single_run_bound

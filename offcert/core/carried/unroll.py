@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from offcert.core.carried.ranges import Called, Range, Ranges
 from offcert.core.carried.record import Call, Sight, StepRecord
+from offcert.core.computations import Computation
 from offcert.core.errors import InputError
-from offcert.core.network import Computation, Network
+from offcert.core.network import Network
 from offcert.core.program import Program, Segment, Unrolling
 
 

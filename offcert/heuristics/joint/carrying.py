@@ -18,11 +18,11 @@ from offcert.core.carried.ranges import Ranges, ranges_from_json
 from offcert.core.carried.record import StepRecord, record_from_json
 from offcert.core.carried.unroll import CarriedUnrolling
 from offcert.core.carried.within import Within
+from offcert.core.computations import held_to_the_end
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.problem import Problem
 from offcert.core.program import Program, Segment
-from offcert.core.strategy import held_to_the_end
 
 Integers = NDArray[np.int64]
 
@@ -199,7 +199,7 @@ def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
     counted: set[int] = set()
     entries: list[list[tuple[int, int, int]]] = [[] for _ in record.storages]
     last_saved = source.last_saved()
-    lasting = held_to_the_end(network)
+    lasting = held_to_the_end(network.computations)
     for flag, sights in enumerate((record.saved, record.results)):
         for sight in sights:
             if sight.storage < 0:

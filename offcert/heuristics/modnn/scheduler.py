@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from offcert.core.menu import Menu
 from offcert.core.placement import Placement, PlacementProblem
 from offcert.core.plan import Plan
-from offcert.core.problem import Problem, Units
+from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.core.trace import Trace
+from offcert.core.units import Units
 from offcert.heuristics.modnn.memory import Memory
 from offcert.heuristics.modnn.record import Record
 from offcert.heuristics.modnn.selection import gain

@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.checkpoint_chain import CheckpointChain
-from offcert.core.strategy import Run, Strategy
+from offcert.core.computations import Run
+from offcert.core.strategy import Strategy
 
 Integers = NDArray[np.int64]
 

@@ -11,9 +11,10 @@ from itertools import product
 
 import numpy as np
 
+from offcert.core.computations import Run
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.core.strategy import Run, Strategy
+from offcert.core.strategy import Strategy
 from offcert.heuristics.rematerialisation.arrays import SIZE, ExecutorArrays, executor_arrays
 from offcert.heuristics.rematerialisation.kernel import BITS, DONE, Floats, execute
 

@@ -14,8 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from offcert.core.documents import Fields, require_format
-from offcert.core.problem import Units
-from offcert.core.units import format_size
+from offcert.core.units import Units, format_size
 from offcert.report.claims.evidence import EvidenceFile, rests_on
 from offcert.report.claims.judge import ALWAYS, Case, Finding, Outcome, Share, Verdict, judge
 

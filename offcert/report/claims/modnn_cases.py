@@ -112,7 +112,7 @@ def slower_with_less(rows: ModnnRows) -> Iterator[Case]:
         own = sorted((row for row in rows.times if row.network == network), key=_memory)
         for less, more in pairwise(own):
             if less.modnn_time is not None and more.modnn_time is not None:
-                times = [each.modnn_time / each.ideal_time for each in (less, more)]
+                times = less.modnn_time / less.ideal_time, more.modnn_time / more.ideal_time
                 text = f"{times[0]:.3f} with sub-batches of {less.modnn_size}, {times[1]:.3f} "
                 text += f"with {more.modnn_size} in {more.memory / GB:g} GB"
                 shorter = less.modnn_time < more.modnn_time

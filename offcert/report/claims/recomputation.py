@@ -31,7 +31,7 @@ among the [errata](theory/errata.md).
 python benchmarks/claims_recomputation.py
 ```
 
-The counterexamples are data: `offcert.instances.selection_counterexamples`."""
+The counterexamples are data: `papers.checkpoint_graphs.counterexamples`."""
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from offcert.core.network import Computation, Network, Value
+from offcert.core.computations import Computation, Value
+from offcert.core.network import Network
 from offcert.runtime.events import ENTER, LEAVE
 
 if TYPE_CHECKING:
-    from offcert.runtime.capture.build import Group, Line
+    from offcert.runtime.capture.line import Group, Line
     from offcert.runtime.capture.recorder import Recorder
 
 

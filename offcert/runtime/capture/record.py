@@ -11,7 +11,7 @@ from offcert.runtime.capture.within import build_within
 from offcert.runtime.events import ENTER, LEAVE
 
 if TYPE_CHECKING:
-    from offcert.runtime.capture.build import Group, Line
+    from offcert.runtime.capture.line import Group, Line
     from offcert.runtime.capture.moments import Seen
     from offcert.runtime.capture.recorder import Recorder
 

@@ -13,7 +13,7 @@ from offcert.core.trace import Operation
 from offcert.runtime.capture.network import asked_of
 
 if TYPE_CHECKING:
-    from offcert.runtime.capture.build import Line
+    from offcert.runtime.capture.line import Line
     from offcert.runtime.capture.moments import Life
 
 

@@ -11,7 +11,7 @@ from torch import fx
 from torch._guards import detect_fake_mode
 
 from offcert.runtime.compiled.line import Line, tensor_of
-from offcert.runtime.compiled.operators import operators_for
+from offcert.runtime.compiled.operators import Operators, torch_operators
 from offcert.runtime.compiled.storages import Storage, same_layout
 from offcert.runtime.compiled.timing import Absence
 
@@ -225,3 +225,16 @@ def _value(
         if stride is None:
             return torch.empty(shape, dtype=like.dtype, device=device)
         return torch.empty_strided(shape, tuple(stride), dtype=like.dtype, device=device)
+
+
+def operators_for(device: torch.device) -> Operators:
+    """Return the operators for tensors on a device.
+
+    PyTorch's need streams, which the CPU lacks; for it there are operators of ours that are called
+    alike (`offcert.runtime.compiled.late_copies`).
+    """
+    if device.type != "cpu":
+        return torch_operators()
+    from offcert.runtime.compiled.late_copies import OPERATORS
+
+    return OPERATORS

@@ -73,16 +73,3 @@ def _missing(name: str) -> InputError:
         f"torch {torch.__version__} has no operator torch.ops.ao.{name}: plans that move tensors "
         "cannot be compiled with it; torch 2.13 has it, and offcert.offload needs none"
     )
-
-
-def operators_for(device: torch.device) -> Operators:
-    """Return the operators for tensors on a device.
-
-    PyTorch's need streams, which the CPU lacks; for it there are operators of ours that are called
-    alike (`offcert.runtime.compiled.late_copies`).
-    """
-    if device.type != "cpu":
-        return torch_operators()
-    from offcert.runtime.compiled.late_copies import OPERATORS
-
-    return OPERATORS

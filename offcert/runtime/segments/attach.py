@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import torch
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.runtime.events import Session
 from offcert.runtime.hooks import Hooks
 from offcert.runtime.reports import OffloadWarning
-from offcert.runtime.saving import is_checkpointed, may_hook
-from offcert.runtime.segments.frame import Frame, Now, Walk
-from offcert.runtime.segments.keeper import Keeper
-from offcert.runtime.segments.lines import LineFrame, end_lines
+from offcert.runtime.segments.calls import Calls
+from offcert.runtime.segments.frame import Now, Walk
+from offcert.runtime.segments.lines import end_lines
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.segments.proof import Proof
-from offcert.runtime.segments.resolve import LinePart, Lookup, Part, resolve
-from offcert.runtime.segments.teller import Teller
+from offcert.runtime.segments.resolve import Lookup, resolve
 from offcert.runtime.segments.wrapped import ContainerRun, ModuleCall, TickHook
 
-AnyFrame = TypeVar("AnyFrame", bound=Frame)
 
-
-class Segments:
+class Segments(Calls):
     """Segments of a model's forward passes that run again when the backward pass needs them.
 
     Each runs under non-reentrant `torch.utils.checkpoint.checkpoint`: states of PyTorch's random
@@ -72,17 +66,12 @@ class Segments:
         rehearsed: bool = True,
         verify_every: int | None = None,
     ) -> None:
+        super().__init__(hooks, rehearsed, verify_every)
         self.root = root
-        self.hooks = hooks
         self.refused: dict[str, Proof] = {}
         self.lookups: list[Lookup] = []
-        self._rehearsed = rehearsed
-        self._verify_every = verify_every
-        self._steps = 0
         for program in programs:
             self.add(program)
-        self.now = Now()
-        self._parameters: set[int] = set()
         self._undo: list[Callable[[], None]] = []
 
     def add(self, program: PlacedProgram) -> None:
@@ -187,62 +176,3 @@ class Segments:
         walk, self.now.walk = self.now.walk, None
         if walk is not None:
             end_lines(self, walk)
-
-    # What is called instead of modules.
-
-    def frame(self, part: Part, path: str, kind: type[AnyFrame]) -> AnyFrame:
-        """Return a frame for a call of a segment."""
-        walk = self.now.walk
-        assert walk is not None
-        keeper = None if walk.frame is None else walk.frame.keeper
-        if walk.frame is None and part.kept:
-            keeper = Keeper(part.name, part.kept, self._parameters)
-        # What runs again is compared with its own first run.
-        rehearses = self._rehearsed and walk.again is None
-        if rehearses:
-            every = self._verify_every
-            again = every is not None and self._steps % every == 0
-            rehearses = part.proof.rehearses(again=again)
-        told = Teller(self, path)
-        return kind(part, self.now, keeper, told, rehearses=rehearses, turn=self._steps)
-
-    def line_frame(self, part: LinePart, path: str, call: int) -> LineFrame:
-        """Return a frame for a line whose first module is being called."""
-        frame = self.frame(part, path, LineFrame)
-        # That call is made again, too.
-        frame.calls[f"call {path}"] = call
-        return frame
-
-    def strayed(self, what: str) -> None:
-        """Note that the program does not do what a segment was made for."""
-        session = self.session
-        if session:
-            session.strayed(what)
-
-    @property
-    def session(self) -> Session | None:
-        """The step that the calling thread is in."""
-        if self.hooks is None:
-            return None
-        return self.hooks.local.forward or self.hooks.local.backward
-
-    def runs(self, part: Part) -> bool:
-        """Whether a segment is to be checkpointed now.
-
-        Raises
-        ------
-        InputError
-            If the program itself checkpoints what is around it.
-        """
-        if not torch.is_grad_enabled() or not may_hook():
-            return False
-        if part.proof.refused is not None:
-            self.strayed(f"{part.name} does not run again: {part.proof.refused}")
-            return False
-        walk = self.now.walk
-        assert walk is not None
-        if walk.frame is None and is_checkpointed():
-            raise InputError(
-                f"{part.name} cannot run again by a plan: the program itself checkpoints it"
-            )
-        return True

@@ -12,23 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from offcert.runtime.events import Session
 from offcert.runtime.guard import Guard, entry, guard_of
-from offcert.runtime.segments.body import Body
+from offcert.runtime.segments.calls import Calls
 from offcert.runtime.segments.checkpoint import checkpointed
-from offcert.runtime.segments.frame import Frame, Walk
+from offcert.runtime.segments.frame import Body, Frame, Walk
 from offcert.runtime.segments.generators import GeneratorStates
 from offcert.runtime.segments.handed import Handed
 from offcert.runtime.segments.keeping import Keep
 from offcert.runtime.segments.resolve import LinePart, Member
 from offcert.runtime.segments.state import Before
-
-if TYPE_CHECKING:
-    from offcert.runtime.segments.attach import Segments
 
 Called = tuple[str, int]
 
@@ -138,7 +135,7 @@ class LineCall:
 
     Parameters
     ----------
-    segments : Segments
+    segments : Calls
         Of the model.
     walk : Walk
         In which it is called; its open lines go from the outermost to the innermost.
@@ -146,7 +143,7 @@ class LineCall:
         Path of the module, and which call of it.
     """
 
-    def __init__(self, segments: Segments, walk: Walk, key: Called) -> None:
+    def __init__(self, segments: Calls, walk: Walk, key: Called) -> None:
         self.segments = segments
         self.walk = walk
         self.key = key
@@ -196,7 +193,7 @@ class LineCall:
             stack.enter_context(line.call(walk, args[0].device))
         for part in walk.program.lines.get(self.key, ()):
             if part.depth > walk.depth and self._fits(part, args, kwargs):
-                frame = self.segments.line_frame(part, *self.key)
+                frame = self._frame(part)
                 walk.lines.append(_OpenLine(frame, part, args[0]))
                 stack.enter_context(walk.lines[-1].call(walk, args[0].device))
 
@@ -207,6 +204,14 @@ class LineCall:
             return True
         self.segments.strayed(f"{part.name} do not run again: they are not given one tensor")
         return False
+
+    def _frame(self, part: LinePart) -> LineFrame:
+        """Return a frame for a line whose first module is being called."""
+        path, call = self.key
+        frame = self.segments.frame(part, path, LineFrame)
+        # That call is made again, too.
+        frame.calls[f"call {path}"] = call
+        return frame
 
     def _returned(self, result: Any) -> None:
         walk = self.walk
@@ -236,7 +241,7 @@ def encloses(walk: Walk, path: str) -> bool:
     return any(line.next.path.startswith(above) for line in walk.lines)
 
 
-def end_lines(segments: Segments, walk: Walk) -> None:
+def end_lines(segments: Calls, walk: Walk) -> None:
     """Note that nothing more is called in a walk."""
     lines, walk.lines = walk.lines, []
     if lines:

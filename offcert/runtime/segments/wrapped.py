@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
 from offcert.runtime.guard import entry, guard_of
 from offcert.runtime.hooks import UncopiedHook
+from offcert.runtime.segments.calls import Calls
 from offcert.runtime.segments.frame import Frame, Walk, run_frame
 from offcert.runtime.segments.lines import LineCall, encloses
 from offcert.runtime.segments.resolve import Part
-
-if TYPE_CHECKING:
-    from offcert.runtime.segments.attach import Segments
 
 
 class _Wrapped:
@@ -23,7 +21,7 @@ class _Wrapped:
 
     method = ""
 
-    def __init__(self, segments: Segments, path: str, module: nn.Module) -> None:
+    def __init__(self, segments: Calls, path: str, module: nn.Module) -> None:
         self.segments = segments
         self.path = path
         self.module = module
@@ -124,7 +122,7 @@ class _Children:
 class TickHook:
     """The events of a module in which, or after which, something may be kept."""
 
-    def __init__(self, segments: Segments, path: str) -> None:
+    def __init__(self, segments: Calls, path: str) -> None:
         self.segments = segments
         self.path = path
         guard = guard_of(segments.hooks)

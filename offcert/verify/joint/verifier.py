@@ -20,11 +20,30 @@ _LARGEST = 20_000_000
 
 def joint_lp(problem: Problem, value: int, proof: JointProof, allowance: Allowance) -> str | None:
     """Return None if multipliers prove the bound, or what is wrong."""
+    try:
+        found = proved_by(problem, proof, allowance)
+    except InputError as error:
+        return str(error)
+    if found < value:
+        return f"the document says {value}, but its proof gives {found}"
+    return None
+
+
+def proved_by(problem: Problem, proof: JointProof, allowance: Allowance) -> int:
+    """Return the ticks that multipliers prove to be necessary, whatever problem they were made for.
+
+    Raises
+    ------
+    InputError
+        If they prove nothing about this problem.
+    BeyondLimitsError
+        If it takes more than is allowed.
+    """
     network = problem.computed
     if network is None:
-        return "nothing is known of what is computed from what"
+        raise InputError("nothing is known of what is computed from what")
     if proof.whole and problem.offload and problem.transfers is not Transfers.ATOMIC:
-        return f"details.whole must be false with {problem.transfers} transfers"
+        raise InputError(f"details.whole must be false with {problem.transfers} transfers")
     try:
         if (len(proof.moments) + len(proof.spans) + 1) * len(network) > _LARGEST:
             raise InputError("details.moments and details.spans are too many")
@@ -33,11 +52,6 @@ def joint_lp(problem: Problem, value: int, proof: JointProof, allowance: Allowan
         allowance.require_time()
         states = States(network, problem.offload)
         room = rooms(states, cuts, problem.platform.memory, proof.whole)
-        found = least(JointModel(problem, states, cuts, room), cases, allowance)
+        return least(JointModel(problem, states, cuts, room), cases, allowance)
     except TooLongError as error:
         raise BeyondLimitsError(str(error)) from None
-    except InputError as error:
-        return str(error)
-    if found < value:
-        return f"the document says {value}, but its proof gives {found}"
-    return None

@@ -15,9 +15,9 @@ from offcert.formulations.checkpoint.live import (
     live_bytes,
     recomputed_time,
 )
-from offcert.formulations.checkpoint.segment_costs import live_costs
-from offcert.formulations.checkpoint.stage_ends import stage_end_bytes
 from offcert.verify.execution.check import execution_faults, persistency_faults
+from papers.checkpoint_chains.segment_costs import live_costs
+from papers.checkpoint_chains.stage_ends import stage_end_bytes
 
 
 def test_every_set_of_checkpoints_is_a_legal_execution_of_its_cost() -> None:

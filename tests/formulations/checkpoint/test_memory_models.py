@@ -13,7 +13,7 @@ from offcert.formulations.checkpoint.memory_models import (
     reforwarding_memory,
     static_memory,
 )
-from offcert.formulations.checkpoint.segment_costs import dynamic_costs, static_costs
+from papers.checkpoint_chains.segment_costs import dynamic_costs, static_costs
 
 SIZES = [4, 1, 5, 2, 2, 7, 3]
 CHECKPOINTS = (0, 2, 5, 6)

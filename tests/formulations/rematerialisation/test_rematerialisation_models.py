@@ -9,8 +9,9 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.checkpoint_chain import CheckpointChain
+from offcert.core.computations import Computation, Value
 from offcert.core.errors import InputError, MethodError
-from offcert.core.network import Computation, Network, Value
+from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import SolveStatus

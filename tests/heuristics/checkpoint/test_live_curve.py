@@ -12,8 +12,8 @@ from offcert.core.execution import Execution
 from offcert.core.program import Program, Segment
 from offcert.heuristics.checkpoint.live_curve import live_curve
 from offcert.heuristics.checkpoint.live_selection import live_selection
-from offcert.instances.selection_networks import selection_network
 from offcert.verify.execution.check import execution_faults, persistency_faults
+from papers.checkpoint_chains.networks import selection_network
 
 
 def programs(stages: int, first: int = 0) -> Iterator[tuple[tuple[int, int], ...]]:

@@ -9,8 +9,8 @@ from random_networks import checkpoint_chain
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError
 from offcert.formulations.checkpoint.live import live_bytes
-from offcert.formulations.checkpoint.segment_costs import live_costs
 from offcert.heuristics.checkpoint.live_selection import live_selection
+from papers.checkpoint_chains.segment_costs import live_costs
 
 
 def test_no_set_of_checkpoints_has_a_lower_peak() -> None:

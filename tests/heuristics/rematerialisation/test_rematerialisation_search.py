@@ -7,7 +7,8 @@ import random
 import pytest
 
 from offcert.core.checkpoint_chain import CheckpointChain
-from offcert.core.network import Computation, Network, Value
+from offcert.core.computations import Computation, Value
+from offcert.core.network import Network
 from offcert.heuristics.persistent.persistent import persistent
 from offcert.heuristics.rematerialisation.search import (
     POWERS,

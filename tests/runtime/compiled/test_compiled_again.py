@@ -15,7 +15,8 @@ from offcert.core.carried.carry import carry
 from offcert.core.execution import Execution
 from offcert.core.plan import Plan
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute, Units
+from offcert.core.problem import Problem, Recompute
+from offcert.core.units import Units
 from offcert.runtime.capture import capture
 from offcert.runtime.compiled.backend import Backend
 from offcert.runtime.compiled.planned import planned

@@ -14,8 +14,9 @@ from torch import nn
 from offcert.core.carried.carry import Carried, carry
 from offcert.core.plan import Plan
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute, Units
+from offcert.core.problem import Problem, Recompute
 from offcert.core.schedule import Schedule
+from offcert.core.units import Units
 from offcert.runtime.capture import Capture, capture
 from offcert.runtime.device.interface import Device
 from offcert.runtime.offload import Offload

@@ -9,8 +9,9 @@ from torch import nn
 
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Units
+from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
+from offcert.core.units import Units
 from offcert.runtime.stages.prepare import prepare
 from offcert.runtime.stages.recording import Recorder, Recording, record
 from offcert.runtime.workload import Workload

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from offcert.core.computations import Computation, Value
 from offcert.core.execution import Execution
-from offcert.core.network import Computation, Network, Value
+from offcert.core.network import Network
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Tensor, Trace
 from offcert.verify.execution.check import execution_faults

@@ -8,9 +8,10 @@ import pytest
 from random_instances import seeded
 from random_networks import checkpoint_chain, random_network, random_strategy
 
+from offcert.core.computations import Computation, Run, Value
 from offcert.core.execution import Execution
-from offcert.core.network import Computation, Network, Value
-from offcert.core.strategy import Run, Strategy
+from offcert.core.network import Network
+from offcert.core.strategy import Strategy
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.verify.execution.check import execution_faults, persistency_faults
 

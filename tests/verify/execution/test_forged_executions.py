@@ -8,8 +8,9 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.checkpoint_chain import CheckpointChain
+from offcert.core.computations import Computation, Value
 from offcert.core.execution import Execution
-from offcert.core.network import Computation, Network, Value
+from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.core.strategy import Strategy

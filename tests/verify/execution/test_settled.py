@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from offcert.core.computations import Computation, Value
 from offcert.core.execution import Execution
-from offcert.core.network import Computation, Network, Value
+from offcert.core.network import Network
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.verify.execution.check import execution_faults

@@ -11,11 +11,7 @@ from graph_oracle import optimum, random_graphs
 
 from offcert.core.checkpoint_graph import CheckpointGraph
 from offcert.core.errors import InputError
-from offcert.formulations.checkpoint_graphs.least import least_selection
-from offcert.formulations.checkpoint_graphs.packing import packing_bound
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
-from offcert.instances.checkpoint_graphs import shortcut_path
-from offcert.instances.reforwarding_networks import reforwarding_network
 from offcert.proofs.component_packing import (
     Case,
     HeavySet,
@@ -25,6 +21,10 @@ from offcert.proofs.component_packing import (
     packing_bound_from_json,
 )
 from offcert.verify.selection.graph_bound import graph_bound_fault
+from papers.checkpoint_graphs.least import least_selection
+from papers.checkpoint_graphs.networks import reforwarding_network
+from papers.checkpoint_graphs.packing import packing_bound
+from papers.checkpoint_graphs.random_graphs import shortcut_path
 
 PATH = shortcut_path(4)
 

@@ -1,0 +1,134 @@
+"""Calls of segments: who makes a frame for each, and tells the step what becomes of it."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+
+from offcert.core.errors import InputError
+from offcert.runtime.events import Session
+from offcert.runtime.guard import guard_of
+from offcert.runtime.hooks import Hooks
+from offcert.runtime.saving import is_checkpointed, may_hook
+from offcert.runtime.segments.frame import Frame, Now
+from offcert.runtime.segments.keeper import Keeper
+from offcert.runtime.segments.proof import Proof, require_same
+from offcert.runtime.segments.resolve import Part
+
+AnyFrame = TypeVar("AnyFrame", bound=Frame)
+
+
+class Calls:
+    """The calls that a model makes while segments are attached to it.
+
+    Parameters
+    ----------
+    hooks : Hooks or None
+        Whose sessions are told when a segment has run again.
+    rehearsed : bool
+        Whether segments are seen to make the same again before they are relied on.
+    verify_every : int or None
+        After how many steps each is rehearsed anew; None for never.
+
+    Attributes
+    ----------
+    now : Now
+        What runs in each thread.
+    """
+
+    def __init__(self, hooks: Hooks | None, rehearsed: bool, verify_every: int | None) -> None:
+        self.hooks = hooks
+        self.now = Now()
+        self._rehearsed = rehearsed
+        self._verify_every = verify_every
+        self._steps = 0
+        self._parameters: set[int] = set()
+
+    def frame(self, part: Part, path: str, kind: type[AnyFrame]) -> AnyFrame:
+        """Return a frame for a call of a segment."""
+        walk = self.now.walk
+        assert walk is not None
+        keeper = None if walk.frame is None else walk.frame.keeper
+        if walk.frame is None and part.kept:
+            keeper = Keeper(part.name, part.kept, self._parameters)
+        # What runs again is compared with its own first run.
+        rehearses = self._rehearsed and walk.again is None
+        if rehearses:
+            every = self._verify_every
+            again = every is not None and self._steps % every == 0
+            rehearses = part.proof.rehearses(again=again)
+        told = Teller(self, path)
+        return kind(part, self.now, keeper, told, rehearses=rehearses, turn=self._steps)
+
+    def strayed(self, what: str) -> None:
+        """Note that the program does not do what a segment was made for."""
+        session = self.session
+        if session:
+            session.strayed(what)
+
+    @property
+    def session(self) -> Session | None:
+        """The step that the calling thread is in."""
+        if self.hooks is None:
+            return None
+        return self.hooks.local.forward or self.hooks.local.backward
+
+    def runs(self, part: Part) -> bool:
+        """Whether a segment is to be checkpointed now.
+
+        Raises
+        ------
+        InputError
+            If the program itself checkpoints what is around it.
+        """
+        if not torch.is_grad_enabled() or not may_hook():
+            return False
+        if part.proof.refused is not None:
+            self.strayed(f"{part.name} does not run again: {part.proof.refused}")
+            return False
+        walk = self.now.walk
+        assert walk is not None
+        if walk.frame is None and is_checkpointed():
+            raise InputError(
+                f"{part.name} cannot run again by a plan: the program itself checkpoints it"
+            )
+        return True
+
+
+class Teller:
+    """Tells the step under way what becomes of a call of a segment.
+
+    Parameters
+    ----------
+    calls : Calls
+        Whose segment it is.
+    path : str
+        Of the module that names it.
+    """
+
+    __slots__ = ("_calls", "_path", "guard")
+
+    def __init__(self, calls: Calls, path: str) -> None:
+        self._calls = calls
+        self._path = path
+        self.guard = guard_of(calls.hooks)
+
+    def ran(self, kind: str) -> None:
+        """Tell that it begins to run again, or has done so."""
+        session = self._calls.session
+        if session is not None:
+            session.run_again(kind, self._path)
+
+    def may_drop_casts(self) -> bool:
+        """Whether the step says that nobody will use weights that autocast has cast."""
+        session = self._calls.session
+        return session is not None and session.calls_are_over
+
+    def doubts(self, proof: Proof, flag: torch.Tensor) -> None:
+        """Let the step look at a flag on a device when its backward pass has ended."""
+        session = self._calls.session
+        if session is None:
+            require_same(proof, flag)
+        else:
+            session.flags.append((proof, flag))

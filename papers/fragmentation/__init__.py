@@ -1,0 +1,1 @@
+"""What indivisible memory costs: schedules and addresses in one model."""
