@@ -8,6 +8,7 @@ from functools import partial
 from offcert.certify.climbing import climb
 from offcert.certify.known import offer_known, require_known
 from offcert.certify.ladders.choice import LADDERS, ladder_for
+from offcert.certify.robust import certify_box
 from offcert.certify.running import keeper
 from offcert.certify.search import Search, SearchProgress
 from offcert.core.options import require_search
@@ -64,6 +65,9 @@ def certify(
     """
     options = require_search(problem, time_limit, workers, target_gap, seed)
     time_limit, workers, target_gap, seed = options
+    if problem.uncertainty is not None:
+        exact = partial(certify, workers=workers, target_gap=target_gap, seed=seed)
+        return certify_box(problem, exact, time_limit, progress, keep, known)
     settings = Settings(time_limit=time_limit, workers=workers, target_gap=target_gap, seed=seed)
     keeping = keeper("certify", settings, keep)
     search = Search(problem, time_limit, target_gap, progress, keeping)

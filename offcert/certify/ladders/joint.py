@@ -13,17 +13,19 @@ def _rung(method: str, share: float, reason: str, **limits: Any) -> Rung:
     return Rung(STEPS[method], share, reason, **limits)
 
 
+_CLOSE = _rung(
+    "joint-labels",
+    0.4,
+    "exact on networks of up to ten computations, and many larger ones",
+    at_most=30.0,
+    most_operations=20,
+    gap_from=1e-9,
+)
+
 _LEAST_TIME = (
     _rung("computing-time", 1.0, "a bound at once", always=True),
     _rung("everything-once", 1.0, "if all fits nothing has to be done", always=True),
-    _rung(
-        "joint-labels",
-        0.4,
-        "exact on networks of up to ten computations, and many larger ones",
-        at_most=30.0,
-        most_operations=20,
-        gap_from=1e-9,
-    ),
+    _CLOSE,
     _rung("rematerialisation", 0.1, "a plan that moves nothing, at once", at_most=3.0),
     _rung("graph-selections", 0.05, "stored vertices of graphs, as published", at_most=1.0),
     _rung("persistent", 0.1, "on chains, optimal if stored copies stay", at_most=5.0),
@@ -53,6 +55,7 @@ _LEAST_MEMORY = (
     _rung("least-memory", 1.0, "bounds in bytes, at once", always=True),
     _rung("everything-once", 1.0, "everything once: a plan that always works", always=True),
     _rung("sequential-least-memory", 1.0, "what offloading can do in any time", always=True),
+    _CLOSE,
     _rung("checkpoints", 0.2, "on chains, the fewest live bytes of all segments"),
     _rung("persistent", 0.2, "on chains, fewer still if nothing else stays"),
     _rung("graph-selections", 0.1, "stored vertices of graphs, as published", at_most=5.0),
@@ -71,6 +74,7 @@ _LEAST_MEMORY_IN_TIME = (
     _rung("least-memory", 0.1, "bounds in bytes, at once", always=True),
     _rung("everything-once", 1.0, "everything once: a plan that always works", always=True),
     _rung("sequential-least-memory", 1.0, "if offloading has any time", always=True),
+    _CLOSE,
     _rung("checkpoints", 0.1, "on chains, the fewest live bytes of all segments"),
     _rung("persistent", 0.1, "on chains, fewer still if nothing else stays"),
     _rung("graph-selections", 0.05, "stored vertices of graphs, as published", at_most=5.0),
