@@ -17,7 +17,7 @@ from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.problem import Problem, Transfers
 from offcert.core.strategy import Strategy
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 from tests.oracle import brute_force
 
 # What a value's memory holds: the value, and how many computations have changed it in place.

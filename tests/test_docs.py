@@ -181,7 +181,9 @@ def test_the_changelog_has_this_version_and_known_headings() -> None:
 
 def test_names_of_the_interface_that_pages_use_exist() -> None:
     for page in PAGES:
-        for name in re.findall(r"`((?:offcert|papers)(?:\.\w+)+)`", page.read_text(encoding="utf-8")):
+        for name in re.findall(
+            r"`((?:offcert|papers)(?:\.\w+)+)`", page.read_text(encoding="utf-8")
+        ):
             assert _resolves(name), f"{page.name}: {name}"
 
 

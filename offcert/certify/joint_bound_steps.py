@@ -5,7 +5,7 @@ from __future__ import annotations
 from offcert.certify.effort import Effort
 from offcert.certify.joint_search import JointSearch
 from offcert.certify.search import Search
-from offcert.verify.execution.check import legality_faults
+from offcert.verify.execution import legality_faults
 
 
 def bound_computing(search: Search, effort: Effort) -> None:

@@ -10,7 +10,7 @@ from offcert.core.execution import Execution
 from offcert.core.problem import Minimise, Recompute
 from offcert.core.result import Result
 from offcert.core.schedule import Schedule
-from offcert.verify.execution.check import legality_faults
+from offcert.verify.execution import legality_faults
 
 
 class JointSearch(Search):

@@ -20,8 +20,7 @@ from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.proofs.certificate import Certificate, certificate_from_json
 from offcert.proofs.registry import PROOFS, kind_of
-from offcert.verify.execution.check import legality_faults
-from offcert.verify.execution.need import least_need
+from offcert.verify.execution import least_need, legality_faults
 from offcert.verify.findings import (
     LONGEST,
     BoundCheck,

@@ -35,8 +35,8 @@ from offcert.proofs.certificate import (
 from offcert.proofs.kinds import Computed, JointProof
 from offcert.proofs.registry import PROOFS
 from offcert.verify.document import read_within, verify
-from offcert.verify.execution.check import legality_faults
-from offcert.verify.fractional.verifier import recompute
+from offcert.verify.execution import legality_faults
+from offcert.verify.fractional import recompute
 from offcert.verify.joint.verifier import proved_by
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.replay import replay

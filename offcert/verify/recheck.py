@@ -109,7 +109,7 @@ def named(name: str) -> Callable[..., Any]:
     Parameters
     ----------
     name : str
-        Module below this package and function, as ``"heads.verifier:atomic_heads"``.
+        Module below this package and function, as ``"heads.check:atomic_heads"``.
     """
     module, _, function = name.partition(":")
     found: Callable[..., Any] = getattr(import_module(f"offcert.verify.{module}"), function)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from offcert.core.errors import InputError
 from offcert.core.options import require_count, require_problem, require_seconds, require_seed
-from offcert.core.placement_result import PlacementResult
+from offcert.core.placement import PlacementResult
 from offcert.core.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.residences import placement_problem, residences
 from offcert.core.result import Result, SolveStatus

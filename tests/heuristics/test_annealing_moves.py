@@ -15,7 +15,7 @@ from offcert.core.problem import Problem
 from offcert.core.simulate import Simulator
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.heuristics.annealing import Annealer
-from offcert.heuristics.restricted import no_limits, random_limits, restricted_plan
+from offcert.heuristics.local_search import no_limits, random_limits, restricted_plan
 from offcert.heuristics.sequential import sequential
 from tests.random_instances import mixed_problem, random_problem
 

@@ -15,7 +15,7 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
-from offcert.heuristics.restricted import no_limits, random_limits, restricted_plan
+from offcert.heuristics.local_search import no_limits, random_limits, restricted_plan
 from offcert.heuristics.sequential import sequential
 from tests.random_instances import duplex_with_returns, mixed_problem
 

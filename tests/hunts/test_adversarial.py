@@ -18,8 +18,7 @@ from offcert.heuristics.greedy import greedy
 from offcert.hunts.adversarial import values
 from offcert.hunts.adversarial.chains import AdversarialChains, certified
 from offcert.hunts.adversarial.contest import Contest
-from offcert.hunts.adversarial.hunt import Hunt
-from offcert.hunts.adversarial.minimise import minimise
+from offcert.hunts.adversarial.hunt import Hunt, minimise
 from offcert.hunts.adversarial.numbers import Box, Numbers, draw, moved, simplifications
 from offcert.verify.document import verify
 from tests.oracle import brute_force

@@ -24,7 +24,7 @@ from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.kinds import JointProof
 from offcert.verify.elsewhere import verify_on
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 from offcert.verify.joint.verifier import proved_by
 from offcert.verify.limits import UNLIMITED
 from tests.joint_cases import joint_bounds_of, solvable

@@ -18,8 +18,7 @@ from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Recompute, Transfers
 from offcert.core.result import Bound
 from offcert.formulations.joint.bound import cases, cut
-from offcert.formulations.joint.contents import contents
-from offcert.formulations.joint.grid import grid_of
+from offcert.formulations.joint.room import contents, grid_of
 from offcert.proofs import claims
 from offcert.proofs.fluid_document import pack, unpack
 from offcert.proofs.kinds import JointProof

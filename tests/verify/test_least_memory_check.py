@@ -20,7 +20,7 @@ from offcert.formulations.rematerialisation.least_memory import (
 )
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import Computed, LeastMemoryCut
-from offcert.verify.least_memory.flow import Flow
+from offcert.verify.least_memory.verifier import Flow
 from offcert.verify.recheck import recheck
 from tests.joint_oracle import least_time
 from tests.least_memory_cases import by_time, memory_bounds, memory_problem

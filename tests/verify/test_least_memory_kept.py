@@ -16,10 +16,8 @@ from offcert.formulations.rematerialisation.least_memory import StayingFacts, si
 from offcert.formulations.rematerialisation.memory_cut import CutFinder, Prices
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import Computed, LeastMemoryCut
-from offcert.verify.least_memory.cut import cut_bytes
-from offcert.verify.least_memory.flow import Flow
-from offcert.verify.least_memory.kept import Kept
 from offcert.verify.least_memory.needs import at_start, needs_of
+from offcert.verify.least_memory.verifier import Flow, Kept, cut_bytes
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.recheck import recheck
 from tests.changing_networks import changing_network

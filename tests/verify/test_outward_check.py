@@ -21,11 +21,11 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Trace
 from offcert.formulations.labels.outward import tree as trees
-from offcert.formulations.labels.outward.proof import OutwardProof, proof_of
+from offcert.formulations.labels.outward.bound import OutwardProof, proof_of
 from offcert.formulations.labels.outward.tree import Tree
 from offcert.verify.document import verify
 from offcert.verify.limits import BeyondLimitsError
-from offcert.verify.outward import advice as outward_advice
+from offcert.verify.outward import check as outward_advice
 from offcert.verify.outward import sets as outward_sets
 from offcert.verify.outward import tables as outward_tables
 from offcert.verify.outward import walk as outward_walk

@@ -17,13 +17,12 @@ from offcert.core.documents import (
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.notebook import html
-from offcert.core.placement import Occupant, Placement, PlacementProblem, Residence
+from offcert.core.placement import Occupant, Placement, PlacementProblem, PlacementResult, Residence
 from offcert.core.placement_files import (
     placement_problem_digest,
     placement_problem_from_json,
     placement_problem_to_json,
 )
-from offcert.core.placement_result import PlacementResult
 from offcert.core.result import SolveStatus
 from offcert.core.units import Units
 from offcert.proofs.bounds_json import bound_from_json, bounds_to_json, exact_gap, member

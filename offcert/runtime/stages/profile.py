@@ -7,8 +7,7 @@ from torch import nn
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.measurement import Measurement, modelled
 from offcert.runtime.stages.measure import measure
-from offcert.runtime.stages.prepare import prepare
-from offcert.runtime.stages.recording import record
+from offcert.runtime.stages.recording import prepare, record
 from offcert.runtime.workload import Workload
 
 

@@ -30,7 +30,7 @@ import numpy as np
 from offcert.core.problem import Problem
 from offcert.verify.heads.check import TooLargeError as TooLargeCutError
 from offcert.verify.limits import BeyondLimitsError
-from offcert.verify.outward.advice import order_fault
+from offcert.verify.outward.check import order_fault
 from offcert.verify.outward.search import REFUTED
 from offcert.verify.outward.search import search as follow
 from offcert.verify.outward.tables import Cut, cut_at

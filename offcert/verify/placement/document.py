@@ -22,8 +22,7 @@ from offcert.verify.findings import (
     rewriting_faults,
 )
 from offcert.verify.limits import UNLIMITED, Allowance, Limits
-from offcert.verify.placement.overlap import placement_faults
-from offcert.verify.placement.stays import Stay, stays
+from offcert.verify.placement.overlap import Stay, placement_faults, stays
 from offcert.verify.recheck import recheck_pool
 
 _SHOWN = 10

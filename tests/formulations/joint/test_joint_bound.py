@@ -16,9 +16,7 @@ from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.formulations.joint.bound import cases, computing_bound, cut, joint_bounds
-from offcert.formulations.joint.contents import contents
-from offcert.formulations.joint.grid import grid_of
-from offcert.formulations.joint.room import demands, least_need, rooms
+from offcert.formulations.joint.room import contents, demands, grid_of, least_need, rooms
 from offcert.verify.recheck import recheck
 from tests.joint_cases import joint_problem
 from tests.joint_oracle import least_time

@@ -16,7 +16,7 @@ from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.formulations.labels.joint.bound import no_execution, shortest_execution
 from offcert.formulations.labels.joint.model import JointModel
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 from tests.joint_cases import joint_problem, solvable
 from tests.joint_oracle import least_time
 from tests.random_networks import changed_network, random_network, recompute_problem

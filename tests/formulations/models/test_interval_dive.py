@@ -15,8 +15,8 @@ from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.formulations.common.outcome import ModelOutcome
-from offcert.formulations.models import interval_dive
-from offcert.formulations.models.interval_dive import dive
+from offcert.formulations.models import interval_cpsat as interval_dive
+from offcert.formulations.models.interval_cpsat import dive
 from offcert.heuristics.sequential import sequential
 from tests.oracle import brute_force
 from tests.random_instances import counterexample, mixed_problem

@@ -18,7 +18,7 @@ from offcert.core.result import SolveStatus
 from offcert.core.strategy import Strategy
 from offcert.formulations.rematerialisation import checkmate_milp, retention_cpsat, stages_milp
 from offcert.formulations.rematerialisation.outcome import RematerialisationOutcome
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 from tests.random_networks import random_network
 from tests.rematerialisation_oracle import RematerialisationOracle, sweeps
 

@@ -18,7 +18,7 @@ from offcert.heuristics.persistent.persistent import (
     persistent_front,
     persistent_least_memory,
 )
-from offcert.verify.execution.check import execution_faults, persistency_faults
+from offcert.verify.execution import execution_faults, persistency_faults
 from tests.persistent_oracle import least_persistent_time
 from tests.random_networks import checkpoint_chain
 from tests.rematerialisation_oracle import RematerialisationOracle

@@ -16,7 +16,7 @@ from offcert.heuristics.rematerialisation.search import (
     least_memory,
     least_time,
 )
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 from tests.random_networks import random_network
 from tests.rematerialisation_oracle import RematerialisationOracle
 

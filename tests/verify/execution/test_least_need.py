@@ -10,7 +10,7 @@ from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.formulations.combinatorial.relaxations import infeasibility
-from offcert.verify.execution.need import least_need
+from offcert.verify.execution import least_need
 from tests.changing_networks import changing_network
 from tests.rematerialisation_oracle import RematerialisationOracle
 

@@ -12,7 +12,7 @@ from offcert.core.placement import PlacementProblem, Residence
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.placement.skyline_search import skyline_search
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
-from offcert.verify.placement import stacks
+from offcert.verify.placement import bounds as stacks
 from offcert.verify.recheck import recheck_pool
 
 # Each with its least pool, which is above the load; sizes, first and last section.
