@@ -353,7 +353,7 @@ def record_construction(library: Library, name: str) -> None:
     schedule: Schedule = (schedule_of_half if two else schedule_of_triples)(values, parts)
     result = Result(SolveStatus.OPTIMAL, schedule, (prop3_bound(problem, False),))
     method = "construction from the partition"
-    add(library, Certificate(problem, result, method, versions=current_versions()).to_json())
+    add(library, Certificate(problem, result, method=method, versions=current_versions()).to_json())
 
 
 def main() -> None:

@@ -108,7 +108,7 @@ def certificate(problem: Problem, schedule: Schedule) -> dict[str, Any]:
     """Return a certificate of the schedule with every bound that needs no solver."""
     bounds = tuple(Bound(method, recompute(method, problem), Evidence.PROVED) for method in METHODS)
     result = Result(SolveStatus.FEASIBLE, schedule, bounds)
-    return Certificate(problem, result, "benchmark").to_json()
+    return Certificate(problem, result, method="benchmark").to_json()
 
 
 def measure(problem: Problem) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from offcert.proofs.step_certificate import StepCertificate
 from offcert.report.claims.modnn import HEADING, modnn_section
 from offcert.report.claims.modnn_figure import save_figure
 from offcert.report.claims.modnn_rows import rows_from_json
-from offcert.verify import entry
+from offcert.verify import document
 
 DOCS = Path(__file__).parent.parent / "docs"
 ROWS, FIGURE = "claims-modnn.json", "claims-modnn.png"
@@ -125,7 +125,7 @@ def certified(case: Case, memory: int, leave: bool, seconds: float) -> StepCerti
 
 def require_valid(certificate: Any) -> None:
     """Leave the program if a certificate does not verify."""
-    verification = entry.verify(certificate)
+    verification = document.verify(certificate)
     if not verification.valid:
         sys.exit(f"a certificate is not valid: {verification.faults}")
 

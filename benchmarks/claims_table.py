@@ -21,7 +21,6 @@ from offcert.report.claims.evidence import EvidenceFile, EvidenceRow, Figures, e
 from offcert.report.claims.evidence_check import Again, Judge, schedule_certificate
 from offcert.report.claims.offloading import CLAIMS
 from offcert.report.claims.published import TABLE, TABLE_COMMAND, TABLE_SECTION
-from offcert.report.claims.shapes import is_chain
 from offcert.report.points import Point, points_of
 
 COMMAND = TABLE_COMMAND
@@ -35,11 +34,10 @@ def judges(known: EvidenceFile) -> dict[str, Judge]:
     if not table:
         return {claim.key: lambda rows: None for claim in CLAIMS}
     points = table_points(table)
-    views = [
-        [each for each in points if is_chain(each)],
-        [each for each in points if not is_chain(each)],
-    ]
-    found = {claim.key: [str(claim.judge(view).verdict) for view in views] for claim in CLAIMS}
+    found = {
+        claim.key: [str(each.verdict) for each in claim.by_view(points).values()]
+        for claim in CLAIMS
+    }
     judged: dict[str, Judge] = {
         key: lambda rows, verdicts=verdicts: verdicts for key, verdicts in found.items()
     }

@@ -35,7 +35,7 @@ from offcert.instances.modnn.networks import NETWORKS, modnn_network
 from offcert.instances.modnn.problems import chosen, regular_sizes
 from offcert.instances.modnn.tasks import step_round
 from offcert.instances.modnn_devices import CORE, CORES, NAIVE, modnn_devices
-from offcert.verify.entry import verify
+from offcert.verify.document import verify
 
 _UNLIMITED = 10**13
 _SECONDS = 20.0

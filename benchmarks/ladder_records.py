@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from offcert.certify.effort import Effort
-from offcert.certify.joint_rungs import JOINT_LADDERS, chooses_execution, joint_ladder_for
+from offcert.certify.joint_rungs import JOINT_LADDERS, joint_ladder_for
 from offcert.certify.ladder import certify
 from offcert.certify.rung import Rung
 from offcert.certify.rungs import LADDERS, ladder_for
-from offcert.certify.search import Search
+from offcert.certify.search import Search, chooses_execution
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus

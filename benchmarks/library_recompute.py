@@ -101,7 +101,7 @@ def _construction(problem: Problem) -> Certificate | None:
     executed = problem.executed(execution)
     schedule = simulate(executed, sequential(executed))
     result = Result(SolveStatus.FEASIBLE, schedule, execution=execution)
-    return Certificate(problem, result, "construction", versions=current_versions())
+    return Certificate(problem, result, method="construction", versions=current_versions())
 
 
 def _strategy(problem: Problem) -> Strategy | None:

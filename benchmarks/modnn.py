@@ -40,7 +40,7 @@ from offcert.instances.modnn.networks import NETWORKS, modnn_network
 from offcert.instances.modnn.problems import RATE, UNITS, modnn_step
 from offcert.instances.modnn.tasks import step_round, step_split
 from offcert.proofs.step_certificate import StepCertificate
-from offcert.verify import entry
+from offcert.verify import document
 
 Row = dict[str, Any]
 
@@ -101,7 +101,7 @@ def measure(case: Case, seconds: float, workers: int) -> Row:
     found = certify_step(step, time_limit=seconds, workers=workers, target_gap=0.0005)
     row["whole"] = case.relative(case.batch, case.modnn)
     row |= {"best_seconds": time.monotonic() - began, **_best(case, found)}
-    row["valid"] = entry.verify(found).valid
+    row["valid"] = document.verify(found).valid
     row["gaps"] = {
         name: certify(
             case.problem(trace), time_limit=seconds, workers=workers, target_gap=0.0005

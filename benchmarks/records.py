@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from offcert.certify.joint_rungs import chooses_execution
+from offcert.certify.search import chooses_execution
 from offcert.instances.library import Library
 from offcert.instances.records import Record
 

@@ -150,7 +150,7 @@ def drawn_plan(chance: random.Random, problem: Problem) -> Certificate:
         memory = executed.trace.peak_memory
         schedule = simulate(executed.with_memory(memory), Plan(()))
     result = Result(SolveStatus.FEASIBLE, schedule, execution=execution)
-    return Certificate(problem.with_memory(memory), result, "fuzz")
+    return Certificate(problem.with_memory(memory), result, method="fuzz")
 
 
 DOORS: dict[str, Callable[[random.Random, Drawn], Door]] = {

@@ -54,9 +54,10 @@ if TYPE_CHECKING:
     from offcert.runtime.profile import profile
     from offcert.runtime.step import TrainingStep
     from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
+    from offcert.training.doctor import doctor
     from offcert.training.offload import offload
+    from offcert.verify.document import verify
     from offcert.verify.elsewhere import Elsewhere, verify_on
-    from offcert.verify.entry import verify
 
 __all__ = [
     "Accumulation",
@@ -105,6 +106,7 @@ __all__ = [
     "certify",
     "certify_devices",
     "certify_step",
+    "doctor",
     "offload",
     "place",
     "profile",
@@ -169,6 +171,7 @@ _HOMES = {
     "Value": "offcert.core.computations",
     "certify_devices": "offcert.certify.devices",
     "certify_step": "offcert.certify.stepping",
+    "doctor": "offcert.training.doctor",
     "place": "offcert.certify.placing",
     "read_certificate": "offcert.proofs.certificate",
     "read_devices_certificate": "offcert.proofs.devices_certificate",

@@ -10,7 +10,7 @@ from typing import Any
 
 from offcert.certify.effort import Effort
 from offcert.certify.joint_bound_steps import bound_computing, climb_joint
-from offcert.certify.joint_search import JointSearch
+from offcert.certify.search import Search
 from offcert.core.problem import Problem
 from offcert.core.result import Bound
 from offcert.formulations.labels.joint.bound import shortest_execution
@@ -32,7 +32,7 @@ def joint_problem(seed: int) -> Problem:
 
 def joint_bounds_of(problem: Problem) -> list[Bound]:
     """Return all bounds on the time that our steps prove, the last one the best."""
-    search = JointSearch(problem, 60)
+    search = Search(problem, 60)
     bound_computing(search, Effort(10))
     climb_joint(search, Effort(20))
     return search.bounds

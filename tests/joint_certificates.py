@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from random_networks import checkpoint_chain, random_network, random_strategy
 
-from offcert.certify.joint_search import JointSearch
+from offcert.certify.search import Search
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.network import Network
 from offcert.core.platform import Platform
@@ -48,7 +48,7 @@ def certificate_of(problem: Problem, strategy: Strategy, memory: int | None = No
     execution = strategy.expand(network)
     limit = problem.platform.memory if memory is None else memory
     executed = problem.executed(execution).with_memory(limit)
-    search = JointSearch(problem, 10.0)
+    search = Search(problem, 10.0)
     assert search.offer_executed(execution, simulate(executed, sequential(executed)), memory)
     return search.certificate("certify", Settings(time_limit=10.0, seed=0))
 

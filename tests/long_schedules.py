@@ -35,4 +35,4 @@ def long_certificate() -> Certificate:
         transfers.append(Transfer(Kind.PREFETCH, i, begin, begin + 500))
     bounds = tuple(Bound(f"b{i}", STEP * i, Evidence.PROVED) for i in range(100))
     schedule = Schedule(starts, ends, transfers)
-    return Certificate(problem, Result(SolveStatus.FEASIBLE, schedule, bounds), "none")
+    return Certificate(problem, Result(SolveStatus.FEASIBLE, schedule, bounds), method="none")

@@ -36,4 +36,4 @@ def scheduled(count: int, seed: int = 0, largest: int = 6) -> Iterator[Certifica
     for problem, schedule in cases(count, seed, largest):
         roomy = problem.with_memory(problem.trace.peak_memory)
         if not check(roomy, schedule) and schedule.makespan > 0:
-            yield Certificate(roomy, Result(SolveStatus.FEASIBLE, schedule), "test")
+            yield Certificate(roomy, Result(SolveStatus.FEASIBLE, schedule), method="test")

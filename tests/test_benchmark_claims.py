@@ -77,6 +77,7 @@ def arguments(tmp_path: Path) -> list[str]:
     (tmp_path / "docs").mkdir()
     options = ["--networks", "resnet18", "--images", "224", "--batches", "8", "--seeds", "2"]
     options += ["--memory", "0:40:20", "--few", "0:40:40", "--time-limit", "2"]
+    options += ["--again-time-limit", "0"]
     return [*options, "--folder", str(tmp_path / "run"), "--docs", str(tmp_path / "docs")]
 
 
@@ -107,7 +108,8 @@ def test_what_stays_open_is_given_less_time(
 ) -> None:
     known = read_problem(tmp_path / "run" / "problems" / "resnet18-224-b8.json")
     dense = replace(known, name="densenet121-224-b8", source={**SOURCE, "model": "densenet121"})
-    write_problem(tmp_path / "run" / "problems" / "densenet121-224-b8.json", dense)
+    for ending in ("", "-blocks"):
+        write_problem(tmp_path / "run" / "problems" / f"densenet121-224-b8{ending}.json", dense)
     arguments[1] = "resnet18,densenet121"
     options = claims._parse([*arguments, "--time-limit", "7", "--open-time-limit", "3"])
     seconds = {
@@ -120,6 +122,12 @@ def test_what_stays_open_is_given_less_time(
         "resnet18-224-b8": 3,
         "densenet121-224-b8-chain": 3,
         "densenet121-224-b8": 3,
+        "densenet121-224-b8-blocks": 7,
+    }
+    assert claims.stages_of(options.folder) == {
+        "resnet18": 8,
+        "densenet121": 8,
+        "densenet121 by blocks": 8,
     }
     # An image on which no optimum is looked for: what is quick, on chains.
     found = claims.cells(claims._parse([*arguments, "--certify-images", "500"]))
@@ -128,6 +136,26 @@ def test_what_stays_open_is_given_less_time(
         "resnet18-224-b8-chain",
         "densenet121-224-b8-chain",
     }
+
+
+def test_what_usually_closes_is_searched_again(
+    claims: ModuleType, arguments: list[str], tmp_path: Path
+) -> None:
+    arguments += ["--again-time-limit", "9"]
+    options = claims._parse(arguments)
+    wanted = claims.cells(options)
+    certified = [cell for cell in wanted if cell.method == "certify"]
+    with Table(tmp_path / "table.jsonl") as table:
+        for cell in wanted:
+            table.put(cell.row({"status": "FEASIBLE", "seconds": 1.0}))
+        again = claims.open_again(options, wanted, table)
+        # Of the trace, little time is given to what stays open, and not twice.
+        assert [cell.point for cell in again] == [cell.point for cell in certified[:3]]
+        assert {cell.settings.time_limit for cell in again} == {9}
+        table.put(certified[0].row({"status": "OPTIMAL", "seconds": 1.0}))
+        table.put(certified[1].row({"status": "INFEASIBLE", "seconds": 1.0}))
+        again = claims.open_again(options, wanted, table)
+        assert [cell.point for cell in again] == [certified[2].point]
 
 
 def test_certificates_that_no_failure_needs_any_more_are_removed(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from offcert.certify.effort import Effort
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.search import Search
 from offcert.certify.warm import warm_checkpoints
 from offcert.core.checkpoint_chain import CheckpointChain
@@ -27,7 +26,7 @@ def descend_checkpoints(search: Search, effort: Effort) -> None:
     """
     problem = search.problem
     chain = problem.checkpoint_chain
-    if chain is None or problem.recompute is Recompute.NONE or not isinstance(search, JointSearch):
+    if chain is None or problem.recompute is Recompute.NONE:
         return
     search.begin("checkpoints")
     execution = _execution(search, chain)
@@ -41,7 +40,7 @@ def descend_checkpoints(search: Search, effort: Effort) -> None:
     search.offer_executed(execution, schedule, peak if least_bytes else None)
 
 
-def _execution(search: JointSearch, chain: CheckpointChain) -> Execution | None:
+def _execution(search: Search, chain: CheckpointChain) -> Execution | None:
     """Return the execution to offer, or None if no segments suit the problem."""
     if len(chain) > MAX_CURVE_STAGES:
         from offcert.formulations.checkpoint.live import checkpoint_execution

@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 from offcert.certify.effort import Effort
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.search import Search
 from offcert.certify.warm import warm_combined
 from offcert.core.errors import MethodError
@@ -34,7 +33,7 @@ def descend_combined(search: Search, effort: Effort) -> None:
     """
     problem = search.problem
     chain = problem.checkpoint_chain
-    if chain is None or problem.recompute is Recompute.NONE or not isinstance(search, JointSearch):
+    if chain is None or problem.recompute is Recompute.NONE:
         return
     search.begin("combined program")
     with search.untimed():
@@ -67,7 +66,7 @@ def _found(problem: Problem, slots: int, bare: bool) -> tuple[CombinedPlan, Sche
         return None
 
 
-def _least_memory(search: JointSearch, ends: float, slots: int) -> None:
+def _least_memory(search: Search, ends: float, slots: int) -> None:
     """Halve the range of memory until time is over or the range is small."""
     problem = search.problem
     network, chain, deadline = problem.computed, problem.checkpoint_chain, problem.deadline

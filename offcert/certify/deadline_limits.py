@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.search import Search
 from offcert.core.problem import Minimise, Problem
 from offcert.core.result import Bound, Evidence
@@ -35,7 +34,7 @@ def fine(problem: Problem) -> int:
     return max(1, int(problem.trace.peak_memory * _FINE))
 
 
-def add_by_time(search: JointSearch, limit: int, bound: Bound) -> bool:
+def add_by_time(search: Search, limit: int, bound: Bound) -> bool:
     """Add what a bound on the time within a limit proves in bytes; return whether that is new."""
     deadline = search.problem.deadline
     assert deadline is not None
@@ -108,7 +107,7 @@ class Bracket:
         if self.missed_to is None or limit > self.missed_to:
             self.missed_to = limit
 
-    def narrow(self, search: JointSearch) -> None:
+    def narrow(self, search: Search) -> None:
         """Take over what a search knows by now."""
         self.low = max(self.low, search.proved_bound - 1)
         if search.objective is not None:

@@ -20,7 +20,6 @@ from offcert.certify.deadline_limits import (
 )
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.joint_search_steps import known_programs
 from offcert.certify.joint_time_rungs import search_for_time
 from offcert.certify.search import Search
@@ -54,7 +53,6 @@ def descend_sinking(search: Search, effort: Effort) -> None:
     network = problem.computed
     if not asks_within_deadline(search) or problem.recompute is Recompute.NONE or network is None:
         return
-    assert isinstance(search, JointSearch)
     search.begin("joint search, sinking limit")
     with held_interrupts():
         from offcert.heuristics.joint.ranges import ranges_of
@@ -88,7 +86,6 @@ def climb_limits(search: Search, effort: Effort) -> None:
     """
     if not asks_within_deadline(search):
         return
-    assert isinstance(search, JointSearch)
     search.begin("bounds at limits")
     problem, deadline = search.problem, search.problem.deadline
     assert deadline is not None
@@ -117,10 +114,9 @@ def _best_bound(problem: Problem, deadline: int, seconds: float) -> Bound | None
     """Return a proved bound on the time, the first that is above a deadline or the best."""
     from offcert.certify.joint_bound_steps import climb_joint
 
-    joint = problem.recompute is not Recompute.NONE
-    inner = (JointSearch if joint else Search)(problem, seconds)
+    inner = Search(problem, seconds)
     inner.enough = deadline
-    if joint:
+    if problem.recompute is not Recompute.NONE:
         climb_joint(inner, Effort(seconds))
     elif infeasibility(problem) is None:
         climb_combinatorial(inner, Effort(seconds))
@@ -136,7 +132,6 @@ def halve_limits(search: Search, effort: Effort) -> None:
     """
     if not asks_within_deadline(search) or search.objective is None:
         return
-    assert isinstance(search, JointSearch)
     search.begin("limit after limit")
     bracket = Bracket(search.proved_bound - 1, search.objective)
     rest = max(0.0, search.remaining - effort.seconds)
@@ -159,7 +154,7 @@ def halve_limits(search: Search, effort: Effort) -> None:
         bracket.narrow(search)
 
 
-def _try(search: JointSearch, limit: int, effort: Effort, seconds: float) -> bool:
+def _try(search: Search, limit: int, effort: Effort, seconds: float) -> bool:
     """Search for a schedule in time within a limit, or a proof that there is none.
 
     Returns
@@ -177,7 +172,7 @@ def _try(search: JointSearch, limit: int, effort: Effort, seconds: float) -> boo
     climb(inner, rungs, so_far, effort.workers, effort.seed)
     found = inner.best
     if isinstance(found, Schedule) and found.makespan <= problem.deadline:
-        execution = inner.execution if isinstance(inner, JointSearch) else None
+        execution = inner.execution
         _offer_squeezed(search, execution, found, limit)
         return True
     best = max(inner.bounds, key=lambda bound: bound.value, default=None)
@@ -185,7 +180,7 @@ def _try(search: JointSearch, limit: int, effort: Effort, seconds: float) -> boo
 
 
 def _offer_squeezed(
-    search: JointSearch, execution: Execution | None, schedule: Schedule, limit: int
+    search: Search, execution: Execution | None, schedule: Schedule, limit: int
 ) -> None:
     """Offer the decisions of a schedule within the least limit at which they are in time."""
     problem, deadline = search.problem, search.problem.deadline
@@ -207,7 +202,7 @@ def _offer_squeezed(
     search.offer_executed(execution, schedule, high)
 
 
-def _begin_with_known(search: JointSearch, inner: Search) -> None:
+def _begin_with_known(search: Search, inner: Search) -> None:
     """Offer the decisions of the best schedule, which take longer within less memory."""
     schedule, execution = search.schedule, search.execution
     if schedule is None:
@@ -215,7 +210,4 @@ def _begin_with_known(search: JointSearch, inner: Search) -> None:
     problem = inner.problem if execution is None else inner.problem.executed(execution)
     with suppress(PlanError):
         again = simulate(problem, schedule.plan(problem.trace))
-        if isinstance(inner, JointSearch):
-            inner.offer_executed(execution, again)
-        else:
-            inner.offer(again)
+        inner.offer_executed(execution, again)

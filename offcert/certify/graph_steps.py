@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 
 from offcert.certify.effort import Effort
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.search import Search
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
@@ -26,8 +25,6 @@ def descend_graphs(search: Search, effort: Effort) -> None:
     problem = search.problem
     network = problem.computed
     if problem.recompute is not Recompute.ANY or network is None:
-        return
-    if not isinstance(search, JointSearch):
         return
     search.begin("graph selections")
     best: tuple[int, Execution] | None = None

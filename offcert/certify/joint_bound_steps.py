@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from offcert.certify.effort import Effort
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.search import Search
 from offcert.verify.execution import legality_faults
 
@@ -32,7 +31,6 @@ def close_joint(search: Search, effort: Effort) -> None:
     from offcert.formulations.labels.joint.bound import no_execution, shortest_execution
 
     search.begin("exact joint search")
-    assert isinstance(search, JointSearch)
     problem = search.problem
     if search.objective is None:
         search.infeasibility = no_execution(problem, effort.seconds / 2)

@@ -7,7 +7,7 @@ from offcert.certify.combined_steps import descend_combined
 from offcert.certify.deadline_steps import climb_limits, descend_sinking, halve_limits
 from offcert.certify.graph_steps import descend_graphs
 from offcert.certify.joint_steps import descend_sequentially, descend_whole
-from offcert.certify.joint_time_rungs import LEAST_TIME_LADDERS, named, of_captured_step
+from offcert.certify.joint_time_rungs import LEAST_TIME_LADDERS, ladder_name, of_captured_step
 from offcert.certify.rematerialisation_steps import (
     bound_least_memory,
     descend_persistent,
@@ -16,7 +16,7 @@ from offcert.certify.rematerialisation_steps import (
     solve_retention,
 )
 from offcert.certify.rung import Rung
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.core.problem import Minimise, Problem
 
 _LEAST_MEMORY = (
     Rung(bound_least_memory, 1.0, "bounds in bytes, at once", always=True),
@@ -57,14 +57,9 @@ JOINT_LADDERS: dict[str, tuple[Rung, ...]] = {
 }
 
 
-def chooses_execution(problem: Problem) -> bool:
-    """Return whether more than transfers is open, so that other rungs are needed."""
-    return problem.recompute is not Recompute.NONE or problem.minimise is Minimise.MEMORY
-
-
 def joint_ladder_for(problem: Problem) -> str:
     """Return the name of the ladder that suits a problem."""
     name = "least memory" if problem.minimise is Minimise.MEMORY else "least time"
     if problem.deadline is not None:
         name += " in time"
-    return named(name, problem)
+    return ladder_name(name, problem)

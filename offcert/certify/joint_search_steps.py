@@ -6,7 +6,6 @@ from typing import Any
 
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.search import Search
 from offcert.certify.warm import (
     warm_joint_search,
@@ -29,7 +28,7 @@ def descend_joint(search: Search, effort: Effort) -> None:
 
     Parameters
     ----------
-    search : JointSearch
+    search : Search
         Given every better plan at once.
     effort : Effort
         Seconds, threads and seed.
@@ -39,7 +38,6 @@ def descend_joint(search: Search, effort: Effort) -> None:
         from offcert.heuristics.joint.plans import JointPlan
         from offcert.heuristics.joint.ranges import ranges_of
         from offcert.heuristics.joint.search import joint_search
-    assert isinstance(search, JointSearch)
     problem = search.problem
     network = problem.computed
     if network is None or problem.recompute is Recompute.NONE:
@@ -72,7 +70,7 @@ def descend_joint(search: Search, effort: Effort) -> None:
     )
 
 
-def known_programs(search: JointSearch) -> list[Program]:
+def known_programs(search: Search) -> list[Program]:
     """Return the program of the best execution so far, if a program makes it."""
     if search.execution is None or search.execution.program is None:
         return []

@@ -6,7 +6,6 @@ from functools import partial
 
 from offcert.certify.climbing import climb
 from offcert.certify.effort import Effort
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.rungs import LADDERS, ladder_for
 from offcert.certify.search import Search
 from offcert.core.plan import Plan
@@ -18,7 +17,6 @@ from offcert.proofs.settings import Settings
 
 def descend_whole(search: Search, effort: Effort) -> None:
     """Offer the execution in which everything runs once and stays, if it fits."""
-    assert isinstance(search, JointSearch)
     search.begin("everything once")
     plain = search.problem.plain()
     peak = plain.trace.peak_memory
@@ -33,7 +31,6 @@ def descend_sequentially(search: Search, effort: Effort) -> None:
     problem = search.problem
     if problem.minimise is not Minimise.MEMORY or not problem.offload:
         return
-    assert isinstance(search, JointSearch)
     search.begin("sequential offloading")
     least = problem.trace.least_memory
     plain = problem.plain().with_memory(least)

@@ -8,7 +8,6 @@ from offcert.certify.checkpoint_steps import descend_checkpoints
 from offcert.certify.combined_steps import descend_combined
 from offcert.certify.graph_steps import descend_graphs
 from offcert.certify.joint_bound_steps import bound_computing, climb_joint, close_joint
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.joint_search_steps import descend_joint
 from offcert.certify.joint_steps import descend_plain, descend_whole
 from offcert.certify.rematerialisation_steps import (
@@ -77,7 +76,7 @@ LEAST_TIME_LADDERS: dict[str, tuple[Rung, ...]] = {
 }
 
 
-def named(ladder: str, problem: Problem) -> str:
+def ladder_name(ladder: str, problem: Problem) -> str:
     """Return the name of the ladder for a problem, which may be a captured step."""
     captured = "capture" in (problem.source or {})
     return f"{ladder} of a captured step" if captured else ladder
@@ -94,5 +93,5 @@ def search_for_time(
     if problem.recompute is Recompute.NONE:
         plain = Search(problem, time_limit, target_gap, progress, keep)
         return plain, LADDERS[ladder_for(problem)]
-    search = JointSearch(problem, time_limit, target_gap, progress, keep)
-    return search, LEAST_TIME_LADDERS[named("least time", problem)]
+    search = Search(problem, time_limit, target_gap, progress, keep)
+    return search, LEAST_TIME_LADDERS[ladder_name("least time", problem)]

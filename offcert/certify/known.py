@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.search import Search
 from offcert.core.errors import InputError, PlanError
 from offcert.core.fluid_schedule import FluidSchedule
@@ -43,9 +42,6 @@ def offer_known(search: Search, known: Certificate) -> None:
     if isinstance(schedule, FluidSchedule):
         search.offer_fluid(schedule)
     if not isinstance(schedule, Schedule):
-        return
-    if not isinstance(search, JointSearch):
-        search.offer(schedule)
         return
     problem, memory = search.problem, known.result.memory
     executed = problem if execution is None else problem.executed(execution)

@@ -7,7 +7,6 @@ from functools import partial
 
 from offcert.certify.climbing import climb
 from offcert.certify.joint_rungs import JOINT_LADDERS, joint_ladder_for
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.joint_time_rungs import search_for_time
 from offcert.certify.known import offer_known, require_known
 from offcert.certify.rung import Rung
@@ -92,6 +91,6 @@ def search_for(
 ) -> tuple[Search, Sequence[Rung]]:
     """Return a search for a problem, and the ladder that suits it; parameters are those of both."""
     if problem.minimise is Minimise.MEMORY:
-        search = JointSearch(problem, time_limit, target_gap, progress, keep)
+        search = Search(problem, time_limit, target_gap, progress, keep)
         return search, JOINT_LADDERS[joint_ladder_for(problem)]
     return search_for_time(problem, time_limit, target_gap, progress, keep)

@@ -10,14 +10,12 @@ from typing import Any
 from offcert.certify.descents import after_annealing, descend_local_search, descend_order_search
 from offcert.certify.effort import Effort
 from offcert.certify.joint_methods import JOINT_METHODS, bound_at_once
-from offcert.certify.joint_rungs import chooses_execution
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.method import Choice, Method
 from offcert.certify.modnn_methods import MODNN_METHODS
 from offcert.certify.option import SEPARATOR, Option, number, read_options
 from offcert.certify.plan_methods import PLAN_METHODS, SINGLE_GAPS, sequential_plan
 from offcert.certify.running import ALONE, keeper
-from offcert.certify.search import Search, SearchProgress
+from offcert.certify.search import Search, SearchProgress, chooses_execution
 from offcert.certify.searched_steps import (
     climb_heads,
     climb_joined,
@@ -288,8 +286,7 @@ def solve(
         time_limit=time_limit, workers=workers, target_gap=target_gap, seed=seed, **asked
     )
     keeping = keeper(name, settings, keep)
-    state = JointSearch if chooses_execution(problem) else Search
-    search = state(problem, time_limit, target_gap, progress, keeping)
+    search = Search(problem, time_limit, target_gap, progress, keeping)
     search.infeasibility = infeasibility(problem)
     known = partial(search.certificate, name, settings)
     try:

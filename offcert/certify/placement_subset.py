@@ -9,8 +9,9 @@ from offcert.certify.warm import warm_placement
 from offcert.core.result import Bound
 from offcert.proofs.placement.claims import proved
 from offcert.proofs.placement.kinds import InfeasibleSubset
+from offcert.proofs.placement.registry import PLACEMENT_PROOFS
 from offcert.verify.limits import BeyondLimitsError, Limits
-from offcert.verify.recheck import recheck_pool
+from offcert.verify.recheck import recheck
 
 # The name of its bounds.
 SUBSET = "infeasible-subset"
@@ -46,6 +47,7 @@ def _holds(search: PlacementSearch, bound: Bound, seconds: float) -> bool:
     if seconds <= 0:
         return False
     try:
-        return recheck_pool(bound, search.problem, Limits(seconds=seconds).begin()) is None
+        allowance = Limits(seconds=seconds).begin()
+        return recheck(bound, search.problem, allowance, PLACEMENT_PROOFS) is None
     except BeyondLimitsError:
         return False

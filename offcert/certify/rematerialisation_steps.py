@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from offcert.certify.effort import Effort
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.search import Search
 from offcert.certify.warm import warm_rematerialisation
 from offcert.core.errors import MethodError
@@ -196,7 +195,7 @@ def _network(search: Search) -> Network | None:
 
 def _unsuited(search: Search) -> bool:
     problem = search.problem
-    return problem.recompute is Recompute.NONE or not isinstance(search, JointSearch)
+    return problem.recompute is Recompute.NONE
 
 
 def _alone(problem: Problem) -> Problem:
@@ -206,7 +205,6 @@ def _alone(problem: Problem) -> Problem:
 
 def _incumbent(search: Search, alone: Problem) -> Execution | None:
     """Return the best execution if it does not rely on offloading."""
-    assert isinstance(search, JointSearch)
     execution = search.execution
     if execution is None:
         return None
@@ -236,7 +234,6 @@ def _take(search: Search, outcome: object, claim: str, effort: Effort) -> None:
 
 def _offer(search: Search, execution: Execution) -> None:
     """Offer an execution of which nothing leaves the device, if it fits."""
-    assert isinstance(search, JointSearch)
     problem, peak = search.problem, execution.trace.peak_memory
     least_bytes = problem.minimise is Minimise.MEMORY
     if not least_bytes and peak > problem.platform.memory:

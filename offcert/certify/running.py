@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -16,8 +15,8 @@ from offcert.certify.interrupts import held_interrupts, is_interrupt
 from offcert.certify.keeping import Keeping
 from offcert.certify.workings import Workings
 from offcert.core.errors import MethodError, OffcertError
-from offcert.core.result import Bound, Evidence
-from offcert.proofs.certificate import current_versions
+from offcert.core.result import Bound, Bounded, Evidence
+from offcert.proofs.any_certificate import current_versions
 from offcert.proofs.settings import Notes, Settings
 
 _LOG = logging.getLogger("offcert")
@@ -57,7 +56,7 @@ class ContradictionError(UnsoundError):
     """A proved bound exceeds the value of a valid answer: this must never be papered over."""
 
 
-class Running(Generic[Known]):
+class Running(Bounded, Generic[Known]):
     """A search that runs: it has a clock, collects bounds, survives failures, and tells of news.
 
     Steps `note` what is to be said beside the result, and leave what later ones need in
@@ -116,24 +115,6 @@ class Running(Generic[Known]):
     def remaining(self) -> float:
         """Seconds left."""
         return max(0.0, self._deadline - time.monotonic())
-
-    @property
-    def lower_bound(self) -> int:
-        """The best bound so far, in ticks or bytes."""
-        return max((bound.value for bound in self.bounds), default=0)
-
-    @property
-    def proved_bound(self) -> int:
-        """The best bound that rests on no solver's word, in ticks or bytes."""
-        proved = (bound.value for bound in self.bounds if bound.evidence is Evidence.PROVED)
-        return max(proved, default=0)
-
-    @property
-    def gap(self) -> float:
-        """The part of the makespan that is open."""
-        if self.objective is None:
-            return math.inf
-        return (self.objective - self.lower_bound) / self.objective if self.objective else 0.0
 
     @property
     def late(self) -> bool:

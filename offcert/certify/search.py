@@ -1,4 +1,4 @@
-"""The state of a search: the best schedule, the bounds, the clock, and who wants to know."""
+"""The state of a search for schedules: the best one, what it executes, the bounds, the clock."""
 
 from __future__ import annotations
 
@@ -13,19 +13,29 @@ from offcert.certify.warm import warm_plans
 from offcert.core.check import check
 from offcert.core.check_fluid import check_fluid
 from offcert.core.errors import PlanError
+from offcert.core.execution import Execution
 from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.problem import Problem
-from offcert.core.result import Infeasibility, Result, SolveStatus
+from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.core.result import Infeasibility, Result
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import Simulator
+from offcert.core.strategy import Strategy
 from offcert.proofs.attestation import cross_attested
 from offcert.proofs.certificate import Certificate
+from offcert.verify.execution import legality_faults
+
+
+def chooses_execution(problem: Problem) -> bool:
+    """Return whether more than transfers is open, so that other rungs are needed."""
+    return problem.recompute is not Recompute.NONE or problem.minimise is Minimise.MEMORY
 
 
 class Search(Running[Certificate]):
     """Collects schedules and bounds; every schedule passes a checker before it counts.
 
-    ``schedule`` is the best one of whole transfers, ``fluid`` the best one in pieces.
+    ``schedule`` is the best one of whole transfers, ``fluid`` the best one in pieces. Where
+    computations may run again, ``execution`` is what the schedule schedules, which passes a checker
+    of its own; where memory is minimised, ``memory`` is the bytes within which it stays.
 
     Parameters
     ----------
@@ -54,6 +64,8 @@ class Search(Running[Certificate]):
         self.target_gap = Fraction(target_gap)
         self.schedule: Schedule | None = None
         self.fluid: FluidSchedule | None = None
+        self.execution: Execution | None = None
+        self.memory: int | None = None
         self.infeasibility: Infeasibility | None = None
         self._simulator = Simulator(problem)
         # A makespan as good as the least: the search ends with it, or a proof that none has it.
@@ -70,7 +82,9 @@ class Search(Running[Certificate]):
 
     @property
     def objective(self) -> int | None:
-        """Makespan of the best schedule, in ticks."""
+        """Makespan of the best schedule in ticks, or the bytes of the one that takes least."""
+        if self.problem.minimise is Minimise.MEMORY:
+            return self.memory
         return None if self.best is None else self.best.makespan
 
     @property
@@ -87,14 +101,27 @@ class Search(Running[Certificate]):
         met = met or (self.enough is not None and self.proved_bound > self.enough)
         return met or self.late or self.infeasibility is not None
 
-    def offer(self, schedule: Schedule) -> bool:
-        """Take a schedule if it is better, after squeezing idle time out of it.
+    def offer(self, schedule: Schedule, memory: int | None = None) -> bool:
+        """Take a schedule in which everything runs once if it is better.
+
+        Where nothing else is open, idle time is squeezed out of it before.
+
+        Parameters
+        ----------
+        schedule : Schedule
+            Of the problem's trace.
+        memory : int, optional
+            Bytes within which it stays; by default the problem's limit.
 
         Raises
         ------
         UnsoundError
             If it is not a schedule of the problem, or beats a proved lower bound.
         """
+        if chooses_execution(self.problem):
+            network = self.problem.computed
+            plain = None if network is None else Strategy.plain(network).expand(network)
+            return self.offer_executed(plain, schedule, memory)
         try:
             squeezed = self._simulator.run(schedule.plan(self.problem.trace))
         except PlanError:
@@ -104,6 +131,58 @@ class Search(Running[Certificate]):
             return False
         self.schedule = best
         return self._took()
+
+    def offer_executed(
+        self, execution: Execution | None, schedule: Schedule, memory: int | None = None
+    ) -> bool:
+        """Take an execution and its schedule if they are better than what is known.
+
+        Of a captured step only executions that its program can be made to carry out are taken.
+
+        Parameters
+        ----------
+        execution : Execution or None
+            What runs; None if the problem leaves that no choice.
+        schedule : Schedule
+            Of ``problem.executed(execution)``.
+        memory : int, optional
+            Bytes within which it stays; by default the problem's limit. Where memory is minimised
+            these are the objective.
+
+        Raises
+        ------
+        UnsoundError
+            If it is no legal execution, no schedule of it, or beats a proved lower bound.
+        """
+        least_bytes = self.problem.minimise is Minimise.MEMORY
+        memory = self.problem.platform.memory if memory is None else memory
+        value = memory if least_bytes else schedule.makespan
+        if self.objective is not None and value >= self.objective:
+            return False
+        if self.problem.recompute is Recompute.NONE:
+            execution = None
+        if execution is not None and not self._can_be_carried_out(execution):
+            return False
+        self._require_legal(execution)
+        problem = self.problem if execution is None else self.problem.executed(execution)
+        if not self._admits(value, lambda: check(problem.with_memory(memory), schedule)):
+            return False
+        deadline = self.problem.deadline
+        if deadline is not None and schedule.makespan > deadline:
+            return False
+        self.execution, self.schedule = execution, schedule
+        self.memory = memory if least_bytes else None
+        return self._took()
+
+    def _can_be_carried_out(self, execution: Execution) -> bool:
+        """Whether the runtime can execute it, if the problem is a captured step of a program."""
+        captured = "capture" in (self.problem.source or {})
+        return not captured or not execution.repeated or execution.program is not None
+
+    def _require_legal(self, execution: Execution | None) -> None:
+        faults = [] if execution is None else legality_faults(self.problem, execution)
+        if faults:
+            raise UnsoundError(f"{self.step} returned an illegal execution: {faults[0]}")
 
     def offer_fluid(self, schedule: FluidSchedule) -> bool:
         """Take a schedule whose transfers are in pieces if it is better.
@@ -123,14 +202,16 @@ class Search(Running[Certificate]):
 
     def result(self) -> Result:
         """Return what is known now."""
-        if self.infeasibility is not None:
-            status = SolveStatus.INFEASIBLE
-        elif self.objective is None:
-            status = SolveStatus.UNKNOWN
-        elif self.objective == self.lower_bound:
-            status = SolveStatus.OPTIMAL
-        else:
-            status = SolveStatus.FEASIBLE
+        status = self.status_by(infeasible=self.infeasibility is not None)
         # Of what does not exist nothing is the least.
         bounds = () if self.infeasibility else tuple(cross_attested(self.bounds))
-        return Result(status, self.best, bounds, self.seconds, self.infeasibility)
+        return Result(
+            status,
+            self.best,
+            bounds,
+            self.seconds,
+            self.infeasibility,
+            self.execution,
+            self.memory,
+            self.problem.minimise,
+        )

@@ -18,6 +18,7 @@ from offcert.core.step import StepProblem
 from offcert.core.trace import Trace
 from offcert.core.units import format_time
 from offcert.proofs.certificate import Certificate, current_versions
+from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.settings import Notes, Settings
 from offcert.proofs.step_certificate import RoundAnswer, StepCertificate
 
@@ -198,7 +199,13 @@ class _Search:
         }
         notes = Notes(interrupted=self.interrupted, unfinished=unfinished, failed=failed)
         return StepCertificate(
-            self.step, best, answers, bounds, self.settings, notes, current_versions()
+            self.step,
+            best,
+            answers,
+            bounds,
+            settings=self.settings,
+            notes=notes,
+            versions=current_versions(),
         )
 
     def _answer(self, search: RoundSearch) -> RoundAnswer:
@@ -210,5 +217,5 @@ class _Search:
             if makespan is not None and makespan <= search.best.makespan:
                 return RoundAnswer(search.best.choice, known)
         result = Result(SolveStatus.FEASIBLE, search.best.schedule)
-        found = Certificate(problem, result, "certify", Settings(), versions=current_versions())
+        found = Certificate(problem, result, method=SCHEDULE.command, versions=current_versions())
         return RoundAnswer(search.best.choice, found)

@@ -28,6 +28,11 @@ def count(text: str) -> int:
     return _checked(require_count, _read(text, int, "an integer"))
 
 
+def counts(text: str) -> list[int]:
+    """Read several such numbers, with commas between them."""
+    return [count(part.strip()) for part in text.split(",")]
+
+
 def seconds(text: str) -> float:
     """Read a positive time."""
     return _checked(require_seconds, _read(text, float, "a number of seconds, such as 2.5"))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import integer
-from offcert.cli.output import require_outputs, show
+from offcert.cli.output import require_outputs, show, text_of
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import (
     DEFAULTS,
@@ -84,7 +84,8 @@ def _integers(text: str) -> list[int]:
 def _run(options: argparse.Namespace) -> int:
     from offcert.certify.stepping import certify_step
     from offcert.core.step_json import write_step
-    from offcert.report.step_text import describe_step, describe_step_problem, step_summary
+    from offcert.proofs.questions import SPLIT
+    from offcert.report.step_text import describe_step_problem
 
     step = _read(options)
     if options.step_file is not None:
@@ -96,7 +97,7 @@ def _run(options: argparse.Namespace) -> int:
     return search_and_say(
         options,
         partial(certify_step, step, **search_settings(options)),
-        lambda found: (step_summary(found), describe_step(found)),
+        text_of(SPLIT).said,
         str,
     )
 

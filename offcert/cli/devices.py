@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import count
-from offcert.cli.output import require_outputs
+from offcert.cli.output import require_outputs, text_of
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import (
     add_effort,
@@ -100,7 +100,7 @@ def _run(options: argparse.Namespace) -> int:
     from offcert.certify.devices import certify_devices
     from offcert.core.devices.files import write_devices_problem
     from offcert.core.units import format_time
-    from offcert.report.devices_text import describe_devices, devices_summary
+    from offcert.proofs.questions import DEVICES
 
     problem = _changed(_read(options), options)
     if options.problem_output is not None:
@@ -110,7 +110,7 @@ def _run(options: argparse.Namespace) -> int:
     return search_and_say(
         options,
         partial(certify_devices, problem, rule=options.rule, **settings),
-        lambda found: (devices_summary(found), describe_devices(found)),
+        text_of(DEVICES).said,
         lambda news: progress_line(news, lambda ticks: format_time(ticks, units)),
     )
 

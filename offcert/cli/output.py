@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
+    from offcert.proofs.questions import Question
+    from offcert.report.findings import Text
 
 # What stands for the standard output in the place of a file's name.
 STDOUT = "-"
@@ -36,6 +38,15 @@ def require_outputs(options: argparse.Namespace, *names: str) -> None:
 def show(options: argparse.Namespace, document: dict[str, Any], text: str) -> None:
     """Print a result: one JSON object if the options ask for it, else the text."""
     print(json.dumps(document, allow_nan=False) if options.json else text)
+
+
+def text_of(question: Question) -> Text:
+    """Return what commands say of certificates that answer a question."""
+    from offcert.core.named import named
+
+    found: Any = named("report", question.text)
+    text: Text = found
+    return text
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:

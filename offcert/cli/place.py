@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
     from offcert.core.placement import PlacementProblem
     from offcert.core.units import Units
-    from offcert.proofs.certificate import Certificate
-    from offcert.proofs.placement.certificate import PlacementCertificate
-    from offcert.proofs.step_certificate import StepCertificate
+    from offcert.proofs.any_certificate import AnyCertificate
 
 _EXAMPLES = (
     "offcert place certificate.json -o placed.json",
@@ -114,36 +112,25 @@ def _read(path: str) -> tuple[Any, Units]:
         placement_problem_from_json,
         read_placement_csv,
     )
-    from offcert.proofs.certificate import CERTIFICATE_FORMAT, certificate_from_json
-    from offcert.proofs.placement.certificate import PLACEMENT_FORMAT, placement_from_json
-    from offcert.proofs.step_certificate import (
-        STEP_CERTIFICATE_FORMAT,
-        step_certificate_from_json,
-    )
+    from offcert.proofs.questions import PLACEMENT, QUESTIONS
+    from offcert.proofs.reading import certificate_of
 
     if is_table(path):
         problem: PlacementProblem = read_placement_csv(path)[0]
         return problem, problem.units
     document = read_json(path)
     named = document.get("format") if isinstance(document, dict) else None
+    placeable = {name: each for name, each in QUESTIONS.items() if each.placed}
     try:
-        if named == CERTIFICATE_FORMAT:
-            certificate: Certificate = certificate_from_json(document)
-            return certificate, certificate.problem.units
-        if named == STEP_CERTIFICATE_FORMAT:
-            step = step_certificate_from_json(document)
-            return step, step.problem.units
-        if named == PLACEMENT_FORMAT:
-            problem = placement_from_json(document).problem
-        elif named == PLACEMENT_PROBLEM_FORMAT:
+        if named == PLACEMENT_PROBLEM_FORMAT:
             problem = placement_problem_from_json(document)
+        elif named in placeable:
+            certificate = certificate_of(placeable[named], document)
+            if placeable[named] is not PLACEMENT:
+                return certificate, certificate.problem.units
+            problem = certificate.problem
         else:
-            known = (
-                CERTIFICATE_FORMAT,
-                PLACEMENT_FORMAT,
-                PLACEMENT_PROBLEM_FORMAT,
-                STEP_CERTIFICATE_FORMAT,
-            )
+            known = sorted([*placeable, PLACEMENT_PROBLEM_FORMAT])
             raise InputError(f"format must be one of {', '.join(known)}, not {shown(named)}")
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
@@ -192,36 +179,22 @@ def _settings(options: argparse.Namespace, units: Units) -> dict[str, Any]:
     return found
 
 
-def _write(placed: Certificate | StepCertificate | PlacementCertificate, path: str | Path) -> None:
+def _write(placed: AnyCertificate[Any], path: str | Path) -> None:
     """Write a certificate or a document, or a table if the file is to be one."""
     from offcert.core.placement_files import is_table, write_placement_csv
     from offcert.proofs.certificate import Certificate
-    from offcert.proofs.step_certificate import StepCertificate
+    from offcert.proofs.placement.certificate import PlacementCertificate
 
-    if isinstance(placed, StepCertificate) or not is_table(path):
-        placed.write(path)
-        return
     alone = placed.placement if isinstance(placed, Certificate) else placed
-    assert alone is not None
-    write_placement_csv(path, alone.problem, alone.result.placement)
+    if is_table(path) and isinstance(alone, PlacementCertificate):
+        write_placement_csv(path, alone.problem, alone.result.placement)
+    else:
+        placed.write(path)
 
 
-def _said(
-    placed: Certificate | StepCertificate | PlacementCertificate,
-) -> tuple[dict[str, Any], str]:
-    from offcert.proofs.certificate import Certificate
-    from offcert.proofs.step_certificate import StepCertificate
-    from offcert.report.placement_text import (
-        describe_placed,
-        describe_placed_step,
-        describe_placement,
-        placed_step_summary,
-        placed_summary,
-        placement_summary,
-    )
+def _said(placed: AnyCertificate[Any]) -> tuple[dict[str, Any], str]:
+    from offcert.core.named import named
 
-    if isinstance(placed, StepCertificate):
-        return placed_step_summary(placed), describe_placed_step(placed)
-    if isinstance(placed, Certificate):
-        return placed_summary(placed), describe_placed(placed)
-    return placement_summary(placed), describe_placement(placed)
+    text: Any = named("report", placed.question.placed)
+    found: tuple[dict[str, Any], str] = text.said(placed)
+    return found

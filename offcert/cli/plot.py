@@ -71,33 +71,27 @@ def _run(options: argparse.Namespace) -> int:
 def _save_one(path: Path, options: argparse.Namespace) -> None:
     from offcert.core.documents import read_json
     from offcert.core.errors import InputError
+    from offcert.core.named import named
     from offcert.core.training_files import TRAINING_FORMAT
-    from offcert.proofs.certificate import certificate_from_json
-    from offcert.proofs.placement.certificate import (
-        PLACEMENT_FORMAT,
-        PlacementCertificate,
-        placement_from_json,
-    )
-    from offcert.report.gantt import save_gantt
-    from offcert.report.space import save_space
+    from offcert.proofs.certificate import Certificate
+    from offcert.proofs.questions import SCHEDULE
+    from offcert.proofs.reading import certificate_of, question_of
 
     document = read_json(path)
     if isinstance(document, dict) and document.get("format") == TRAINING_FORMAT:
         _save_training(path, document, options)
         return
-    alone = isinstance(document, dict) and document.get("format") == PLACEMENT_FORMAT
+    question = question_of(document)
     try:
-        found = placement_from_json(document) if alone else certificate_from_json(document)
+        # What has no picture is refused as no certificate of a schedule.
+        found = certificate_of(question if question.picture else SCHEDULE, document)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    if isinstance(found, PlacementCertificate):
-        save_space(found, options.output)
-    elif not options.addresses:
-        save_gantt(found, options.output)
-    elif found.placement is None:
+    if options.addresses and isinstance(found, Certificate):
+        found = found.placement
+    if found is None:
         raise InputError(f"{path} holds no addresses: `offcert place` finds some")
-    else:
-        save_space(found.placement, options.output)
+    named("report", found.question.picture)(found, options.output)
 
 
 def _save_training(path: Path, document: object, options: argparse.Namespace) -> None:

@@ -57,8 +57,8 @@ def add(commands: Commands) -> None:
     """Add the command."""
     summary = "turn a network or a training step into a problem file"
     parser = add_command(commands, "profile", summary, _run, examples=_EXAMPLES)
-    _add_network(parser)
-    _add_configured(parser)
+    add_network(parser)
+    add_configured(parser)
     parser.add_argument(
         "--clock",
         choices=CLOCKS,
@@ -67,26 +67,14 @@ def add(commands: Commands) -> None:
         "or a stage between two places where a single value is live",
     )
     times = parser.add_mutually_exclusive_group()
-    times.add_argument(
-        "--hardware",
-        type=_hardware,
-        default=HARDWARE[0],
-        metavar="NAME",
-        help="whose roofline model says how long operations take: "
-        f"{', '.join(HARDWARE)}; or a TOML file that describes another (default: {HARDWARE[0]})",
-    )
+    add_hardware(times)
     times.add_argument(
         "--measure",
         action="store_true",
         help="measure on the device at hand: durations and, on a CUDA device, workspaces, and the "
         "rates of the link while the step runs",
     )
-    parser.add_argument(
-        "--peak",
-        action="store_true",
-        help="let all operations reach the hardware's peak rates, whatever is known of what they "
-        "reach",
-    )
+    add_peak(parser)
     limits = parser.add_mutually_exclusive_group()
     limits.add_argument(
         "--memory",
@@ -100,12 +88,7 @@ def add(commands: Commands) -> None:
         help="memory of the whole device, such as 16GiB, with parameters, gradients, buffers, "
         "batch and the optimiser's state (default: the device's)",
     )
-    parser.add_argument(
-        "--optimiser",
-        choices=OPTIMISERS,
-        help="whose state is counted (default: that of the TrainingStep, if it has one; with --hf "
-        "adamw)",
-    )
+    add_optimiser(parser)
     parser.add_argument(
         "--name", help='of the problem (default: network and input, as in "resnet18 2x3x32x32")'
     )
@@ -114,7 +97,40 @@ def add(commands: Commands) -> None:
     )
 
 
-def _add_network(parser: argparse.ArgumentParser) -> None:
+def add_hardware(parser: argparse._ActionsContainer) -> None:
+    """Add the argument that names a hardware model."""
+    parser.add_argument(
+        "--hardware",
+        type=_hardware,
+        default=HARDWARE[0],
+        metavar="NAME",
+        help="whose roofline model says how long operations take: "
+        f"{', '.join(HARDWARE)}; or a TOML file that describes another (default: {HARDWARE[0]})",
+    )
+
+
+def add_peak(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that has the hardware model reach its peaks."""
+    parser.add_argument(
+        "--peak",
+        action="store_true",
+        help="let all operations reach the hardware's peak rates, whatever is known of what they "
+        "reach",
+    )
+
+
+def add_optimiser(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that says whose state is counted."""
+    parser.add_argument(
+        "--optimiser",
+        choices=OPTIMISERS,
+        help="whose state is counted (default: that of the TrainingStep, if it has one; with --hf "
+        "adamw)",
+    )
+
+
+def add_network(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name a network."""
     parser.add_argument(
         "model",
         metavar="MODEL",
@@ -152,7 +168,8 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the initial weights")
 
 
-def _add_configured(parser: argparse.ArgumentParser) -> None:
+def add_configured(parser: argparse.ArgumentParser, sizes: bool = True) -> None:
+    """Add the arguments that name a model of transformers; its sizes only if asked for."""
     group = parser.add_argument_group("models of transformers, without weights, memory or network")
     group.add_argument(
         "--hf",
@@ -160,10 +177,11 @@ def _add_configured(parser: argparse.ArgumentParser) -> None:
         help="configuration file of a model (config.json), or the name of a public shape, such as "
         "llama-3.1-8b; instead of MODEL",
     )
-    group.add_argument(
-        "--batch", type=count, metavar="N", help="sequences or images in a batch (default: 1)"
-    )
-    group.add_argument("--sequence", type=count, metavar="N", help="tokens of a sequence")
+    if sizes:
+        group.add_argument(
+            "--batch", type=count, metavar="N", help="sequences or images in a batch (default: 1)"
+        )
+        group.add_argument("--sequence", type=count, metavar="N", help="tokens of a sequence")
     group.add_argument(
         "--autocast",
         choices=("bf16", "fp16"),
@@ -265,15 +283,7 @@ def _profile(options: argparse.Namespace) -> Problem:
     device_memory = options.device_memory
     if device_memory is not None:
         device_memory = parse_size(device_memory, "device memory")
-    named = {name: getattr(options, name) for name in ("loss", "dtype")}
-    if named["dtype"] is not None:
-        named["dtype"] = SHORT.get(named["dtype"], named["dtype"])
-    model, given, name = options.model, _options(options.option), options.name
-    if options.hf is not None:
-        model, given, label = _configured(options, named)
-        named, name = {}, name or label
-    else:
-        _require_no_configuration(options)
+    model, given, label, named = chosen_model(options)
     return profile(
         model,
         options.input,
@@ -282,11 +292,39 @@ def _profile(options: argparse.Namespace) -> Problem:
         measure=options.measure,
         options=given,
         seed=options.seed,
-        name=name,
+        name=options.name or label,
         device_memory=device_memory,
-        optimiser=options.optimiser or ("adamw" if options.hf is not None else None),
-        **{name: value for name, value in named.items() if value is not None},
+        optimiser=chosen_optimiser(options),
+        **named,
     )
+
+
+def chosen_optimiser(options: argparse.Namespace) -> str | None:
+    """Return the name of the optimiser whose state is counted; None for the step's own."""
+    named: str | None = options.optimiser
+    return named or ("adamw" if options.hf is not None else None)
+
+
+def chosen_model(
+    options: argparse.Namespace,
+) -> tuple[str, dict[str, Any], str | None, dict[str, Any]]:
+    """Return what `profile` takes for the network that the options name.
+
+    Returns
+    -------
+    tuple
+        The model, keyword arguments for what it names, a name for the problem (None: the default),
+        and those of loss and data type that were given.
+    """
+    named = {name: getattr(options, name) for name in ("loss", "dtype")}
+    if named["dtype"] is not None:
+        named["dtype"] = SHORT.get(named["dtype"], named["dtype"])
+    if options.hf is not None:
+        model, given, label = _configured(options, named)
+        return model, given, label, {}
+    _require_no_configuration(options)
+    named = {name: value for name, value in named.items() if value is not None}
+    return options.model, _options(options.option), None, named
 
 
 def _configured(
@@ -306,11 +344,12 @@ def _configured(
         raise InputError("--option is for MODEL; what a configuration file says is changed there")
     if options.autocast is not None and named["dtype"] not in (None, "float32"):
         raise InputError(f"--autocast keeps parameters in float32, not in {named['dtype']}")
-    given = {name: getattr(options, name) for name in _CONFIGURED}
+    given = {name: getattr(options, name, None) for name in _CONFIGURED}
     given["dtype"] = named["dtype"]
     given = {name: value for name, value in given.items() if value is not None}
     label = Path(options.hf).stem if options.hf.endswith(".json") else options.hf
-    sizes = [str(options.batch or 1)] + ([str(options.sequence)] if options.sequence else [])
+    sizes = [str(given.get("batch", 1))]
+    sizes += [str(given["sequence"])] if "sequence" in given else []
     adapters = f" lora {options.lora}" if options.lora else ""
     return (
         CONFIGURED,
@@ -328,7 +367,7 @@ def _require_no_configuration(options: argparse.Namespace) -> None:
     if options.model is None:
         raise InputError("MODEL is missing: a network, or --hf with a configuration")
     for name in _CONFIGURED:
-        if getattr(options, name) is not None:
+        if getattr(options, name, None) is not None:
             raise InputError(f"--{name} goes with --hf")
 
 

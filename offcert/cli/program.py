@@ -13,6 +13,7 @@ from offcert.cli import (
     compile,
     completion,
     devices,
+    doctor,
     generate,
     library,
     methods,
@@ -31,6 +32,7 @@ from offcert.cli.parser import Help, Parser
 
 # In the order of the help text. A new command is a module with `add(commands)`, and a line here.
 COMMANDS = (
+    doctor,
     profile,
     certify,
     solve,

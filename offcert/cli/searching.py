@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from offcert.cli.arguments import count, gap, seconds, seed
 from offcert.cli.choices import add_choices, chosen, require_no_limit
 from offcert.cli.ending import ending_anyhow
-from offcert.cli.output import native_output_to_stderr, show
+from offcert.cli.output import native_output_to_stderr, show, text_of
 from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -155,13 +155,13 @@ def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int
     """Let `find` search as the options say, write what it returns, and say what that is."""
     from functools import partial
 
-    from offcert.report.text import certificate_summary, describe_certificate
+    from offcert.proofs.questions import SCHEDULE
 
     problem = read_problem(options)
     return search_and_say(
         options,
         partial(find, problem, **search_settings(options)),
-        lambda found: (certificate_summary(found), describe_certificate(found)),
+        text_of(SCHEDULE).said,
         partial(describe_progress, problem),
     )
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import seconds, size
 from offcert.cli.confined import confined
 from offcert.cli.messages import LOG
-from offcert.cli.output import show
+from offcert.cli.output import show, text_of
 from offcert.cli.parser import EXIT_INVALID, EXIT_NOT_VERIFIED, Commands, add_command
 
 if TYPE_CHECKING:
-    from offcert.verify.entry import Verified
     from offcert.verify.limits import Limits
 
 _EXAMPLES = (
@@ -82,23 +81,22 @@ def _load() -> None:
     """Load what verification may need, so that its memory does not count."""
     from importlib import import_module
 
-    for module in ("report.elsewhere", "verify.entry", "verify.pivot_outward.verifier"):
+    for module in ("report.elsewhere", "verify.document", "verify.pivot_outward.verifier"):
         import_module(f"offcert.{module}")
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from offcert.verify.entry import verify_any_file
-    from offcert.verify.findings import Outcome
+    from offcert.verify.document import Outcome, verify_file
     from offcert.verify.limits import BeyondLimitsError, Limits
 
     limits = Limits(options.time_limit, options.memory_limit, options.max_size)
     try:
         if options.on is not None:
             return _on(options, limits)
-        verification = verify_any_file(options.certificate, limits)
+        verification = verify_file(options.certificate, limits)
     except (BeyondLimitsError, MemoryError) as error:
         return _beyond(options, str(error) or "it takes more memory than there is")
-    show(options, *_said(verification))
+    show(options, *text_of(verification.question).verified(verification))
     if verification.outcome is Outcome.BEYOND_LIMITS:
         return EXIT_NOT_VERIFIED
     return 0 if verification.valid else EXIT_INVALID
@@ -113,48 +111,8 @@ def _on(options: argparse.Namespace, limits: Limits) -> int:
     return 0 if found.legal else EXIT_INVALID
 
 
-def _said(verification: Verified) -> tuple[dict[str, Any], str]:
-    """Return an outcome for programs and for people."""
-    from offcert.report.devices_text import (
-        describe_valid_devices,
-        devices_verification_summary,
-    )
-    from offcert.report.placement_text import (
-        describe_valid_placement,
-        placement_verification_summary,
-    )
-    from offcert.report.selection_text import (
-        describe_valid_selection,
-        selection_verification_summary,
-    )
-    from offcert.report.step_text import describe_valid_step, step_verification_summary
-    from offcert.report.text import (
-        describe_not_valid,
-        describe_verification,
-        verification_summary,
-    )
-    from offcert.verify.devices.document import DevicesVerification
-    from offcert.verify.document import Verification
-    from offcert.verify.selection.document import SelectionVerification
-    from offcert.verify.steps.check import StepVerification
-
-    if isinstance(verification, Verification):
-        return verification_summary(verification), describe_verification(verification)
-    if isinstance(verification, StepVerification):
-        text = describe_not_valid(verification) or describe_valid_step(verification)
-        return step_verification_summary(verification), text
-    if isinstance(verification, DevicesVerification):
-        text = describe_not_valid(verification) or describe_valid_devices(verification)
-        return devices_verification_summary(verification), text
-    if isinstance(verification, SelectionVerification):
-        text = describe_not_valid(verification) or describe_valid_selection(verification)
-        return selection_verification_summary(verification), text
-    text = describe_not_valid(verification) or describe_valid_placement(verification)
-    return placement_verification_summary(verification), text
-
-
 def _beyond(options: argparse.Namespace, reason: str) -> int:
-    from offcert.report.text import describe_unverified
+    from offcert.report.findings import describe_unverified
     from offcert.verify.findings import Outcome
 
     beyond = {"valid": False, "outcome": str(Outcome.BEYOND_LIMITS), "faults": []}

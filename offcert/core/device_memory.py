@@ -48,6 +48,19 @@ def describe_uncounted(uncounted: Mapping[str, int]) -> str:
     return ", ".join(parts) or "nothing"
 
 
+def with_copies_of_buffers(uncounted: Mapping[str, int]) -> dict[str, int]:
+    """Return bytes with those of the buffers' copies that are there where computations run again.
+
+    Parameters
+    ----------
+    uncounted : mapping of str to int
+        Bytes that the trace does not count, by what they are.
+    """
+    # One copy as they were before a segment, one for it to change while it runs again.
+    buffers = uncounted.get("buffers", 0)
+    return {**uncounted, "copies of buffers": 2 * buffers} if buffers else dict(uncounted)
+
+
 def uncounted_bytes(problem: Problem) -> dict[str, int]:
     """Return the bytes that the trace of a problem does not count, as its source has them.
 

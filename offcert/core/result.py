@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -120,8 +120,64 @@ def relative_gap(objective: int | None, lower_bound: int) -> float:
     return float(Fraction(objective - lower_bound, max(objective, 1)))
 
 
+class Bounded:
+    """What is known of a value that is to be least: an answer that attains one, and bounds on it.
+
+    All results, certificates and running searches are such; what follows from the two is here.
+
+    Attributes
+    ----------
+    bounds : sequence of Bound
+        Lower bounds on the value.
+    """
+
+    bounds: Sequence[Bound]
+
+    @property
+    def objective(self) -> int | None:
+        """The value of the best answer known, in ticks or bytes; None without one."""
+        raise NotImplementedError
+
+    @property
+    def lower_bound(self) -> int:
+        """The best lower bound, in ticks or bytes; 0 if there is none."""
+        return max((bound.value for bound in self.bounds), default=0)
+
+    @property
+    def proved_bound(self) -> int:
+        """The best bound that rests on no solver's word, in ticks or bytes; 0 without one."""
+        proved = (bound.value for bound in self.bounds if bound.evidence is Evidence.PROVED)
+        return max(proved, default=0)
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """The strongest evidence claimed for the best lower bound; None without a bound."""
+        levels = [bound.evidence for bound in self.bounds if bound.value == self.lower_bound]
+        return min(levels, key=list(Evidence).index, default=None)
+
+    @property
+    def gap(self) -> float:
+        """``(objective - lower bound) / objective``; infinite without an objective."""
+        return relative_gap(self.objective, self.lower_bound)
+
+    def status_by(self, infeasible: bool) -> SolveStatus:
+        """Return what objective and bound amount to.
+
+        Parameters
+        ----------
+        infeasible : bool
+            Whether it is known that there is no answer.
+        """
+        if infeasible:
+            return SolveStatus.INFEASIBLE
+        if self.objective is None:
+            return SolveStatus.UNKNOWN
+        same = self.objective == self.lower_bound
+        return SolveStatus.OPTIMAL if same else SolveStatus.FEASIBLE
+
+
 @dataclass(frozen=True)
-class Result:
+class Result(Bounded):
     """What a method found.
 
     Attributes
@@ -180,24 +236,8 @@ class Result:
         return f"{self.status}: {value}, {bound}, gap {100 * self.gap:.3g} %"
 
     @property
-    def evidence(self) -> Evidence | None:
-        """The strongest evidence claimed for the best lower bound; None without a bound."""
-        levels = [bound.evidence for bound in self.bounds if bound.value == self.lower_bound]
-        return min(levels, key=list(Evidence).index, default=None)
-
-    @property
     def objective(self) -> int | None:
         """Makespan of the schedule in ticks, or its bytes where these are minimised; or None."""
         if self.schedule is None or self.minimise is Minimise.MEMORY:
             return self.memory
         return self.schedule.makespan
-
-    @property
-    def lower_bound(self) -> int:
-        """The best lower bound, in ticks or bytes; 0 if there is none."""
-        return max((bound.value for bound in self.bounds), default=0)
-
-    @property
-    def gap(self) -> float:
-        """``(objective - lower bound) / objective``; infinite without a schedule."""
-        return relative_gap(self.objective, self.lower_bound)

@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-import platform as machine
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offcert._version import __version__
-from offcert.core.documents import (
-    Fields,
-    canonical_digest,
-    read_document,
-    require_format,
-    write_json,
-)
-from offcert.core.errors import InputError
-from offcert.core.files import problem_digest, problem_from_json, problem_to_json
+from offcert.core.documents import Fields, read_document
+from offcert.core.files import problem_from_json, problem_to_json
 from offcert.core.messages import cut
 from offcert.core.network_json import execution_from_json, execution_to_json
 from offcert.core.notebook import html
 from offcert.core.problem import Minimise, Problem
 from offcert.core.result import Infeasibility, Result, SolveStatus
 from offcert.core.units import format_size
-from offcert.proofs.bounds_json import bound_from_json, bounds_to_json, exact_gap, member
-from offcert.proofs.placement.certificate import PlacementCertificate, placement_part_from_json
+from offcert.proofs.any_certificate import AnyCertificate
+from offcert.proofs.any_certificate import current_versions as current_versions
+from offcert.proofs.bounds_json import bound_from_json, member
+from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
-from offcert.proofs.settings import Notes, Settings
-from offcert.proofs.settings import from_json as settings_from_json
-from offcert.proofs.settings import to_json as settings_to_json
-
-CERTIFICATE_FORMAT = "offcert-certificate"
-CERTIFICATE_VERSION = 1
 
 
-@dataclass(frozen=True)
-class Certificate:
+@dataclass(frozen=True, repr=False)
+class Certificate(AnyCertificate[Problem]):
     """What is claimed about a problem, and the evidence for it.
 
     Attributes
@@ -47,25 +32,14 @@ class Certificate:
         Embedded whole.
     result : Result
         Status, schedule and bounds.
-    method : str
-        ``"certify"`` or the name of the single method that ran.
-    settings : Settings
-        What it was asked, the seed among it.
-    notes : Notes
-        What it remarked beside the result.
-    versions : mapping
-        Of this program and of what it computed with. Nothing names the machine.
     placement : PlacementCertificate or None
         An address for every residence of the schedule's tensors and workspaces, if some were
         found, and bounds on the pool.
     """
 
-    problem: Problem
+    question = SCHEDULE
+
     result: Result
-    method: str
-    settings: Settings = field(default_factory=Settings)
-    notes: Notes = field(default_factory=Notes)
-    versions: Mapping[str, str] = field(default_factory=dict)
     placement: PlacementCertificate | None = None
 
     @property
@@ -79,45 +53,75 @@ class Certificate:
         limit = self.result.memory
         return problem if limit is None else problem.with_memory(limit)
 
+    @property
+    def known(self) -> Result:
+        """The result."""
+        return self.result
+
+    @property
+    def status(self) -> SolveStatus:
+        """The result's."""
+        return self.result.status
+
+    def summary(self) -> str:
+        """Return status, value, bound and gap in a line for people."""
+        return self.result.summary(self.problem.units)
+
     def __repr__(self) -> str:
-        problem, units = self.problem, self.problem.units
-        memory = format_size(problem.platform.memory, units)
-        return f"<Certificate {cut(problem.name)} at {memory}: {self.result.summary(units)}>"
+        memory = format_size(self.problem.platform.memory, self.problem.units)
+        return f"<Certificate {cut(self.problem.name)} at {memory}: {self.summary()}>"
 
     def _repr_html_(self) -> str:
         return html(self)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the certificate as a JSON value (``offcert-certificate``, version 1)."""
+    def _write_problem(self) -> dict[str, Any]:
+        return problem_to_json(self.problem)
+
+    @classmethod
+    def _read_problem(cls, value: Any, place: str) -> Problem:
+        return problem_from_json(value, place)
+
+    def _write_answer(self) -> dict[str, Any]:
         result = self.result
-        document: dict[str, Any] = {
-            "format": CERTIFICATE_FORMAT,
-            "version": CERTIFICATE_VERSION,
-            "problem": problem_to_json(self.problem),
-            "problem_sha256": problem_digest(self.problem),
-            "status": str(result.status),
-            "objective": result.objective,
-            "lower_bound": result.lower_bound,
-            "gap": exact_gap(result.objective, result.lower_bound),
-            "bounds": bounds_to_json(result.bounds),
+        answer: dict[str, Any] = {
             "schedule": None
             if result.schedule is None
             else schedule_to_json(result.schedule, self.executed.trace),
             "infeasibility": _infeasibility_to_json(result.infeasibility),
-            "method": self.method,
-            "settings": settings_to_json(self.settings, self.notes),
-            "versions": dict(self.versions),
         }
         if result.execution is not None:
-            document["execution"] = execution_to_json(result.execution)
+            answer["execution"] = execution_to_json(result.execution)
         if self.placement is not None:
-            document["placement"] = self.placement.part_to_json()
-        document["digest"] = canonical_digest(document)
-        return document
+            answer["placement"] = self.placement.part_to_json()
+        return answer
 
-    def write(self, path: str | Path) -> None:
-        """Write the certificate to a file, through a temporary one."""
-        write_json(path, self.to_json())
+    @classmethod
+    def _read_answer(cls, fields: Fields, problem: Problem) -> dict[str, Any]:
+        bounds = tuple(bound_from_json(item) for item in fields.each("bounds"))
+        schedule = fields.optional("schedule", (dict, type(None)))
+        infeasibility = fields.optional("infeasibility", (dict, type(None)))
+        execution = placement = memory = None
+        if fields.has("execution"):
+            execution = execution_from_json(fields.get("execution", dict), "execution")
+        trace = problem.trace if execution is None else problem.executed(execution).trace
+        if fields.get("objective", (int, type(None))) is not None:
+            objective = fields.integer("objective", 0)
+            memory = objective if problem.minimise is Minimise.MEMORY else None
+        result = Result(
+            status=member(SolveStatus, fields.get("status", str), "status"),
+            schedule=None if schedule is None else schedule_from_json(schedule, trace),
+            bounds=bounds,
+            infeasibility=None
+            if infeasibility is None
+            else _infeasibility_from_json(infeasibility),
+            execution=execution,
+            memory=memory,
+            minimise=problem.minimise,
+        )
+        if fields.has("placement"):
+            part = fields.get("placement", dict)
+            placement = PlacementCertificate.part_from_json(part, problem.name)
+        return {"result": result, "placement": placement}
 
 
 def read_certificate(path: str | Path) -> Certificate:
@@ -128,80 +132,10 @@ def read_certificate(path: str | Path) -> Certificate:
     InputError
         If the file cannot be read or is no certificate.
     """
-    return read_document(path, certificate_from_json)
+    return read_document(path, Certificate.from_json)
 
 
-def certificate_from_json(document: Any) -> Certificate:
-    """Return the certificate that a JSON value describes, without verifying what it claims.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
-    fields = Fields(document)
-    require_format(fields, CERTIFICATE_FORMAT, CERTIFICATE_VERSION)
-    problem = problem_from_json(fields.get("problem", dict), "problem")
-    bounds = tuple(bound_from_json(item) for item in fields.each("bounds"))
-    schedule = fields.optional("schedule", (dict, type(None)))
-    infeasibility = fields.optional("infeasibility", (dict, type(None)))
-    execution = None
-    if fields.has("execution"):
-        execution = execution_from_json(fields.get("execution", dict), "execution")
-    trace = problem.trace if execution is None else problem.executed(execution).trace
-    memory = None
-    if fields.get("objective", (int, type(None))) is not None:
-        objective = fields.integer("objective", 0)
-        memory = objective if problem.minimise is Minimise.MEMORY else None
-    result = Result(
-        status=member(SolveStatus, fields.get("status", str), "status"),
-        schedule=None if schedule is None else schedule_from_json(schedule, trace),
-        bounds=bounds,
-        infeasibility=None if infeasibility is None else _infeasibility_from_json(infeasibility),
-        execution=execution,
-        memory=memory,
-        minimise=problem.minimise,
-    )
-    settings, notes = settings_from_json(fields.get("settings", dict), "settings")
-    placement = None
-    if fields.has("placement"):
-        placement = placement_part_from_json(fields.get("placement", dict), problem.name)
-    certificate = Certificate(
-        problem=problem,
-        result=result,
-        method=fields.get("method", str),
-        settings=settings,
-        notes=notes,
-        versions=fields.get("versions", dict),
-        placement=placement,
-    )
-    # What these say is derived; `verify` compares it with what it ought to be.
-    for name, kind in (("problem_sha256", str), ("gap", (str, type(None))), ("digest", str)):
-        if name not in document:
-            raise InputError(f'the field "{name}" is missing')
-        fields.optional(name, kind)
-    fields.integer("lower_bound")
-    fields.finish()
-    return certificate
-
-
-def current_versions() -> dict[str, str]:
-    """Return the versions of this program and of the libraries it computes with."""
-    versions = {"offcert": __version__, "python": machine.python_version()}
-    for package in ("numpy", "numba", "scipy", "ortools"):
-        installed = _installed(package)
-        if installed is not None:
-            versions[package] = installed
-    return versions
-
-
-# Reading a package's metadata takes longer than a heuristic.
-@cache
-def _installed(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+certificate_from_json = Certificate.from_json
 
 
 def _infeasibility_to_json(value: Infeasibility | None) -> dict[str, Any] | None:

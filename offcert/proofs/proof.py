@@ -93,6 +93,10 @@ class Provable:
 
     evidence = Evidence.PROVED
 
+    def misfit(self, problem: Any) -> str | None:
+        """Return why the argument does not hold for a problem, or None."""
+        return None
+
     def bound(self, value: int, proof: Proof) -> Bound:
         """Return a proved bound of this kind.
 
@@ -130,3 +134,7 @@ class Claimable:
     page: str
 
     evidence = Evidence.ATTESTED
+
+    def misfit(self, problem: Any) -> str | None:
+        """Return why the claim is no bound for a problem, or None."""
+        return None

@@ -16,9 +16,8 @@ from offcert.core.documents import Fields, canonical_digest, require_format
 from offcert.core.errors import InputError
 from offcert.core.messages import show
 from offcert.proofs.component_packing import PackingBound, packing_bound_from_json
+from offcert.proofs.questions import SELECTION
 
-SELECTION_FORMAT = "offcert-selection-certificate"
-SELECTION_VERSION = 1
 CHAIN_MODELS = ("static", "dynamic", "reforwarding")
 GRAPH_MODELS = ("components", "closed-components")
 
@@ -76,8 +75,8 @@ class SelectionCertificate:
     def to_json(self) -> dict[str, Any]:
         """Return the certificate as a JSON value."""
         document: dict[str, Any] = {
-            "format": SELECTION_FORMAT,
-            "version": SELECTION_VERSION,
+            "format": SELECTION.format,
+            "version": SELECTION.version,
             "name": self.name,
             "model": self.model,
             "sizes": list(self.sizes),
@@ -90,40 +89,43 @@ class SelectionCertificate:
         document["digest"] = canonical_digest(document)
         return document
 
+    @classmethod
+    def from_json(cls, document: Any) -> SelectionCertificate:
+        """Return the certificate that a JSON value describes, without verifying what it claims.
 
-def selection_certificate_from_json(document: Any) -> SelectionCertificate:
-    """Return the certificate that a JSON value describes, without verifying what it claims.
+        Raises
+        ------
+        InputError
+            One sentence that names the first field that is missing, wrong or unknown.
+        """
+        fields = Fields(document)
+        require_format(fields, SELECTION.format, SELECTION.version)
+        model = fields.get("model", str)
+        if model not in (*CHAIN_MODELS, *GRAPH_MODELS):
+            known = ", ".join((*CHAIN_MODELS, *GRAPH_MODELS))
+            raise InputError(f"model must be one of {known}, not {show(model)}")
+        on_graph = fields.get("edges", (list, type(None))) is not None
+        if on_graph is not (model in GRAPH_MODELS):
+            raise InputError(f'edges must be {"a list" if not on_graph else "null"} for "{model}"')
+        proof = fields.get("proof", (dict, type(None)))
+        certificate = cls(
+            name=fields.get("name", str),
+            model=model,
+            sizes=fields.integers("sizes", 0),
+            edges=_edges(fields.integer_lists("edges", 0)) if on_graph else None,
+            stored=fields.integers("stored", 0),
+            objective=fields.integer("objective", 0),
+            lower_bound=fields.integer("lower_bound", 0),
+            proof=None if proof is None else packing_bound_from_json(proof),
+        )
+        fields.get("digest", str)
+        fields.finish()
+        # Refuses what is no graph, or no sizes.
+        _ = certificate.graph
+        return certificate
 
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
-    fields = Fields(document)
-    require_format(fields, SELECTION_FORMAT, SELECTION_VERSION)
-    model = fields.get("model", str)
-    if model not in (*CHAIN_MODELS, *GRAPH_MODELS):
-        known = ", ".join((*CHAIN_MODELS, *GRAPH_MODELS))
-        raise InputError(f"model must be one of {known}, not {show(model)}")
-    on_graph = fields.get("edges", (list, type(None))) is not None
-    if on_graph is not (model in GRAPH_MODELS):
-        raise InputError(f'edges must be {"a list" if not on_graph else "null"} for "{model}"')
-    proof = fields.get("proof", (dict, type(None)))
-    certificate = SelectionCertificate(
-        name=fields.get("name", str),
-        model=model,
-        sizes=fields.integers("sizes", 0),
-        edges=_edges(fields.integer_lists("edges", 0)) if on_graph else None,
-        stored=fields.integers("stored", 0),
-        objective=fields.integer("objective", 0),
-        lower_bound=fields.integer("lower_bound", 0),
-        proof=None if proof is None else packing_bound_from_json(proof),
-    )
-    fields.get("digest", str)
-    fields.finish()
-    # Refuses what is no graph, or no sizes.
-    _ = certificate.graph
-    return certificate
+
+selection_certificate_from_json = SelectionCertificate.from_json
 
 
 def _edges(rows: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:

@@ -10,37 +10,23 @@ what the least of its splits takes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from offcert.core.documents import (
-    Fields,
-    canonical_digest,
-    read_document,
-    require_format,
-    write_json,
-)
+from offcert.core.documents import Fields, read_document
 from offcert.core.errors import InputError
 from offcert.core.menu import Menu
-from offcert.core.messages import cut
-from offcert.core.result import Bound, SolveStatus, relative_gap
+from offcert.core.result import Bound, Bounded, SolveStatus
 from offcert.core.step import Round, StepProblem
-from offcert.core.step_json import step_digest, step_from_json, step_to_json
+from offcert.core.step_json import step_from_json, step_to_json
 from offcert.core.units import format_time
-from offcert.proofs.bounds_json import bound_from_json, bounds_to_json, exact_gap
+from offcert.proofs.any_certificate import AnyCertificate
+from offcert.proofs.bounds_json import bound_from_json, bounds_to_json
 from offcert.proofs.certificate import Certificate, certificate_from_json
-from offcert.proofs.settings import Notes, Settings
-from offcert.proofs.settings import from_json as settings_from_json
-from offcert.proofs.settings import to_json as settings_to_json
-
-STEP_CERTIFICATE_FORMAT = "offcert-step-certificate"
-STEP_CERTIFICATE_VERSION = 2
-# How to make version 2 of version 1.
-_CONVERSION = 'version 1 lacks "settings": certify its problem again'
+from offcert.proofs.questions import SPLIT
 
 
 @dataclass(frozen=True)
@@ -84,8 +70,8 @@ class RoundAnswer:
     certificate: Certificate
 
 
-@dataclass(frozen=True)
-class StepCertificate:
+@dataclass(frozen=True, repr=False)
+class StepCertificate(AnyCertificate[StepProblem], Bounded):
     """What is claimed about a step, and the evidence for it.
 
     Attributes
@@ -96,23 +82,23 @@ class StepCertificate:
         The split that was chosen; None if no schedule is known.
     rounds : tuple of RoundAnswer
         One for each round of that split.
-    bounds : tuple of tuple of Case
+    cases : tuple of tuple of Case
         For each split, a tree of cases for each of its rounds.
-    settings : Settings
-        What the search was asked.
-    notes : Notes
-        What it remarked beside the result.
-    versions : mapping
-        Of this program and of what it computed with.
     """
 
-    problem: StepProblem
+    question = SPLIT
+    # Those of its cases are about rounds.
+    bounds = ()
+
     split: int | None
     rounds: tuple[RoundAnswer, ...]
-    bounds: tuple[tuple[Case, ...], ...]
-    settings: Settings = field(default_factory=Settings)
-    notes: Notes = field(default_factory=Notes)
-    versions: Mapping[str, str] = field(default_factory=dict)
+    cases: tuple[tuple[Case, ...], ...]
+    method: str = field(default=SPLIT.command, kw_only=True)
+
+    @property
+    def known(self) -> Bounded:
+        """The certificate itself: it has no result beside it."""
+        return self
 
     @property
     def objective(self) -> int | None:
@@ -136,7 +122,7 @@ class StepCertificate:
     def _split_bounds(self) -> tuple[int | None, ...]:
         found = []
         memory = self.problem.platform.memory
-        for split, cases in zip(self.problem.splits, self.bounds, strict=True):
+        for split, cases in zip(self.problem.splits, self.cases, strict=True):
             parts = [
                 (each.count, case_bound(each, memory, case))
                 for each, case in zip(split.rounds, cases, strict=True)
@@ -146,7 +132,7 @@ class StepCertificate:
         return tuple(found)
 
     @property
-    def lower_bound(self) -> int | None:
+    def lower_bound(self) -> int | None:  # type: ignore[override]
         """Ticks that no split and no choice can do without; None if nothing fits."""
         known = map(self.split_bound, range(len(self.problem.splits)))
         return min((bound for bound in known if bound is not None), default=None)
@@ -154,19 +140,7 @@ class StepCertificate:
     @property
     def status(self) -> SolveStatus:
         """What is known."""
-        if self.lower_bound is None:
-            return SolveStatus.INFEASIBLE
-        if self.objective is None:
-            return SolveStatus.UNKNOWN
-        same = self.objective == self.lower_bound
-        return SolveStatus.OPTIMAL if same else SolveStatus.FEASIBLE
-
-    @property
-    def gap(self) -> float:
-        """``(objective - lower bound) / objective``; infinite without a schedule."""
-        return (
-            math.inf if self.lower_bound is None else relative_gap(self.objective, self.lower_bound)
-        )
+        return self.status_by(infeasible=self.lower_bound is None)
 
     def summary(self) -> str:
         """Return status, choice, makespan, bound and gap in a line for people."""
@@ -182,37 +156,44 @@ class StepCertificate:
             return f"{self.status}: {value}"
         return f"{self.status}: {value}, lower bound {bound}, gap {100 * self.gap:.3g} %"
 
-    def __repr__(self) -> str:
-        return f"<StepCertificate {cut(self.problem.name)}: {self.summary()}>"
+    def _write_problem(self) -> dict[str, Any]:
+        return step_to_json(self.problem)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the certificate as a JSON value (``offcert-step-certificate``, version 2)."""
-        least = self.lower_bound
-        document: dict[str, Any] = {
-            "format": STEP_CERTIFICATE_FORMAT,
-            "version": STEP_CERTIFICATE_VERSION,
-            "problem": step_to_json(self.problem),
-            "problem_sha256": step_digest(self.problem),
-            "status": str(self.status),
+    @classmethod
+    def _read_problem(cls, value: Any, place: str) -> StepProblem:
+        return step_from_json(value, place)
+
+    def _write_answer(self) -> dict[str, Any]:
+        return {
             "split": self.split,
-            "objective": self.objective,
-            "lower_bound": least,
-            "gap": None if least is None else exact_gap(self.objective, least),
             "split_bounds": [self.split_bound(i) for i in range(len(self.problem.splits))],
             "rounds": [
                 {"choice": list(each.choice), "certificate": each.certificate.to_json()}
                 for each in self.rounds
             ],
-            "bounds": [[case_to_json(case) for case in row] for row in self.bounds],
-            "settings": settings_to_json(self.settings, self.notes),
-            "versions": dict(self.versions),
+            "bounds": [[case_to_json(case) for case in row] for row in self.cases],
         }
-        document["digest"] = canonical_digest(document)
-        return document
 
-    def write(self, path: str | Path) -> None:
-        """Write the certificate to a file, through a temporary one."""
-        write_json(path, self.to_json())
+    @classmethod
+    def _read_answer(cls, fields: Fields, problem: StepProblem) -> dict[str, Any]:
+        split = None
+        if fields.get("split", (int, type(None))) is not None:
+            split = fields.integer("split", 0)
+            if split >= len(problem.splits):
+                raise InputError(f"split must be below {len(problem.splits)}, not {split}")
+        rounds = []
+        for item in fields.each("rounds"):
+            choice = item.integers("choice", 0)
+            found = certificate_from_json(item.get("certificate", dict))
+            rounds.append(RoundAnswer(choice, found))
+            item.finish()
+        expected = 0 if split is None else len(problem.splits[split].rounds)
+        if len(rounds) != expected:
+            raise InputError(f"rounds must have {expected} entries, not {len(rounds)}")
+        # Derived; verification compares it with what it ought to be.
+        fields.get("split_bounds", list)
+        cases = _cases_from_json(fields, problem)
+        return {"split": split, "rounds": tuple(rounds), "cases": cases}
 
 
 def case_bound(
@@ -291,45 +272,13 @@ def read_step_certificate(path: str | Path) -> StepCertificate:
     InputError
         If the file cannot be read or is no certificate of a step.
     """
-    return read_document(path, step_certificate_from_json)
+    return read_document(path, StepCertificate.from_json)
 
 
-def step_certificate_from_json(document: Any) -> StepCertificate:
-    """Return the certificate that a JSON value describes, without verifying what it claims.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
-    fields = Fields(document)
-    require_format(fields, STEP_CERTIFICATE_FORMAT, STEP_CERTIFICATE_VERSION, _CONVERSION)
-    problem = step_from_json(fields.get("problem", dict), "problem")
-    split = None
-    if fields.get("split", (int, type(None))) is not None:
-        split = fields.integer("split", 0)
-        if split >= len(problem.splits):
-            raise InputError(f"split must be below {len(problem.splits)}, not {split}")
-    rounds = []
-    for item in fields.each("rounds"):
-        choice = item.integers("choice", 0)
-        rounds.append(RoundAnswer(choice, certificate_from_json(item.get("certificate", dict))))
-        item.finish()
-    expected = 0 if split is None else len(problem.splits[split].rounds)
-    if len(rounds) != expected:
-        raise InputError(f"rounds must have {expected} entries, not {len(rounds)}")
-    bounds = _bounds_from_json(fields, problem)
-    settings, notes = settings_from_json(fields.get("settings", dict), "settings")
-    versions = fields.get("versions", dict)
-    # What these say is derived; verification compares it with what it ought to be.
-    derived = ("problem_sha256", "status", "objective", "lower_bound", "gap", "split_bounds")
-    for name in (*derived, "digest"):
-        fields.get(name, (str, int, list, type(None)))
-    fields.finish()
-    return StepCertificate(problem, split, tuple(rounds), bounds, settings, notes, versions)
+step_certificate_from_json = StepCertificate.from_json
 
 
-def _bounds_from_json(fields: Fields, problem: StepProblem) -> tuple[tuple[Case, ...], ...]:
+def _cases_from_json(fields: Fields, problem: StepProblem) -> tuple[tuple[Case, ...], ...]:
     rows = fields.get("bounds", list)
     if len(rows) != len(problem.splits):
         raise InputError(f"bounds must have {len(problem.splits)} entries, not {len(rows)}")

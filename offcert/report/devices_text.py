@@ -6,8 +6,9 @@ from typing import Any
 
 from offcert.core.units import format_time
 from offcert.proofs.devices_certificate import DevicesCertificate
-from offcert.report.findings import checked_bounds, findings_summary, notes_lines, notes_summary
-from offcert.verify.devices.document import DevicesVerification
+from offcert.report.findings import Text
+from offcert.report.notes import notes_lines, notes_summary
+from offcert.verify.document import Verification
 
 
 def devices_summary(certificate: DevicesCertificate) -> dict[str, Any]:
@@ -54,24 +55,13 @@ def describe_devices(certificate: DevicesCertificate) -> str:
     return "\n".join(lines)
 
 
-def devices_verification_summary(verification: DevicesVerification) -> dict[str, Any]:
-    """Return what verification says as JSON values."""
-    certificate = verification.certificate
-    return {
-        **findings_summary(verification),
-        "status": str(certificate.status),
-        "objective": certificate.objective,
-        "lower_bound": certificate.lower_bound,
-        "evidence": None if verification.evidence is None else str(verification.evidence),
-        "bounds": checked_bounds(verification.bounds),
-    }
-
-
-def describe_valid_devices(verification: DevicesVerification) -> str:
-    """Return for people what verification says of a certificate that is valid."""
+def _describe_valid(verification: Verification[DevicesCertificate]) -> str:
     units = verification.certificate.problem.step.units
     lines = [f"VALID: {verification.certificate.summary()} ({verification.evidence})"]
     for each in verification.bounds:
         value = format_time(each.value, units)
         lines.append(f"  bound {value:>14}  {each.method} ({each.evidence}): {each.finding}")
     return "\n".join(lines)
+
+
+DEVICES = Text(devices_summary, describe_devices, describe_valid=_describe_valid)

@@ -1,20 +1,69 @@
-"""What searches remark beside their results, whatever they search for."""
+"""What commands say of certificates and their verification, whatever they answer."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from offcert.proofs.settings import Notes
-from offcert.verify.findings import CheckedBound, Findings
+from offcert.verify.document import Verification
+from offcert.verify.findings import CheckedBound
 
 
-def findings_summary(found: Findings) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Text:
+    """What commands say of certificates that answer one question.
+
+    Attributes
+    ----------
+    summary : callable
+        Returns what a certificate claims as JSON values.
+    describe : callable
+        Returns it for people.
+    checked : callable, optional
+        Returns what a verification found as JSON values; by default what holds for all.
+    describe_valid : callable, optional
+        Returns for people what was found of a certificate that is valid.
+    """
+
+    summary: Callable[[Any], dict[str, Any]]
+    describe: Callable[[Any], str]
+    checked: Callable[[Verification[Any]], dict[str, Any]] | None = None
+    describe_valid: Callable[[Verification[Any]], str] | None = None
+
+    def said(self, certificate: Any) -> tuple[dict[str, Any], str]:
+        """Return what a certificate claims, for programs and for people."""
+        return self.summary(certificate), self.describe(certificate)
+
+    def verified(self, verification: Verification[Any]) -> tuple[dict[str, Any], str]:
+        """Return what verification found, for programs and for people."""
+        checked = known_summary if self.checked is None else self.checked
+        text = describe_not_valid(verification)
+        if text is None:
+            assert self.describe_valid is not None
+            text = self.describe_valid(verification)
+        return findings_summary(verification) | checked(verification), text
+
+
+def findings_summary(found: Verification[Any]) -> dict[str, Any]:
     """Return whether a document is valid, and what is wrong or was left open, as JSON values."""
     return {
         "valid": found.valid,
         "outcome": str(found.outcome),
         "faults": found.faults,
         "unverified": found.unverified,
+    }
+
+
+def known_summary(verification: Verification[Any]) -> dict[str, Any]:
+    """Return what is known of the objective, and what was found of bounds, as JSON values."""
+    known, evidence = verification.certificate.known, verification.evidence
+    return {
+        "status": str(verification.certificate.status),
+        "objective": known.objective,
+        "lower_bound": known.lower_bound,
+        "evidence": None if evidence is None else str(evidence),
+        "bounds": checked_bounds(verification.bounds),
     }
 
 
@@ -31,19 +80,13 @@ def checked_bounds(bounds: list[CheckedBound]) -> list[dict[str, Any]]:
     ]
 
 
-def notes_summary(notes: Notes) -> dict[str, Any]:
-    """Return what happened during a search as JSON values; nothing of what did not."""
-    said: dict[str, Any] = {}
-    if notes.no_plan is not None:
-        said["no_plan"] = notes.no_plan
-    if notes.failed:
-        said["failed"] = dict(notes.failed)
-    if notes.interrupted:
-        said["interrupted"] = True
-    return said
+def describe_not_valid(findings: Verification[Any]) -> str | None:
+    """Return for people why something is not valid, or not verified; None if it is."""
+    if findings.faults:
+        return "\n".join(["INVALID", *(f"  {fault}" for fault in findings.faults)])
+    return describe_unverified(findings.unverified) if findings.unverified else None
 
 
-def notes_lines(notes: Notes) -> list[str]:
-    """Return for people why a search found no plan, and what failed."""
-    lines = [] if notes.no_plan is None else [f"  {notes.no_plan}"]
-    return [*lines, *(f"  {step} failed: {message}" for step, message in notes.failed.items())]
+def describe_unverified(reasons: Sequence[str]) -> str:
+    """Return for people what the limits did not allow to verify."""
+    return "\n".join(["NOT VERIFIED within the limits", *(f"  {reason}" for reason in reasons)])

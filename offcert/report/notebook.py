@@ -5,7 +5,8 @@ One element, both XML and HTML, with nothing that is loaded from elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from offcert.core.messages import cut
 from offcert.core.problem import Minimise, Problem, format_objective
@@ -42,12 +43,7 @@ _CELL = "text-align:left;padding:1px 14px 1px 0;vertical-align:top"
 def html(value: Problem | Certificate | PlacementCertificate) -> str:
     """Return what a notebook shows as HTML, of a size that is bounded."""
     root = element(None, "div", class_="offcert", style="max-width:100%;overflow-x:auto")
-    if isinstance(value, Certificate):
-        _add_certificate(root, value)
-    elif isinstance(value, PlacementCertificate):
-        _add_placement(root, value)
-    else:
-        _add_problem(root, value)
+    _ADDED[type(value)](root, value)
     return write(root)
 
 
@@ -206,3 +202,10 @@ def _add_row(parent: Element, tag: str, texts: Sequence[str]) -> None:
     row = element(parent, "tr")
     for text in texts:
         element(row, tag, text, style=_CELL)
+
+
+_ADDED: dict[type, Callable[[Element, Any], None]] = {
+    Problem: _add_problem,
+    Certificate: _add_certificate,
+    PlacementCertificate: _add_placement,
+}

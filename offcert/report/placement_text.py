@@ -9,10 +9,9 @@ from offcert.core.units import Units, format_size
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.step_certificate import StepCertificate
-from offcert.report.findings import checked_bounds, findings_summary
+from offcert.report.findings import Text
 from offcert.verify.document import Verification
 from offcert.verify.findings import CheckedBound
-from offcert.verify.placement.document import PlacementVerification
 
 
 def placement_summary(placed: PlacementCertificate) -> dict[str, Any]:
@@ -132,27 +131,13 @@ def exact_size(size: int, units: Units) -> str:
     return short if units.size != "B" or size < 1024 else f"{short} ({size} B)"
 
 
-def placement_verification_summary(verification: PlacementVerification) -> dict[str, Any]:
-    """Return the outcome of verifying addresses as JSON values."""
-    result = verification.certificate.result
-    return {
-        **findings_summary(verification),
-        "status": str(result.status),
-        "objective": result.pool,
-        "lower_bound": result.lower_bound,
-        "evidence": None if verification.evidence is None else str(verification.evidence),
-        "bounds": checked_bounds(verification.bounds),
-    }
-
-
-def describe_valid_placement(verification: PlacementVerification) -> str:
-    """Return for people what was found of a valid document about addresses."""
+def _describe_valid(verification: Verification[PlacementCertificate]) -> str:
     placed = verification.certificate
     lines = [f"VALID: {placed.result.status}"]
     return "\n".join([*lines, *_checked_lines(placed, verification.bounds)])
 
 
-def valid_placement_lines(verification: Verification) -> list[str]:
+def valid_placement_lines(verification: Verification[Certificate]) -> list[str]:
     """Return for people what was found of the addresses in a valid certificate, if it has some."""
     placed = verification.certificate.placement
     if placed is None:
@@ -177,3 +162,9 @@ def _checked_lines(placed: PlacementCertificate, bounds: list[CheckedBound]) -> 
         value = format_size(bound.value, units)
         lines.append(f"  bound {value:>14}  {bound.method}: {bound.evidence}, {bound.finding}")
     return lines
+
+
+PLACEMENT = Text(placement_summary, describe_placement, describe_valid=_describe_valid)
+# What `offcert place` says of certificates to which it has added addresses.
+OF_SCHEDULE = Text(placed_summary, describe_placed)
+OF_STEP = Text(placed_step_summary, describe_placed_step)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcert.report.findings import findings_summary
-from offcert.verify.selection.document import SelectionVerification
+from offcert.proofs.selection_certificate import SelectionCertificate
+from offcert.report.findings import Text
 
 
-def selection_verification_summary(verification: SelectionVerification) -> dict[str, Any]:
-    """Return the outcome of a verification as JSON values."""
-    certificate = verification.certificate
+def _summary(certificate: SelectionCertificate) -> dict[str, Any]:
     return {
-        **findings_summary(verification),
         "name": certificate.name,
         "model": certificate.model,
         "stored": list(certificate.stored),
@@ -21,15 +18,21 @@ def selection_verification_summary(verification: SelectionVerification) -> dict[
     }
 
 
-def describe_valid_selection(verification: SelectionVerification) -> str:
-    """Return for people what was established of a selection's certificate."""
-    certificate = verification.certificate
+def _describe(certificate: SelectionCertificate) -> str:
     stored = " ".join(map(str, certificate.stored)) or "nothing"
     bound = "the least there is"
     if certificate.lower_bound < certificate.objective:
         bound = f"all others at least {certificate.lower_bound}"
     return (
-        f"VALID: {certificate.name}, model {certificate.model}\n"
+        f"{certificate.name}, model {certificate.model}\n"
         f"  stored         {stored}\n"
         f"  takes          {certificate.objective} bytes, {bound} (proved)"
     )
+
+
+SELECTION = Text(
+    _summary,
+    _describe,
+    lambda verification: _summary(verification.certificate),
+    lambda verification: f"VALID: {_describe(verification.certificate)}",
+)

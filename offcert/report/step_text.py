@@ -8,8 +8,9 @@ from typing import Any
 from offcert.core.step import StepProblem
 from offcert.core.units import format_size, format_time
 from offcert.proofs.step_certificate import StepCertificate
-from offcert.report.findings import findings_summary, notes_lines, notes_summary
-from offcert.verify.steps.check import StepVerification
+from offcert.report.findings import Text
+from offcert.report.notes import notes_lines, notes_summary
+from offcert.verify.document import Verification
 
 
 def step_summary(certificate: StepCertificate) -> dict[str, Any]:
@@ -69,16 +70,7 @@ def _alternatives(certificate: StepCertificate) -> Counter[str]:
     return Counter(dict(sorted(counts.items())))
 
 
-def step_verification_summary(verification: StepVerification) -> dict[str, Any]:
-    """Return the outcome of a verification as JSON values."""
-    return {
-        **findings_summary(verification),
-        **step_summary(verification.certificate),
-    }
-
-
-def describe_valid_step(verification: StepVerification) -> str:
-    """Return for people what was established of a step's certificate."""
+def _describe_valid(verification: Verification[StepCertificate]) -> str:
     certificate = verification.certificate
     units = certificate.problem.units
     lines = [f"VALID: {certificate.status}"]
@@ -89,6 +81,14 @@ def describe_valid_step(verification: StepVerification) -> str:
             value = format_time(certificate.objective, units)
         lines.append(f"  step {value}, lower bound {bound} (proved)")
     return "\n".join([*lines, *describe_step(certificate).splitlines()[1:]])
+
+
+SPLIT = Text(
+    step_summary,
+    describe_step,
+    lambda verification: step_summary(verification.certificate),
+    _describe_valid,
+)
 
 
 def describe_step_problem(step: StepProblem) -> str:

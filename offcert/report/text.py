@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from offcert.core.plan import Kind
@@ -11,11 +10,11 @@ from offcert.core.result import SolveStatus
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.execution import choices_lines, choices_summary, reruns_of, within
-from offcert.report.findings import checked_bounds, findings_summary, notes_lines, notes_summary
+from offcert.report.findings import Text, checked_bounds, known_summary
+from offcert.report.notes import notes_lines, notes_summary
 from offcert.report.origin import origin_lines, origin_summary
 from offcert.report.placement_text import placed_summary, valid_placement_lines
 from offcert.verify.document import Verification
-from offcert.verify.findings import Findings
 
 
 def problem_summary(problem: Problem) -> dict[str, Any]:
@@ -156,32 +155,19 @@ def _found_lines(certificate: Certificate) -> list[str]:
     return lines
 
 
-def verification_summary(verification: Verification) -> dict[str, Any]:
-    """Return the outcome of a verification as JSON values."""
-    result = verification.certificate.result
+def _checked(verification: Verification[Certificate]) -> dict[str, Any]:
+    known = known_summary(verification)
+    bounds = known.pop("bounds")
     reruns = reruns_of(verification.certificate)
     execution = {} if reruns is None else {"execution": reruns.to_json()}
     placement = {}
     if verification.certificate.placement is not None:
-        bounds = checked_bounds(verification.placement_bounds)
-        placement["placement"] = placed_summary(verification.certificate) | {"bounds": bounds}
-    return {
-        **findings_summary(verification),
-        "status": str(result.status),
-        "objective": result.objective,
-        "lower_bound": result.lower_bound,
-        "evidence": None if verification.evidence is None else str(verification.evidence),
-        **execution,
-        "bounds": checked_bounds(verification.bounds),
-        **placement,
-    }
+        placed = checked_bounds(verification.placement_bounds)
+        placement["placement"] = placed_summary(verification.certificate) | {"bounds": placed}
+    return {**known, **execution, "bounds": bounds, **placement}
 
 
-def describe_verification(verification: Verification) -> str:
-    """Return the outcome of a verification for people."""
-    wrong = describe_not_valid(verification)
-    if wrong is not None:
-        return wrong
+def _describe_valid(verification: Verification[Certificate]) -> str:
     certificate = verification.certificate
     result, problem = certificate.result, certificate.problem
     lines = [f"VALID: {result.status}"]
@@ -211,13 +197,4 @@ def _execution_lines(certificate: Certificate) -> list[str]:
     ]
 
 
-def describe_not_valid(findings: Findings) -> str | None:
-    """Return for people why something is not valid, or not verified; None if it is."""
-    if findings.faults:
-        return "\n".join(["INVALID", *(f"  {fault}" for fault in findings.faults)])
-    return describe_unverified(findings.unverified) if findings.unverified else None
-
-
-def describe_unverified(reasons: Sequence[str]) -> str:
-    """Return for people what the limits did not allow to verify."""
-    return "\n".join(["NOT VERIFIED within the limits", *(f"  {reason}" for reason in reasons)])
+SCHEDULE = Text(certificate_summary, describe_certificate, _checked, _describe_valid)

@@ -13,7 +13,11 @@ from torch.nn.parameter import is_lazy
 
 from offcert.certify.ladder import certify
 from offcert.core.chain import Chain
-from offcert.core.device_memory import memory_beside, uncounted_bytes
+from offcert.core.device_memory import (
+    memory_beside,
+    uncounted_bytes,
+    with_copies_of_buffers,
+)
 from offcert.core.errors import InputError, NoPlanError
 from offcert.core.network import Network
 from offcert.core.options import require_seconds
@@ -228,9 +232,8 @@ class Planner:
     def _taken(self, problem: Problem) -> dict[str, int]:
         """Return the bytes of the device that a trace does not count."""
         taken = self._with_state(uncounted_bytes(problem))
-        if problem.recompute is not Recompute.NONE and taken.get("buffers"):
-            # As they were before a segment, and for it to change while it runs again.
-            taken["copies of buffers"] = 2 * taken["buffers"]
+        if problem.recompute is not Recompute.NONE:
+            taken = with_copies_of_buffers(taken)
         return taken | {"fragments": self.fragments} if self.fragments else taken
 
     def _with_state(self, taken: dict[str, int]) -> dict[str, int]:

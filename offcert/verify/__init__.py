@@ -1,8 +1,8 @@
 """Claims computed again, with code that finds nothing and that no finder uses.
 
-The package can be called, as the function `offcert.verify.entry.verify`.
+The package can be called, as the function `offcert.verify.document.verify`.
 """
 
 from offcert.core.callable_room import stand_for
 
-stand_for(__name__, "offcert.verify.entry", "verify")
+stand_for(__name__, "offcert.verify.document", "verify")

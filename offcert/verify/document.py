@@ -1,67 +1,83 @@
 """Verification: everything in a certificate that can be computed again is computed again.
 
-The schedule is examined by the checker, the problem's hash and the proved bounds are computed anew
-with code that no solver uses, and the rest is protected by a digest of the whole document.
+Whatever a document answers, it is read and written again, which gives every derived field its right
+value; the checker of its question examines the answer and establishes the proved bounds with code
+that no solver uses; and the rest is protected by a digest of the whole document.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
-from offcert.core.check import check
-from offcert.core.check_fluid import check_fluid
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
-from offcert.core.messages import cut
-from offcert.core.problem import Minimise, Problem, Recompute
-from offcert.core.result import Bound, Evidence, SolveStatus
-from offcert.core.schedule import Schedule
-from offcert.proofs.certificate import Certificate, certificate_from_json
-from offcert.proofs.registry import PROOFS, kind_of
-from offcert.verify.execution import least_need, legality_faults
-from offcert.verify.findings import (
-    LONGEST,
-    BoundCheck,
-    CheckedBound,
-    Findings,
-    rewriting_faults,
-)
+from offcert.core.messages import short_repr
+from offcert.core.named import named
+from offcert.proofs.any_certificate import AnyCertificate
+from offcert.proofs.reading import certificate_of, question_of
+from offcert.proofs.selection_certificate import SelectionCertificate
 from offcert.verify.findings import Outcome as Outcome
-from offcert.verify.joint_labels.verifier import nothing_fits
+from offcert.verify.findings import Verification as Verification
+from offcert.verify.findings import examined
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
-from offcert.verify.placement.document import check_of_schedule
-from offcert.verify.recheck import recheck
+
+C = TypeVar("C", bound=AnyCertificate[Any] | SelectionCertificate)
 
 
-@dataclass
-class Verification(Findings):
-    """The outcome of verifying a certificate.
+@overload
+def verify(certificate: C, limits: Limits = UNLIMITED) -> Verification[C]: ...
 
-    Attributes
+
+@overload
+def verify(
+    certificate: str | PathLike[str] | Mapping[str, Any], limits: Limits = UNLIMITED
+) -> Verification[Any]: ...
+
+
+def verify(certificate: Any, limits: Limits = UNLIMITED) -> Verification[Any]:
+    """Compute everything that a certificate claims again, as far as that is possible.
+
+    Parameters
     ----------
-    certificate : Certificate
-        What was verified.
-    placement_bounds : list of CheckedBound
-        What evidence each bound on the pool has, if the certificate holds addresses.
+    certificate : str, path, mapping, or certificate
+        A file, a certificate of whatever question, or the JSON value of one.
+    limits : Limits
+        Seconds and memory that it may take; by default any.
+
+    Returns
+    -------
+    Verification
+        Its `valid`, `faults` (all of them), and the evidence for each bound.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or what it holds is no certificate: a field is missing, unknown
+        or of the wrong kind.
+    BeyondLimitsError
+        If the file is larger than the limits allow.
     """
+    if not isinstance(limits, Limits):
+        raise InputError(f"limits must be Limits, not {short_repr(limits)}")
+    if isinstance(certificate, str | PathLike):
+        return verify_file(Path(certificate), limits)
+    if isinstance(certificate, Mapping):
+        return verify_within(dict(certificate), limits.begin())
+    if isinstance(certificate, AnyCertificate | SelectionCertificate):
+        # As a file would hold it: lists, no tuples.
+        return verify_within(json.loads(json.dumps(certificate.to_json())), limits.begin())
+    raise InputError(
+        "certificate must be a path, a Certificate or the JSON value of one, not "
+        f"{short_repr(certificate)}"
+    )
 
-    certificate: Certificate = field(kw_only=True)
-    placement_bounds: list[CheckedBound] = field(default_factory=list)
 
-    def __repr__(self) -> str:
-        summary = self.certificate.result.summary(self.certificate.problem.units)
-        return f"<Verification {self.outcome}, {len(self.faults)} faults; {summary}>"
-
-    @property
-    def evidence(self) -> Evidence | None:
-        """The strongest evidence among the bounds that attain the lower bound; None if invalid."""
-        return self.certificate.result.evidence if self.valid else None
-
-
-def verify_file(path: str | Path, limits: Limits = UNLIMITED) -> Verification:
-    """Verify the certificate in a file.
+def verify_file(path: str | Path, limits: Limits = UNLIMITED) -> Verification[Any]:
+    """Verify the certificate in a file, whatever it is about.
 
     Raises
     ------
@@ -73,7 +89,7 @@ def verify_file(path: str | Path, limits: Limits = UNLIMITED) -> Verification:
     allowance = limits.begin()
     document = read_within(path, limits)
     try:
-        return verify(document, allowance=allowance)
+        return verify_within(document, allowance)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
@@ -99,187 +115,15 @@ def read_within(path: str | Path, limits: Limits) -> Any:
     return read_json(path)
 
 
-def verify(
-    document: Any, limits: Limits = UNLIMITED, *, allowance: Allowance | None = None
-) -> Verification:
-    """Verify a certificate given as a JSON value.
-
-    Parameters
-    ----------
-    document : object
-        The JSON value.
-    limits : Limits
-        What that may take.
-    allowance : Allowance, optional
-        What is left of limits that are running already.
-
-    Returns
-    -------
-    Verification
-        With every fault found, not only the first.
+def verify_within(document: Any, allowance: Allowance) -> Verification[Any]:
+    """Verify a certificate given as a JSON value, within what limits have left.
 
     Raises
     ------
     InputError
-        If the value is no certificate at all: a field is missing, unknown or of the wrong kind.
+        If the value is no certificate at all.
     """
-    allowance = limits.begin() if allowance is None else allowance
-    certificate = certificate_from_json(document)
-    verification = Verification(certificate=certificate)
-    verification.faults += rewriting_faults(document, certificate.to_json())
-    before = len(verification.faults)
-    _check_execution(verification)
-    _check_schedule(verification)
-    sound = len(verification.faults) == before
-    _check_infeasibility(verification, allowance)
-    _check_bounds(verification, allowance)
-    if certificate.placement is not None and sound:
-        verification.placement_bounds += check_of_schedule(
-            verification,
-            certificate.placement,
-            certificate.executed,
-            certificate.result.schedule,
-            allowance,
-        )
-    _check_status(verification)
-    # Names in the document are of any length.
-    verification.faults = [cut(fault, LONGEST) for fault in verification.faults]
-    return verification
-
-
-def _check_execution(verification: Verification) -> None:
-    """Whether what is scheduled does what the problem's network says."""
-    certificate = verification.certificate
-    execution, problem = certificate.result.execution, certificate.problem
-    if problem.recompute is Recompute.NONE:
-        if execution is not None:
-            verification.faults.append("execution: the problem lets nothing run again")
-        return
-    if execution is None:
-        if certificate.result.schedule is not None:
-            verification.faults.append("execution: it is missing, and the problem leaves it open")
-        return
-    verification.faults += legality_faults(problem, execution)
-
-
-def _check_schedule(verification: Verification) -> None:
-    result = verification.certificate.result
-    schedule = result.schedule
-    if schedule is None:
-        if result.objective is not None:
-            verification.faults.append("objective: there is no schedule that attains it")
-        return
-    problem = verification.certificate.executed
-    if isinstance(schedule, Schedule):
-        found = check(problem, schedule)
-    else:
-        found = check_fluid(problem, schedule)
-    verification.faults += [f"schedule: {fault}" for fault in found]
-    deadline = verification.certificate.problem.deadline
-    if deadline is not None and schedule.makespan > deadline:
-        verification.faults.append(
-            f"schedule: it takes {schedule.makespan} ticks, and the deadline is {deadline}"
-        )
-
-
-def _scarcest(problem: Problem) -> tuple[int | None, int, int, str]:
-    """Return what is limited, what is needed at least, by which operation, and its name.
-
-    Where memory is minimised that is time, if there is a deadline: everything runs once, and with
-    memory enough nothing has to wait.
-    """
-    if problem.minimise is Minimise.MEMORY:
-        needed = sum(operation.duration for operation in problem.trace.operations)
-        return problem.deadline, needed, -1, "the computing"
-    return problem.platform.memory, *least_need(problem)
-
-
-def _check_infeasibility(verification: Verification, allowance: Allowance) -> None:
-    result = verification.certificate.result
-    claim = result.infeasibility
-    problem = verification.certificate.problem
-    limit, needed, operation, name = _scarcest(problem)
-    if limit is None:
-        if claim is not None:
-            verification.faults.append("infeasibility: memory is the objective, not a limit")
-        return
-    if needed > limit and (claim is None or result.bounds):
-        verification.faults.append(
-            "infeasibility: no schedule exists, so the document must say so and hold no bounds"
-        )
-    if claim is None:
-        return
-    if claim.of_executions and needed <= limit:
-        _check_no_execution(verification, allowance)
-        return
-    expected = (operation, name, needed, needed - limit)
-    if expected[3] <= 0:
-        what = "every operation fits into {} bytes"
-        if problem.minimise is Minimise.MEMORY:
-            what = "the computing ends by the deadline, {}"
-        verification.faults.append(f"infeasibility: {what.format(limit)}")
-    elif (claim.operation, claim.name, claim.needed, claim.lacking) != expected:
-        verification.faults.append(
-            f"infeasibility: operation {expected[0]} ({expected[1]}) needs {expected[2]} and "
-            f"lacks {expected[3]}, which is not what the document says"
-        )
-
-
-def _check_no_execution(verification: Verification, allowance: Allowance) -> None:
-    """Whether no execution fits although each run does."""
-    result, problem = verification.certificate.result, verification.certificate.problem
-    claim = result.infeasibility
-    assert claim is not None
-    if claim.lacking != claim.needed - problem.platform.memory:
-        verification.faults.append(
-            f"infeasibility: what needs {claim.needed} does not lack {claim.lacking}"
-        )
-    if result.bounds:
-        verification.faults.append("infeasibility: a document that says so holds no bounds")
-    if verification.faults:
-        return
-    try:
-        fault = nothing_fits(problem, claim.needed - 1, allowance)
-    except BeyondLimitsError as error:
-        verification.unverified.append(f"infeasibility: not verified within the limits: {error}")
-        return
-    if fault is not None:
-        verification.faults.append(f"infeasibility: {fault}")
-
-
-def _check_bounds(verification: Verification, allowance: Allowance) -> None:
-    certificate = verification.certificate
-    check = BoundCheck(
-        certificate.result.bounds,
-        certificate.result.objective,
-        lambda bound: recheck(bound, certificate.problem, allowance),
-        kind_of,
-        lambda method: method in PROOFS and PROOFS[method].searched,
-        verification.valid,
-        misfit=lambda bound: _misfit(bound, certificate.problem),
-    )
-    verification.bounds += check.run(verification)
-
-
-def _misfit(bound: Bound, problem: Problem) -> str | None:
-    """Return why a solver's claim is no bound for a problem, whoever makes it, or None."""
-    kind = kind_of(bound.method)
-    return None if kind is None else kind.misfit(problem)
-
-
-def _check_status(verification: Verification) -> None:
-    result = verification.certificate.result
-    if result.infeasibility is not None:
-        expected = SolveStatus.INFEASIBLE
-    elif result.objective is None:
-        expected = SolveStatus.UNKNOWN
-    elif result.objective == result.lower_bound:
-        expected = SolveStatus.OPTIMAL
-    else:
-        expected = SolveStatus.FEASIBLE
-    if result.status is not expected:
-        verification.faults.append(
-            f"status: the document says {result.status}, but what it holds is {expected}"
-        )
-    if result.infeasibility is not None and result.schedule is not None:
-        verification.faults.append("infeasibility: the document also holds a schedule")
+    question = question_of(document)
+    certificate = certificate_of(question, document)
+    check = named("verify", question.checker)
+    return examined(certificate, question, document, check, allowance)

@@ -23,18 +23,14 @@ from offcert.core.messages import short_repr
 from offcert.core.network import Network
 from offcert.core.plan import Move, Plan
 from offcert.core.problem import Minimise, Problem, Recompute, Transfers
-from offcert.core.result import Bound, Evidence, relative_gap
+from offcert.core.result import Bound, Bounded, Evidence
 from offcert.core.schedule import Schedule
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.proofs.certificate import (
-    CERTIFICATE_FORMAT,
-    Certificate,
-    certificate_from_json,
-    read_certificate,
-)
+from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.proofs.kinds import Computed, JointProof
+from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.registry import PROOFS
-from offcert.verify.document import read_within, verify
+from offcert.verify.document import read_within, verify_within
 from offcert.verify.execution import legality_faults
 from offcert.verify.fractional import recompute
 from offcert.verify.joint.verifier import proved_by
@@ -46,7 +42,7 @@ _FROM_THE_PROBLEM = ("prop3", "fractional", "prop3-subset-sum", "fractional-subs
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class Elsewhere(Bounded):
     """What a certificate's plan does on another problem.
 
     Attributes
@@ -87,16 +83,6 @@ class Elsewhere:
         if self.schedule is None:
             return None
         return self.peak if self.problem.minimise is Minimise.MEMORY else self.schedule.makespan
-
-    @property
-    def lower_bound(self) -> int:
-        """The best bound there, in ticks or bytes; 0 if there is none."""
-        return max((bound.value for bound in self.bounds), default=0)
-
-    @property
-    def gap(self) -> float:
-        """``(objective - lower bound) / objective``; infinite if the plan is not legal."""
-        return relative_gap(self.objective, self.lower_bound)
 
 
 def verify_on(
@@ -156,15 +142,15 @@ def _other(source: Any, limits: Limits, allowance: Allowance) -> tuple[Problem, 
         document = read_within(Path(source), limits)
     else:
         raise InputError(f"problem must be a path, Problem or Certificate: {short_repr(source)}")
-    if not (isinstance(document, dict) and document.get("format") == CERTIFICATE_FORMAT):
+    if not (isinstance(document, dict) and document.get("format") == SCHEDULE.format):
         try:
             return problem_from_json(document), ()
         except InputError as error:
             raise InputError(f"{source}: {error}") from None
-    verification = verify(document, allowance=allowance)
+    verification = verify_within(document, allowance)
     if verification.faults:
         raise InputError(f"the certificate of the other problem: {verification.faults[0]}")
-    said = certificate_from_json(document)
+    said: Certificate = verification.certificate
     computed = {
         (bound.method, bound.value)
         for bound in verification.bounds

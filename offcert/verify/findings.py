@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from offcert.core.documents import canonical_digest
 from offcert.core.messages import cut
-from offcert.core.result import Bound, Evidence
-from offcert.proofs.attestation import Kind, witness
+from offcert.core.result import Bound, Bounded, Evidence
+from offcert.proofs.attestation import witness
 from offcert.proofs.claims import solver_of
-from offcert.verify.limits import BeyondLimitsError
+from offcert.proofs.proof import Claimable, Provable
+from offcert.proofs.questions import Question
+from offcert.verify.limits import Allowance, BeyondLimitsError
+from offcert.verify.recheck import recheck
 
 # Characters of a fault or finding, and of a value in one: a hash is shown whole.
 LONGEST, _SHOWN = 300, 80
@@ -36,23 +39,46 @@ class CheckedBound:
     finding: str
 
 
+C = TypeVar("C")
+
+
 @dataclass
-class Findings:
-    """The outcome of verifying a document.
+class Verification(Generic[C]):
+    """The outcome of verifying a certificate.
 
     Attributes
     ----------
+    certificate : Certificate, or that of another question
+        What was verified.
+    question : Question
+        What it answers.
     faults : list of str
         Every reason why the document is not valid, each with its place; empty if it is valid.
     bounds : list of CheckedBound
         What evidence each bound has.
     unverified : list of str
         What could not be established within the limits, each with its place.
+    placement_bounds : list of CheckedBound
+        What evidence each bound on the pool has, if the certificate of a schedule holds addresses.
     """
 
+    certificate: C
+    question: Question
     faults: list[str] = field(default_factory=list)
     bounds: list[CheckedBound] = field(default_factory=list)
     unverified: list[str] = field(default_factory=list)
+    placement_bounds: list[CheckedBound] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        known: Any = self.certificate
+        said = f"; {known.summary()}" if hasattr(known, "summary") else ""
+        return f"<Verification {self.outcome}, {len(self.faults)} faults{said}>"
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """The strongest evidence among the bounds that attain the lower bound; None if invalid."""
+        known: Any = self.certificate
+        return known.known.evidence if self.valid else None
 
     @property
     def outcome(self) -> Outcome:
@@ -70,6 +96,37 @@ class Findings:
     def reason(self) -> str | None:
         """The first reason why it is not valid: a fault, or what the limits left open."""
         return next(iter((*self.faults, *self.unverified)), None)
+
+
+def examined(
+    certificate: C,
+    question: Question,
+    document: Any,
+    check: Callable[[Verification[C], Any, Allowance], None],
+    allowance: Allowance,
+) -> Verification[C]:
+    """Return what is found of a certificate that was read from a JSON value.
+
+    Parameters
+    ----------
+    certificate : Certificate, or that of another question
+        What was read.
+    question : Question
+        What it answers.
+    document : object
+        The JSON value.
+    check : callable
+        Examines the answer, and establishes the bounds; the checker of the question.
+    allowance : Allowance
+        What that may take.
+    """
+    verification = Verification(certificate, question)
+    written: Any = certificate
+    verification.faults += rewriting_faults(document, written.to_json())
+    check(verification, document, allowance)
+    # Names in the document are of any length.
+    verification.faults = [cut(fault, LONGEST) for fault in verification.faults]
+    return verification
 
 
 def rewriting_faults(document: dict[str, Any], rewritten: dict[str, Any]) -> Iterator[str]:
@@ -108,57 +165,54 @@ class BoundCheck:
 
     Attributes
     ----------
-    bounds : sequence of Bound
-        All of them.
-    objective : int or None
-        Which none may exceed.
-    recheck : callable
-        Establishes a proved bound again; returns what is wrong, or None.
-    kinds : callable
-        Returns what the registry knows of a name.
-    searched : callable
-        Whether verifying a bound of that name searches.
-    misfit : callable
-        Returns why a claim that is not proved means nothing for what the document is about, or
-        None.
+    known : Bounded
+        All of them, and the objective, which none may exceed.
+    problem : Problem, or that of another question
+        What they are about.
+    proofs, claims : mapping
+        What the registry knows of a name: of bounds that can be established again, and of those
+        that rest on a solver's word.
+    allowance : Allowance
+        What checking them may take.
     intact : bool
         Whether nothing else is wrong: what was tampered with is not worth a search.
     place : str
         Where the bounds stand in the document.
     """
 
-    bounds: Sequence[Bound]
-    objective: int | None
-    recheck: Callable[[Bound], str | None]
-    kinds: Callable[[str], Kind | None]
-    searched: Callable[[str], bool]
+    known: Bounded
+    problem: Any
+    proofs: Mapping[str, Provable]
+    claims: Mapping[str, Claimable]
+    allowance: Allowance
     intact: bool
     place: str = "bounds"
-    misfit: Callable[[Bound], str | None] = lambda bound: None
 
-    def run(self, findings: Findings) -> Iterator[CheckedBound]:
+    def run(self, findings: Verification[Any]) -> Iterator[CheckedBound]:
         """Yield what can be said for each bound; add what is wrong to the findings."""
-        for index, bound in enumerate(self.bounds):
+        objective = self.known.objective
+        for index, bound in enumerate(self.known.bounds):
             place = f"{self.place}[{index}] ({cut(bound.method)})"
-            if self.objective is not None and bound.value > self.objective:
+            if objective is not None and bound.value > objective:
                 findings.faults.append(
-                    f"{place}: the bound {bound.value} exceeds the objective {self.objective}"
+                    f"{place}: the bound {bound.value} exceeds the objective {objective}"
                 )
             finding = self._finding(findings, place, index)
             yield CheckedBound(bound.method, bound.value, bound.evidence, cut(finding, LONGEST))
 
-    def _finding(self, findings: Findings, place: str, index: int) -> str:
-        bound = self.bounds[index]
+    def _finding(self, findings: Verification[Any], place: str, index: int) -> str:
+        bound = self.known.bounds[index]
+        kind = self._kind(bound.method)
         if bound.evidence is Evidence.PROVED:
-            if self.searched(bound.method) and not self.intact:
+            if isinstance(kind, Provable) and kind.searched and not self.intact:
                 return "not computed again, because the document is not what it was"
             return self._establish(findings, place, bound)
-        misfit = self.misfit(bound)
+        misfit = None if kind is None else kind.misfit(self.problem)
         if misfit is not None:
             findings.faults.append(f"{place}: {misfit}")
             return misfit
         if bound.evidence is Evidence.CROSS_ATTESTED:
-            other = witness(self.bounds, index, self.kinds)
+            other = witness(self.known.bounds, index, self._kind)
             if other is None:
                 finding = "no other formulation on another solver in the document reaches it"
                 findings.faults.append(f"{place}: {finding}")
@@ -166,10 +220,13 @@ class BoundCheck:
             return f"claimed by two solvers, the other with {other.method}; not checked again"
         return f"claimed by {solver_of(bound) or 'one solver'}; not checked again"
 
-    def _establish(self, findings: Findings, place: str, bound: Bound) -> str:
+    def _kind(self, method: str) -> Provable | Claimable | None:
+        return self.proofs.get(method) or self.claims.get(method)
+
+    def _establish(self, findings: Verification[Any], place: str, bound: Bound) -> str:
         """Establish a proved bound again; return what was found."""
         try:
-            fault = self.recheck(bound)
+            fault = recheck(bound, self.problem, self.allowance, self.proofs)
         except (BeyondLimitsError, MemoryError) as error:
             finding = f"not verified within the limits: {str(error) or 'the memory is used up'}"
             findings.unverified.append(f"{place}: {finding}")

@@ -7,72 +7,57 @@ moves them. Finders and verifiers state the same arguments twice, and that is on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
-from importlib import import_module
 from typing import Any
 
 from offcert.core.errors import InputError
-from offcert.core.placement import PlacementProblem
+from offcert.core.named import named
 from offcert.core.problem import Minimise, Problem
 from offcert.core.result import Bound, Evidence
 from offcert.proofs.kinds import MemoryByTime
-from offcert.proofs.placement.registry import PLACEMENT_PROOFS
-from offcert.proofs.proof import Proof, Provable
+from offcert.proofs.proof import Provable
 from offcert.proofs.registry import PROOFS
 from offcert.verify.limits import UNLIMITED, Allowance
 
-Verifier = Callable[[Problem, int, Proof, Allowance], str | None]
 
-
-def recheck(bound: Bound, problem: Problem, allowance: Allowance | None = None) -> str | None:
+def recheck(
+    bound: Bound,
+    problem: Any,
+    allowance: Allowance | None = None,
+    proofs: Mapping[str, Provable] = PROOFS,
+) -> str | None:
     """Establish a proved bound again; return None if it holds, or what is wrong with it.
 
     Parameters
     ----------
     bound : Bound
         Claimed with evidence ``proved``.
-    problem : Problem
+    problem : Problem, or that of another question
         The certificate's; a feasible one.
     allowance : Allowance, optional
         What may be spent; what the verifiers' own limits allow, by default.
+    proofs : mapping of str to Provable
+        The registry of the question; by default that of schedules.
 
     Raises
     ------
     BeyondLimitsError
         If it takes more than is allowed.
     """
-    kind = PROOFS.get(bound.method)
+    kind = proofs.get(bound.method)
     if kind is None:
-        return f"no proof is known for a bound of this kind with {problem.transfers} transfers"
+        return "no proof is known for a bound of this kind"
     misfit = kind.misfit(problem)
     if misfit is not None:
         return misfit
-    return _established(kind, bound, problem, UNLIMITED.begin() if allowance is None else allowance)
-
-
-def recheck_pool(bound: Bound, problem: PlacementProblem, allowance: Allowance) -> str | None:
-    """Establish a proved bound on a pool again; return None if it holds, or what is wrong.
-
-    Raises
-    ------
-    BeyondLimitsError
-        If it takes more than is allowed.
-    """
-    kind = PLACEMENT_PROOFS.get(bound.method)
-    if kind is None:
-        return "no proof is known for a bound of this kind on a pool"
-    return _established(kind, bound, problem, allowance)
-
-
-def _established(kind: Provable, bound: Bound, problem: Any, allowance: Allowance) -> str | None:
     try:
         proof = kind.proof.read(bound.details)
     except InputError as error:
         return str(error)
+    allowance = UNLIMITED.begin() if allowance is None else allowance
     allowance.require_time()
-    fault: str | None = named(kind.verifier)(problem, bound.value, proof, allowance)
+    fault: str | None = named("verify", kind.verifier)(problem, bound.value, proof, allowance)
     if fault is not None and kind.searched:
         return f"the search it names does not establish {bound.value}: {fault}"
     return fault
@@ -94,23 +79,3 @@ def by_time(problem: Problem, value: int, proof: MemoryByTime, allowance: Allowa
     bound = Bound(proof.method, proof.ticks, Evidence.PROVED, proof.details)
     fault = recheck(bound, timed, allowance)
     return None if fault is None else f"details: {fault}"
-
-
-def verifier(name: str) -> Verifier:
-    """Return the verifier of bounds on schedules that the registry names."""
-    found: Verifier = named(name)
-    return found
-
-
-@cache
-def named(name: str) -> Callable[..., Any]:
-    """Return the function that a registry names.
-
-    Parameters
-    ----------
-    name : str
-        Module below this package and function, as ``"heads.check:atomic_heads"``.
-    """
-    module, _, function = name.partition(":")
-    found: Callable[..., Any] = getattr(import_module(f"offcert.verify.{module}"), function)
-    return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from offcert.core.errors import InputError
 from offcert.core.options import require_count, require_problem, require_seconds, require_seed
-from offcert.core.placement import PlacementResult
+from offcert.core.placement_result import PlacementResult
 from offcert.core.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.residences import placement_problem, residences
 from offcert.core.result import Result, SolveStatus
@@ -66,13 +66,13 @@ class FragmentationPrice:
         part = PlacementCertificate(
             placing,
             PlacementResult.of(placing, placement, bounds),
-            _METHOD,
+            method=_METHOD,
             versions=versions,
             occupants=tuple(of for of, _ in residences(self.problem.trace, schedule)),
         )
         status = SolveStatus.FEASIBLE if schedule.makespan else SolveStatus.OPTIMAL
         result = Result(status, schedule)
-        return Certificate(self.problem, result, _METHOD, versions=versions, placement=part)
+        return Certificate(self.problem, result, method=_METHOD, versions=versions, placement=part)
 
 
 def price_of_fragmentation(

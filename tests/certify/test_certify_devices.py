@@ -42,7 +42,7 @@ from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_
 from offcert.proofs.settings import Notes, Settings
 from offcert.report.devices_text import devices_summary
 from offcert.verify.devices.bounds import resource_fault
-from offcert.verify.devices.document import verify_devices
+from offcert.verify.document import verify
 from offcert.verify.limits import Limits
 
 
@@ -57,7 +57,7 @@ def forged(document: dict[str, Any], change) -> list[str]:
     change(changed)
     del changed["digest"]
     changed["digest"] = canonical_digest(changed)
-    return verify_devices(changed).faults
+    return verify(changed).faults
 
 
 def test_tiny_problems_against_brute_force() -> None:
@@ -70,7 +70,7 @@ def test_tiny_problems_against_brute_force() -> None:
         assert optimum is not None
         assert certificate.lower_bound <= optimum <= certificate.objective
         optimal += certificate.status is SolveStatus.OPTIMAL
-        assert verify_devices(document_of(certificate)).valid
+        assert verify(document_of(certificate)).valid
     assert optimal == 20
 
 
@@ -291,7 +291,7 @@ def test_forged_certificates_are_refused(tmp_path) -> None:
     problem = random_devices(8, largest=3)
     certificate = certify_devices(problem, time_limit=1)
     document = document_of(certificate)
-    assert verify_devices(document).valid
+    assert verify(document).valid
 
     def larger(changed: dict[str, Any]) -> None:
         for bound in changed["bounds"]:
@@ -316,7 +316,7 @@ def test_forged_certificates_are_refused(tmp_path) -> None:
 
     assert forged(document, earlier)
     # Without a new digest nothing may change at all.
-    assert verify_devices(document | {"found_by": "somebody"}).faults
+    assert verify(document | {"found_by": "somebody"}).faults
     # An attested bound is not proved by saying so, and what is alone has to be.
     alone = {"method": "prop3", "value": 10**6, "evidence": "proved", "details": {}}
     assert forged(document, lambda changed: changed.update(alone=alone))
@@ -328,9 +328,9 @@ def test_forged_certificates_are_refused(tmp_path) -> None:
     assert read_devices_certificate(path).objective == certificate.objective
     assert read_devices_certificate(path) == certificate
     with pytest.raises(InputError, match="version 7"):
-        verify_devices(document | {"version": 7})
+        verify(document | {"version": 7})
     with pytest.raises(InputError, match=r'version 1 .* reads 2 \(version 1 lacks "method" and'):
-        verify_devices(document | {"version": 1})
+        verify(document | {"version": 1})
 
 
 def test_details_that_make_no_sense_are_refused() -> None:
@@ -348,7 +348,7 @@ def test_details_that_make_no_sense_are_refused() -> None:
     ):
         bound = Bound(RESOURCE, 1, Evidence.PROVED, details)
         changed = replace(certificate, bounds=(*certificate.bounds, bound))
-        assert not verify_devices(document_of(changed)).valid, details
+        assert not verify(document_of(changed)).valid, details
 
 
 def test_a_device_that_is_too_small_is_said_to_be() -> None:
@@ -356,7 +356,7 @@ def test_a_device_that_is_too_small_is_said_to_be() -> None:
     tight = replace(problem, step=problem.step.with_memory(0))
     certificate = certify_devices(tight)
     assert certificate.status is SolveStatus.INFEASIBLE
-    assert verify_devices(document_of(certificate)).valid
+    assert verify(document_of(certificate)).valid
 
 
 def test_what_shares_a_link_already_shares_it_with_more() -> None:
@@ -405,10 +405,10 @@ def test_an_interrupt_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> No
         interrupted = certificate.notes.interrupted
         assert interrupted or (name in ("improve", "solve_devices") and certificate.gap == 0)
         assert devices_summary(certificate).get("interrupted", False) is interrupted
-        assert verify_devices(document_of(certificate)).valid
+        assert verify(document_of(certificate)).valid
         objectives.append(certificate.objective)
     assert objectives == sorted(objectives, reverse=True)
-    assert all(verify_devices(document_of(each)).valid for each in kept)
+    assert all(verify(document_of(each)).valid for each in kept)
     assert {each.notes.unfinished for each in kept} >= {"rules", "bounds of resources"}
 
 
@@ -477,32 +477,32 @@ def test_a_bound_that_nobody_can_establish_is_refused(bound: Bound, fault: str |
     schedule = certify_devices(three_layers(), time_limit=1, workers=1).schedule
     forged = DevicesCertificate(three_layers(), schedule, (bound,))
     expected = [] if fault is None else [f"bounds[0] ({bound.method}): {fault}"]
-    assert verify_devices(document_of(forged)).faults == expected
+    assert verify(document_of(forged)).faults == expected
 
 
 def test_what_bounds_rest_on_has_to_be_established() -> None:
     problem = three_layers()
     tight = replace(problem, step=problem.step.with_memory(0))
     device = Bound(DEVICE, 18, Evidence.PROVED)
-    faults = verify_devices(document_of(DevicesCertificate(tight, None, (device,)))).faults
+    faults = verify(document_of(DevicesCertificate(tight, None, (device,)))).faults
     assert faults == ["bounds: no schedule exists, so there must be none"]
     # As much as the operations take, which is true, but only said.
     alone = Bound("fractional", 18, Evidence.ATTESTED)
     attested = DevicesCertificate(problem, None, (device,), alone)
-    faults = verify_devices(document_of(attested)).faults
+    faults = verify(document_of(attested)).faults
     assert faults == ["alone: it must be proved, not attested"]
     # What takes too long is no fault, nor is what rests on it.
     proved = replace(attested, alone=replace(alone, evidence=Evidence.PROVED))
-    assert verify_devices(document_of(proved)).valid
-    found = verify_devices(document_of(proved), Limits(seconds=1e-9))
+    assert verify(document_of(proved)).valid
+    found = verify(document_of(proved), Limits(seconds=1e-9))
     assert found.faults == []
     assert [each.partition(":")[0] for each in found.unverified] == ["alone"]
     more = replace(proved, bounds=(replace(device, value=19),))
-    found = verify_devices(document_of(more), Limits(seconds=1e-9))
+    found = verify(document_of(more), Limits(seconds=1e-9))
     assert found.faults == []
     assert [each.partition(" ")[0] for each in found.unverified] == ["alone:", "bounds[0]"]
-    assert verify_devices(document_of(more)).faults
+    assert verify(document_of(more)).faults
     # If something else is wrong, so is this.
-    found = verify_devices(document_of(more) | {"gap": "1/2"}, Limits(seconds=1e-9))
+    found = verify(document_of(more) | {"gap": "1/2"}, Limits(seconds=1e-9))
     assert [each.partition(":")[0] for each in found.unverified] == ["alone"]
     assert found.faults[-1].startswith("bounds[0] ")

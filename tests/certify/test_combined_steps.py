@@ -10,14 +10,14 @@ from combined_problems import combined_problem
 from offcert.certify import combined_steps
 from offcert.certify.combined_steps import SLOTS, descend_combined, seconds
 from offcert.certify.effort import Effort
-from offcert.certify.joint_search import JointSearch
+from offcert.certify.search import Search
 from offcert.core.errors import MethodError
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.heuristics.combined.search import combined_plan
 
 
-def searched(problem: Problem, limit: float = 10.0) -> JointSearch:
-    search = JointSearch(problem, limit)
+def searched(problem: Problem, limit: float = 10.0) -> Search:
+    search = Search(problem, limit)
     descend_combined(search, Effort(limit))
     return search
 
@@ -47,7 +47,7 @@ def test_the_best_of_its_plans_is_offered(
 
 
 def test_without_time_there_is_one_try() -> None:
-    search = JointSearch(combined_problem(9, 5), 10.0)
+    search = Search(combined_problem(9, 5), 10.0)
     descend_combined(search, Effort(0.0))
     assert search.objective is not None
 

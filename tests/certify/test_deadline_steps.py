@@ -16,9 +16,9 @@ from residual_networks import residual_problem
 from offcert.certify.deadline_limits import Bracket, limit_met_by, timed
 from offcert.certify.deadline_steps import climb_limits, descend_sinking, halve_limits
 from offcert.certify.effort import Effort
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.joint_steps import descend_whole
 from offcert.certify.rematerialisation_steps import bound_least_memory
+from offcert.certify.search import Search
 from offcert.core.platform import Platform
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import Bound, Evidence
@@ -27,15 +27,15 @@ from offcert.proofs.settings import Settings
 from offcert.verify.document import verify
 
 
-def search_of(problem: Problem) -> JointSearch:
+def search_of(problem: Problem) -> Search:
     """Return a search that knows what a single run takes, and the plan in which all stays."""
-    search = JointSearch(problem, 60.0)
+    search = Search(problem, 60.0)
     bound_least_memory(search, Effort(0.1))
     descend_whole(search, Effort(1.0))
     return search
 
 
-def require_valid(search: JointSearch) -> None:
+def require_valid(search: Search) -> None:
     assert verify(search.certificate("certify", Settings()).to_json()).valid
     deadline = search.problem.deadline
     assert search.schedule is not None

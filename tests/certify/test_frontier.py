@@ -15,7 +15,7 @@ from offcert.core.errors import InputError
 from offcert.core.platform import Platform
 from offcert.core.problem import Minimise, Problem, Recompute, Transfers
 from offcert.proofs.certificate import Certificate
-from offcert.verify.entry import verify
+from offcert.verify.document import verify
 
 
 def test_makespans_fall_with_memory_and_every_certificate_is_valid() -> None:

@@ -10,8 +10,8 @@ from random_networks import random_network
 
 from offcert.certify.effort import Effort
 from offcert.certify.graph_steps import descend_graphs
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.ladder import certify
+from offcert.certify.search import Search
 from offcert.core.checkpoint_graph import CheckpointGraph
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
@@ -31,8 +31,8 @@ def problem_of(network: Network, memory: int, **fields) -> Problem:
     return Problem("p", network, platform, recompute=Recompute.ANY, offload=False, **fields)
 
 
-def searched(problem: Problem) -> JointSearch:
-    search = JointSearch(problem, 20)
+def searched(problem: Problem) -> Search:
+    search = Search(problem, 20)
     descend_graphs(search, EFFORT)
     return search
 
@@ -64,7 +64,7 @@ def test_least_time_within_the_memory() -> None:
 
 
 def test_everything_offered_is_legal() -> None:
-    """`JointSearch` raises if an execution or a schedule is not."""
+    """`Search` raises if an execution or a schedule is not."""
     rng = random.Random(2)
     better = 0
     for seed in range(40):
@@ -113,7 +113,7 @@ def test_a_network_in_which_nothing_can_run_again_is_left_alone() -> None:
 def test_other_problems_are_left_alone() -> None:
     problem = problem_of(CHAIN, 100)
     for other in (replace(problem, recompute=Recompute.NONE),):
-        search = JointSearch(other, 20)
+        search = Search(other, 20)
         descend_graphs(search, EFFORT)
         assert search.execution is None
         assert search.objective is None

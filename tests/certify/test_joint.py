@@ -9,9 +9,8 @@ import pytest
 from random_instances import seeded
 from random_networks import random_network, recompute_problem
 
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.ladder import certify
-from offcert.certify.search import UnsoundError
+from offcert.certify.search import Search, UnsoundError
 from offcert.core.computations import Computation, Value
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
@@ -73,7 +72,7 @@ def test_illegal_executions_are_no_results() -> None:
     wrong = replace(execution, runs=execution.runs[::-1])
     large = problem.with_memory(problem.trace.peak_memory)
     schedule = simulate(large.executed(execution), Plan())
-    search = JointSearch(large, 1.0)
+    search = Search(large, 1.0)
     with pytest.raises(UnsoundError, match="illegal execution"):
         search.offer_executed(wrong, schedule)
     assert search.offer_executed(execution, schedule)

@@ -11,15 +11,15 @@ from random_networks import checkpoint_chain, recompute_problem
 from residual_networks import residual_problem
 
 from offcert.certify.effort import Effort
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.joint_search_steps import descend_joint
+from offcert.certify.search import Search
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.program import program_from_json
 from offcert.verify.execution import execution_faults, persistency_faults
 
 
-def searched(problem: Problem, seconds: float = 0.5, workers: int = 1) -> JointSearch:
-    search = JointSearch(problem, 60.0)
+def searched(problem: Problem, seconds: float = 0.5, workers: int = 1) -> Search:
+    search = Search(problem, 60.0)
     descend_joint(search, Effort(seconds, workers=workers))
     return search
 
@@ -68,7 +68,7 @@ def test_other_problems_are_left_alone() -> None:
 
 def test_an_interrupt_leaves_what_is_known() -> None:
     problem = residual_problem(6, Fraction(1, 2))
-    search = JointSearch(problem, 60.0)
+    search = Search(problem, 60.0)
     offer = search.offer_executed
 
     def interrupted(*arguments: object) -> bool:

@@ -10,8 +10,9 @@ import offcert
 from offcert.certify import placement_subset
 from offcert.certify.placing import place
 from offcert.core.result import Evidence, SolveStatus
+from offcert.proofs.placement.registry import PLACEMENT_PROOFS
 from offcert.verify.limits import UNLIMITED
-from offcert.verify.recheck import recheck_pool
+from offcert.verify.recheck import recheck
 
 # Seeds of `tight_problem` whose least pool is one above their load.
 ABOVE_LOAD = (1042, 1734, 3607)
@@ -34,8 +35,9 @@ def test_the_default_method_proves_what_is_above_the_load(seed: int) -> None:
 def test_one_unit_more_is_refused() -> None:
     problem = tight_problem(ABOVE_LOAD[0])
     (bound,) = place(problem, "infeasible-subset", time_limit=20).result.bounds
-    assert recheck_pool(bound, problem, UNLIMITED.begin()) is None
-    said = recheck_pool(replace(bound, value=bound.value + 1), problem, UNLIMITED.begin())
+    assert recheck(bound, problem, UNLIMITED.begin(), PLACEMENT_PROOFS) is None
+    more = replace(bound, value=bound.value + 1)
+    said = recheck(more, problem, UNLIMITED.begin(), PLACEMENT_PROOFS)
     assert said is not None
     assert "they fit into" in said
 
@@ -44,5 +46,5 @@ def test_what_verification_would_not_establish_is_not_claimed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     problem = tight_problem(ABOVE_LOAD[0])
-    monkeypatch.setattr(placement_subset, "recheck_pool", lambda *_: "too hard")
+    monkeypatch.setattr(placement_subset, "recheck", lambda *_: "too hard")
     assert place(problem, "infeasible-subset", time_limit=20).result.bounds == ()

@@ -145,7 +145,7 @@ def test_what_takes_too_much_to_verify_is_refused_with_the_reason(
     def give_up(*_: object) -> str | None:
         raise BeyondLimitsError("the search is too large")
 
-    monkeypatch.setattr("offcert.verify.document.recheck", give_up)
+    monkeypatch.setattr("offcert.verify.findings.recheck", give_up)
     with pytest.raises(InputError, match=r"does not verify: .*the search is too large"):
         add(library, certificate())
 

@@ -9,7 +9,6 @@ from fractions import Fraction
 import pytest
 
 from offcert.certify.effort import Effort
-from offcert.certify.joint_search import JointSearch
 from offcert.certify.rematerialisation_steps import (
     bound_least_memory,
     descend_persistent,
@@ -18,6 +17,7 @@ from offcert.certify.rematerialisation_steps import (
     solve_retention,
     solve_stages,
 )
+from offcert.certify.search import Search
 from offcert.core.platform import Platform
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import Evidence, SolveStatus
@@ -55,7 +55,7 @@ def test_all_steps_together_reach_brute_force(chain: bool) -> None:
             (problem, best[0]),
             (replace(problem, minimise=Minimise.MEMORY), oracle.least_memory()),
         ):
-            search = JointSearch(each, 20)
+            search = Search(each, 20)
             for step in STEPS:
                 step(search, Effort(0.2 if step is descend_rematerialisation else 10))
             assert search.objective == value
@@ -70,7 +70,7 @@ def test_two_solvers_attest_together() -> None:
     found = set()
     for seed in range(6):
         problem, _ = problem_of(seed)
-        search = JointSearch(problem, 20)
+        search = Search(problem, 20)
         solve_retention(search, Effort(10))
         solve_stages(search, Effort(10))
         result = search.result()
@@ -84,7 +84,7 @@ def test_persistent_strategies_are_what_chains_allow() -> None:
         problem, _ = problem_of(seed, chain=True)
         for least in Minimise:
             each = replace(problem, recompute=Recompute.CHAIN, minimise=least)
-            search = JointSearch(each, 20)
+            search = Search(each, 20)
             for step in STEPS:
                 step(search, Effort(0.2))
             assert least is Minimise.TIME or search.execution is not None
@@ -94,7 +94,7 @@ def test_claims_about_recomputation_alone_bound_nothing_else() -> None:
     """What is found serves where tensors may leave as well; what is claimed does not."""
     for seed in range(4):
         problem, _ = problem_of(seed)
-        search = JointSearch(replace(problem, offload=True), 20)
+        search = Search(replace(problem, offload=True), 20)
         for step in (solve_stages, solve_retention, solve_checkmate):
             step(search, Effort(5))
         assert search.bounds == []

@@ -27,8 +27,8 @@ from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Notes, Settings
 from offcert.proofs.step_certificate import Division, StepCertificate, step_certificate_from_json
 from offcert.report.step_text import describe_step, step_summary
+from offcert.verify.document import verify
 from offcert.verify.limits import Limits
-from offcert.verify.steps.check import verify_step
 
 SEEDS = 30
 
@@ -91,7 +91,7 @@ def test_the_best_split_and_choice_by_enumeration(seed: int) -> None:
     expected = optimum(step)
     found = certify_step(step, time_limit=10, workers=1)
     document = document_of(found)
-    verification = verify_step(document)
+    verification = verify(document)
     assert verification.faults == []
     assert verification.valid
     assert step_certificate_from_json(document).to_json() == found.to_json()
@@ -105,7 +105,7 @@ def test_the_best_split_and_choice_by_enumeration(seed: int) -> None:
     assert found.objective == expected
     # However little time there is, what is said is true.
     hasty = certify_step(step, time_limit=0.01, workers=1)
-    assert verify_step(document_of(hasty)).faults == []
+    assert verify(document_of(hasty)).faults == []
     assert hasty.lower_bound is not None
     assert hasty.lower_bound <= expected
 
@@ -114,7 +114,7 @@ def test_some_cases_had_to_be_divided() -> None:
     divided = 0
     for seed in range(SEEDS):
         found = certify_step(random_step(seed), time_limit=10, workers=1)
-        divided += sum(isinstance(case, Division) for row in found.bounds for case in row)
+        divided += sum(isinstance(case, Division) for row in found.cases for case in row)
     assert divided > 2
 
 
@@ -131,7 +131,7 @@ def signed(document: dict[str, Any]) -> dict[str, Any]:
 def divided_certificate() -> dict[str, Any]:
     for seed in range(SEEDS):
         found = certify_step(random_step(seed), time_limit=10, workers=1)
-        cases = [case for row in found.bounds for case in row]
+        cases = [case for row in found.cases for case in row]
         if found.objective and any(isinstance(case, Division) for case in cases):
             return document_of(found)
     raise AssertionError
@@ -206,10 +206,10 @@ def test_forged_choices_and_cases_are_refused(
     forge: Callable[[dict[str, Any]], None], message: str
 ) -> None:
     document = divided_certificate()
-    assert verify_step(document).valid
+    assert verify(document).valid
     forge(document)
-    assert not verify_step(document).valid
-    faults = verify_step(signed(document)).faults
+    assert not verify(document).valid
+    faults = verify(signed(document)).faults
     assert any(re.search(message, fault) for fault in faults), faults
 
 
@@ -219,12 +219,12 @@ def test_derived_fields_cannot_be_changed() -> None:
         changed = document | {name: 1 if name in ("objective", "lower_bound") else "1/2"}
         changed.pop("digest")
         changed["digest"] = canonical_digest(changed)
-        assert any(fault.startswith(f"{name}:") for fault in verify_step(changed).faults)
+        assert any(fault.startswith(f"{name}:") for fault in verify(changed).faults)
 
 
 def test_verification_keeps_to_its_limits() -> None:
     document = divided_certificate()
-    verification = verify_step(document, Limits(seconds=1e-9))
+    verification = verify(document, Limits(seconds=1e-9))
     assert not verification.faults
     has_bounds = '"method"' in json.dumps(document["bounds"])
     assert bool(verification.unverified) is has_bounds or verification.unverified
@@ -256,7 +256,7 @@ def test_a_step_that_fits_nowhere() -> None:
     found = certify_step(step, time_limit=5)
     assert found.status is SolveStatus.INFEASIBLE
     assert found.summary() == "INFEASIBLE: no sub-batch fits"
-    assert verify_step(document_of(found)).valid
+    assert verify(document_of(found)).valid
 
 
 def test_what_is_known_is_kept_and_told() -> None:
@@ -271,7 +271,7 @@ def test_what_is_known_is_kept_and_told() -> None:
     assert told[-1].startswith(f"bound {found.lower_bound}  best {found.objective}  gap ")
     assert told[-1].endswith("%  sub-batch 2")
     for each in kept:
-        assert verify_step(document_of(each)).valid
+        assert verify(document_of(each)).valid
         assert each.lower_bound is not None
         assert each.lower_bound <= (found.lower_bound or 0)
 
@@ -290,7 +290,7 @@ def test_an_interrupt_in_a_part_ends_the_whole(monkeypatch: pytest.MonkeyPatch) 
     assert found.notes.interrupted
     assert step_summary(found)["interrupted"]
     assert found.objective is not None
-    assert verify_step(document_of(found)).valid
+    assert verify(document_of(found)).valid
 
 
 def test_a_full_disk_costs_nothing() -> None:
@@ -321,9 +321,9 @@ def test_a_version_before_is_refused_with_what_to_do() -> None:
     del document["settings"]
     why = r'version 1 of offcert-step-certificate is not known; this program reads 2 \(.*"settings"'
     with pytest.raises(InputError, match=why):
-        verify_step(document | {"version": 1})
+        verify(document | {"version": 1})
     with pytest.raises(InputError, match=r"this program reads 2$"):
-        verify_step(document | {"version": 3})
+        verify(document | {"version": 3})
 
 
 def test_bad_arguments() -> None:
@@ -355,4 +355,4 @@ def test_cases_by_an_operation_that_offers_nothing_are_refused() -> None:
     fixed = next(o for o in range(5) if o not in step.splits[0].rounds[0].menu.of)
     document["bounds"][0][0] = {"bounds": [], "operation": fixed, "parts": []}
     with pytest.raises(InputError, match=f"{fixed} is not on the menu"):
-        verify_step(document)
+        verify(document)

@@ -204,7 +204,7 @@ def test_an_interrupt_outside_of_a_search_is_one_line(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("offcert.verify.entry.verify_any_file", interrupt)
+    monkeypatch.setattr("offcert.verify.document.verify_file", interrupt)
     assert main(["verify", str(problem_file)]) == 130
     assert capsys.readouterr().err == "offcert: interrupted\n"
 

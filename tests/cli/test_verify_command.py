@@ -81,7 +81,7 @@ def test_too_little_memory_is_no_traceback(
     def fail(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("offcert.verify.entry.verify_any_file", fail)
+    monkeypatch.setattr("offcert.verify.document.verify_file", fail)
     assert main(["verify", certificate]) == 3
     assert capsys.readouterr().out.splitlines()[1] == "  it takes more memory than there is"
 
@@ -101,7 +101,7 @@ def forged(folder: Path, bound: Bound, problem: Problem) -> str:
     """A document that is intact, but for what one bound claims."""
     path = folder / "forged.json"
     result = Result(SolveStatus.UNKNOWN, None, (bound,))
-    Certificate(problem, result, "forged").write(path)
+    Certificate(problem, result, method="forged").write(path)
     return str(path)
 
 

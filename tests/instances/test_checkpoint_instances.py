@@ -22,7 +22,7 @@ from offcert.instances.recompute_partition import (
     recompute_partition,
     strategy_of_part,
 )
-from offcert.verify.entry import verify
+from offcert.verify.document import verify
 from offcert.verify.execution import execution_faults
 
 

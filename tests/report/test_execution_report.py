@@ -27,15 +27,14 @@ from offcert.report.gantt_svg import gantt_svg
 from offcert.report.memory_curve import memory_curve
 from offcert.report.summary import _plan_lines
 from offcert.report.text import (
+    SCHEDULE,
     certificate_summary,
     describe_certificate,
     describe_problem,
-    describe_verification,
     offloaded_names,
     problem_summary,
-    verification_summary,
 )
-from offcert.verify.entry import verify
+from offcert.verify.document import verify
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -129,14 +128,15 @@ def test_least_memory_is_in_bytes_and_times_stay_times() -> None:
 def test_verification_says_what_it_found_of_the_execution() -> None:
     certificate = checkpointed()
     verification = verify(certificate)
-    text = describe_verification(verification).splitlines()
+    values, said = SCHEDULE.verified(verification)
+    text = said.splitlines()
     assert "  execution 11 operations, each with its inputs" in text
     assert "  recomputed 3 operations again: 7, 35 % of the compute time" in text
-    assert verification_summary(verification)["execution"]["again"] == 3
+    assert values["execution"]["again"] == 3
     stored = replace(certificate.problem, recompute=Recompute.CHAIN)
-    text_of_chain = describe_verification(verify(replace(certificate, problem=stored)))
+    _, text_of_chain = SCHEDULE.verified(verify(replace(certificate, problem=stored)))
     assert "inputs; what is stored stays until its backward operation" in text_of_chain
-    least = describe_verification(verify(least_memory_certificate()))
+    _, least = SCHEDULE.verified(verify(least_memory_certificate()))
     assert "execution 11 operations" in least
 
 

@@ -56,7 +56,7 @@ def test_a_picture_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     certificate = solve(random_problem(5), "sequential")
     with pytest.raises(InputError, match=r"must end in \.png or \.svg"):
         save_gantt(certificate, tmp_path / "plan.pdf")
-    empty = Certificate(certificate.problem, Result(SolveStatus.UNKNOWN, None), "none")
+    empty = Certificate(certificate.problem, Result(SolveStatus.UNKNOWN, None), method="none")
     with pytest.raises(InputError, match="no schedule to draw"):
         save_gantt(empty, tmp_path / "plan.png")
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,8 @@ import pytest
 
 from offcert.certify.placing import place
 from offcert.core.errors import InputError
-from offcert.core.placement import Placement, PlacementProblem, PlacementResult, Residence
+from offcert.core.placement import Placement, PlacementProblem, Residence
+from offcert.core.placement_result import PlacementResult
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
@@ -31,7 +32,7 @@ def placed() -> PlacementCertificate:
         Transfer(Kind.PREFETCH, 1, 19, 20),
     ]
     schedule = Schedule((0, 5, 10, 15, 20), (5, 10, 15, 20, 25), moves)
-    certificate = Certificate(problem, Result(SolveStatus.FEASIBLE, schedule), "test")
+    certificate = Certificate(problem, Result(SolveStatus.FEASIBLE, schedule), method="test")
     found = place(certificate, "first-fit").placement
     assert found is not None
     return found
@@ -100,7 +101,7 @@ def test_a_notebook_shows_addresses_of_any_number() -> None:
     rows = [Residence(f"r{i}<", 1 + i % 7, i, i + 3) for i in range(4000)]
     problem = PlacementProblem("many <b>", rows, 99, 2)
     result = PlacementResult.of(problem, Placement(8 * (i % 3) for i in range(4000)))
-    found = PlacementCertificate(problem, result, "hand")
+    found = PlacementCertificate(problem, result, method="hand")
     text = found._repr_html_()
     root = ElementTree.fromstring(text)
     said = "".join(root.itertext())

@@ -40,7 +40,7 @@ def faults_of(problem: Problem, method: str, evidence: Evidence = Evidence.ATTES
     families = CLAIMS[method].families
     bounds = [Bound(method, 1, evidence, {"solver": families[0]})]
     result = Result(SolveStatus.UNKNOWN, None, tuple(bounds))
-    return verify(Certificate(problem, result, "test").to_json()).faults
+    return verify(Certificate(problem, result, method="test").to_json()).faults
 
 
 def test_the_cases_name_every_claim_once_at_least() -> None:
@@ -67,7 +67,7 @@ def test_two_solvers_do_not_make_it_one() -> None:
     ]
     for problem, count in ((AGAIN, 2), (replace(AGAIN, offload=False), 0)):
         result = Result(SolveStatus.UNKNOWN, None, tuple(bounds))
-        assert len(verify(Certificate(problem, result, "test").to_json()).faults) == count
+        assert len(verify(Certificate(problem, result, method="test").to_json()).faults) == count
 
 
 def test_a_proof_that_took_too_long_is_no_bound_elsewhere_either() -> None:
@@ -75,4 +75,4 @@ def test_a_proof_that_took_too_long_is_no_bound_elsewhere_either() -> None:
     claim = Bound("fluid-milp", 1, Evidence.ATTESTED, {"solver": "HiGHS"})
     for problem, wrong in ((ONCE, 0), (AGAIN, 1)):
         result = Result(SolveStatus.UNKNOWN, None, (claim,))
-        assert len(verify(Certificate(problem, result, "test").to_json()).faults) == wrong
+        assert len(verify(Certificate(problem, result, method="test").to_json()).faults) == wrong

@@ -18,7 +18,7 @@ from offcert.proofs.selection_certificate import (
     SelectionCertificate,
     selection_certificate_from_json,
 )
-from offcert.verify.selection.document import verify_selection
+from offcert.verify.document import verify
 from papers.checkpoint_graphs.exhaustive import exhaustive_selection, recomputes_closed_sets
 from papers.checkpoint_graphs.packing import packing_bound
 from papers.checkpoint_graphs.random_graphs import random_checkpoint_graph, shortcut_path
@@ -47,7 +47,7 @@ def graph_certificate(seed: int, closed: bool = False) -> SelectionCertificate:
 
 
 def faults(certificate: SelectionCertificate) -> list[str]:
-    return verify_selection(json.loads(json.dumps(certificate.to_json()))).faults
+    return verify(json.loads(json.dumps(certificate.to_json()))).faults
 
 
 @pytest.mark.parametrize("model", CHAIN_MODELS)
@@ -82,7 +82,7 @@ def test_a_chain_that_is_too_long_is_not_verified(model: str, most: int) -> None
     stored = (0, most)
     value = MEMORY_MODELS[model](sizes, stored)
     made = SelectionCertificate("long", model, sizes, None, stored, value, 1)
-    verification = verify_selection(json.loads(json.dumps(made.to_json())))
+    verification = verify(json.loads(json.dumps(made.to_json())))
     assert (verification.faults, verification.valid) == ([], False)
     assert verification.unverified == [
         f"lower_bound: the least of more than {most} data is not computed"
@@ -159,7 +159,7 @@ def test_stored_vertices_have_to_be_inner_ones(stored: tuple[int, ...]) -> None:
 def test_a_document_that_was_changed_is_refused() -> None:
     document = graph_certificate(3).to_json()
     document["name"] = "another"
-    assert any("digest" in fault for fault in verify_selection(document).faults)
+    assert any("digest" in fault for fault in verify(document).faults)
 
 
 def test_the_page_says_all_of_it(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:

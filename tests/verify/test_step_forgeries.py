@@ -25,8 +25,8 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.step_certificate import Division, Leaf, RoundAnswer, StepCertificate
+from offcert.verify.document import verify
 from offcert.verify.limits import Limits
-from offcert.verify.steps.check import verify_step
 
 # Within 14 bytes b runs beside x, which takes 8, in 9 ticks without workspace or in 3 with 6.
 TRACE = Trace(
@@ -57,7 +57,7 @@ def certificate() -> StepCertificate:
 
 
 def faults_of(forged: StepCertificate) -> list[str]:
-    return verify_step(json.loads(json.dumps(forged.to_json()))).faults
+    return verify(json.loads(json.dumps(forged.to_json()))).faults
 
 
 def answered(found: Certificate, choice: tuple[int, ...] = (1, 1)) -> StepCertificate:
@@ -160,7 +160,7 @@ def test_a_round_is_verified_as_by_itself() -> None:
 
 def test_what_the_limits_leave_open_in_a_round_is_open_in_the_step() -> None:
     document = answered(certify(own(), time_limit=5, workers=1)).to_json()
-    left = verify_step(json.loads(json.dumps(document)), Limits(seconds=1e-9)).unverified
+    left = verify(json.loads(json.dumps(document)), Limits(seconds=1e-9)).unverified
     assert any(each.startswith("rounds[0]: bounds[") for each in left), left
 
 
@@ -173,7 +173,7 @@ def slow() -> StepCertificate:
     """Return a certificate whose schedule is not the best, so that it contradicts no bound."""
     trace = MENU.chosen(TRACE, (0, 1))
     found = certify(replace(own(), network=trace), time_limit=5, workers=1)
-    forged = replace(answered(found, (0, 1)), bounds=((Leaf(),),))
+    forged = replace(answered(found, (0, 1)), cases=((Leaf(),),))
     assert (forged.objective, forged.lower_bound, faults_of(forged)) == (34, 22, [])
     return forged
 
@@ -208,12 +208,12 @@ def slow() -> StepCertificate:
     ],
 )
 def test_cases_that_do_not_hold_are_refused(case: Leaf | Division, fault: str) -> None:
-    faults = faults_of(replace(slow(), bounds=((case,),)))
+    faults = faults_of(replace(slow(), cases=((case,),)))
     assert [each.startswith(fault) for each in faults] == [True], faults
 
 
 def test_a_bound_above_the_schedule_is_refused() -> None:
-    faults = faults_of(replace(certificate(), bounds=((Leaf((FALSE,)),),)))
+    faults = faults_of(replace(certificate(), cases=((Leaf((FALSE,)),),)))
     assert faults == ["lower_bound: 24 is no bound on the objective, 22"]
     # Nothing fits, and yet there is a schedule.
     problem = certificate().problem.with_memory(2)
@@ -226,10 +226,10 @@ def test_bounds_of_parts_may_use_what_all_cases_around_them_say() -> None:
     lean = Bound("fractional", 19, Evidence.PROVED)
     inner = Division(3, (((0,), Leaf((lean,))), ((1,), Leaf())))
     case = Division(1, (((0,), inner), ((1,), Leaf())))
-    assert faults_of(replace(slow(), bounds=((case,),))) == []
+    assert faults_of(replace(slow(), cases=((case,),))) == []
     for swapped in (Division(3, (((1,), Leaf((lean,))), ((0,), Leaf()))), Leaf((lean,))):
         case = Division(1, (((0,), swapped), ((1,), Leaf())))
-        assert len(faults_of(replace(slow(), bounds=((case,),)))) == 1
+        assert len(faults_of(replace(slow(), cases=((case,),)))) == 1
 
 
 def test_alternatives_too_large_for_the_memory_count_only_where_there_is_no_other() -> None:
@@ -238,8 +238,8 @@ def test_alternatives_too_large_for_the_memory_count_only_where_there_is_no_othe
     found = certify_step(step, time_limit=5, workers=1)
     assert (found.objective, found.lower_bound) == (11, 11)
     lean = Bound("fractional", 11, Evidence.PROVED)
-    assert faults_of(replace(found, bounds=((Leaf((lean,)),),))) == []
+    assert faults_of(replace(found, cases=((Leaf((lean,)),),))) == []
     case = Division(1, (((0,), Leaf((lean,))), ((1,), Leaf((replace(lean, value=9),)))))
     place = "bounds[0][0].parts[1].bounds[0] (fractional)"
     said = f"{place}: no schedule exists, so there is no bound"
-    assert faults_of(replace(found, bounds=((case,),))) == [said]
+    assert faults_of(replace(found, cases=((case,),))) == [said]

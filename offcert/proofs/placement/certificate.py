@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offcert.core.documents import (
-    Fields,
-    canonical_digest,
-    read_document,
-    require_format,
-    write_json,
-)
+from offcert.core.documents import Fields, read_document
 from offcert.core.errors import InputError
-from offcert.core.messages import cut
 from offcert.core.notebook import html
-from offcert.core.placement import Occupant, Placement, PlacementProblem, PlacementResult, Residence
-from offcert.core.placement_files import (
-    placement_problem_digest,
-    placement_problem_from_json,
-    placement_problem_to_json,
-)
+from offcert.core.placement import Occupant, Placement, PlacementProblem, Residence
+from offcert.core.placement_files import placement_problem_from_json, placement_problem_to_json
+from offcert.core.placement_result import PlacementResult
 from offcert.core.result import SolveStatus
 from offcert.core.units import Units
-from offcert.proofs.bounds_json import bound_from_json, bounds_to_json, exact_gap, member
-from offcert.proofs.settings import Notes, Settings
-from offcert.proofs.settings import from_json as settings_from_json
-from offcert.proofs.settings import to_json as settings_to_json
-
-PLACEMENT_FORMAT = "offcert-placement"
-PLACEMENT_VERSION = 1
+from offcert.proofs.any_certificate import AnyCertificate
+from offcert.proofs.bounds_json import bound_from_json, member
+from offcert.proofs.questions import PLACEMENT
 
 
-@dataclass(frozen=True)
-class PlacementCertificate:
+@dataclass(frozen=True, repr=False)
+class PlacementCertificate(AnyCertificate[PlacementProblem]):
     """What is claimed about a placement problem, and the evidence for it.
 
     Attributes
@@ -44,47 +29,51 @@ class PlacementCertificate:
         Embedded whole.
     result : PlacementResult
         Status, addresses and bounds.
-    method : str
-        ``"place"`` or the name of the single method that ran.
-    settings : Settings
-        What it was asked.
-    notes : Notes
-        What it remarked beside the result.
-    versions : mapping
-        Of this program and of what it computed with.
     occupants : tuple of Occupant or None
         Where the residences are those of a schedule, and this is a part of its certificate: what
         each is of.
     """
 
-    problem: PlacementProblem
+    question = PLACEMENT
+
     result: PlacementResult
-    method: str
-    settings: Settings = field(default_factory=Settings)
-    notes: Notes = field(default_factory=Notes)
-    versions: Mapping[str, str] = field(default_factory=dict)
     occupants: tuple[Occupant, ...] | None = None
 
-    def __repr__(self) -> str:
-        summary = self.result.summary(self.problem.units)
-        return f"<PlacementCertificate {cut(self.problem.name)}: {summary}>"
+    @property
+    def known(self) -> PlacementResult:
+        """The result."""
+        return self.result
+
+    @property
+    def status(self) -> SolveStatus:
+        """The result's."""
+        return self.result.status
+
+    def summary(self) -> str:
+        """Return status, pool, bound and gap in a line for people."""
+        return self.result.summary(self.problem.units)
 
     def _repr_html_(self) -> str:
         return html(self)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return a document of its own as a JSON value (``offcert-placement``, version 1)."""
+    def _write_problem(self) -> dict[str, Any]:
+        return placement_problem_to_json(self.problem)
+
+    @classmethod
+    def _read_problem(cls, value: Any, place: str) -> PlacementProblem:
+        return placement_problem_from_json(value, place)
+
+    def _write_answer(self) -> dict[str, Any]:
         placement = self.result.placement
-        document: dict[str, Any] = {
-            "format": PLACEMENT_FORMAT,
-            "version": PLACEMENT_VERSION,
-            "problem": placement_problem_to_json(self.problem),
-            "problem_sha256": placement_problem_digest(self.problem),
-            **_claims_to_json(self),
-            "addresses": None if placement is None else list(placement.addresses),
-        }
-        document["digest"] = canonical_digest(document)
-        return document
+        return {"addresses": None if placement is None else list(placement.addresses)}
+
+    @classmethod
+    def _read_answer(cls, fields: Fields, problem: PlacementProblem) -> dict[str, Any]:
+        addresses = None
+        if fields.get("addresses", (list, type(None))) is not None:
+            addresses = fields.integers("addresses")
+            _require_one_each(addresses, len(problem.residences), "addresses")
+        return {"result": _result(fields, problem, addresses)}
 
     def part_to_json(self) -> dict[str, Any]:
         """Return the field ``placement`` of the certificate of a schedule."""
@@ -97,7 +86,7 @@ class PlacementCertificate:
             "capacity": self.problem.capacity,
             "alignment": self.problem.alignment,
             "units": {"time": units.time, "size": units.size},
-            **_claims_to_json(self),
+            **self._write_claims(),
             "residences": [
                 {
                     of.kind: of.index,
@@ -111,9 +100,39 @@ class PlacementCertificate:
             ],
         }
 
-    def write(self, path: str | Path) -> None:
-        """Write the document to a file, through a temporary one."""
-        write_json(path, self.to_json())
+    @classmethod
+    def part_from_json(cls, value: Any, name: str) -> PlacementCertificate:
+        """Return what the field ``placement`` of a certificate says, without verifying it.
+
+        Parameters
+        ----------
+        value : object
+            The JSON value.
+        name : str
+            Of the certificate's problem.
+        """
+        fields = Fields(value, "placement")
+        units = Fields(fields.get("units", dict), fields.path("units"))
+        rows = [_row_from_json(item) for item in fields.each("residences")]
+        limited = fields.get("capacity", (int, type(None))) is not None
+        problem = PlacementProblem(
+            name,
+            [residence for _, residence, _ in rows],
+            fields.integer("capacity", 0) if limited else None,
+            fields.integer("alignment", 1),
+            Units(units.get("time", str), units.get("size", str)),
+        )
+        units.finish()
+        found = [address for *_, address in rows if address is not None]
+        if found:
+            _require_one_each(found, len(rows), "placement.residences[].address")
+        # Without residences there is nothing to tell apart; then the status says it.
+        none = not found and (bool(rows) or fields.get("objective", (int, type(None))) is None)
+        result = _result(fields, problem, None if none else tuple(found))
+        occupants = tuple(occupant for occupant, *_ in rows)
+        certificate = cls._read_claims(fields, problem, {"result": result, "occupants": occupants})
+        fields.finish()
+        return certificate
 
 
 def read_placement(path: str | Path) -> PlacementCertificate:
@@ -124,63 +143,23 @@ def read_placement(path: str | Path) -> PlacementCertificate:
     InputError
         If the file cannot be read or is no such document.
     """
-    return read_document(path, placement_from_json)
+    return read_document(path, PlacementCertificate.from_json)
 
 
-def placement_from_json(document: Any) -> PlacementCertificate:
-    """Return what a document of its own says, without verifying it.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
-    fields = Fields(document)
-    require_format(fields, PLACEMENT_FORMAT, PLACEMENT_VERSION)
-    problem = placement_problem_from_json(fields.get("problem", dict), "problem")
-    addresses = None
-    if fields.get("addresses", (list, type(None))) is not None:
-        addresses = fields.integers("addresses")
-        _require_one_each(addresses, len(problem.residences), "addresses")
-    certificate = _claims_from_json(fields, problem, addresses)
-    # What these say is derived; `verify` compares it with what it ought to be.
-    for name in ("problem_sha256", "digest"):
-        fields.get(name, str)
-    fields.finish()
-    return certificate
+placement_from_json = PlacementCertificate.from_json
 
 
-def placement_part_from_json(value: Any, name: str) -> PlacementCertificate:
-    """Return what the field ``placement`` of a certificate says, without verifying it.
-
-    Parameters
-    ----------
-    value : object
-        The JSON value.
-    name : str
-        Of the certificate's problem.
-    """
-    fields = Fields(value, "placement")
-    units = Fields(fields.get("units", dict), fields.path("units"))
-    rows = [_row_from_json(item) for item in fields.each("residences")]
-    limited = fields.get("capacity", (int, type(None))) is not None
-    problem = PlacementProblem(
-        name,
-        [residence for _, residence, _ in rows],
-        fields.integer("capacity", 0) if limited else None,
-        fields.integer("alignment", 1),
-        Units(units.get("time", str), units.get("size", str)),
+def _result(
+    fields: Fields, problem: PlacementProblem, addresses: tuple[int, ...] | None
+) -> PlacementResult:
+    placement = None if addresses is None else Placement(addresses)
+    return PlacementResult(
+        member(SolveStatus, fields.get("status", str), fields.path("status")),
+        placement,
+        # Derived; what the document says is compared with it.
+        None if placement is None else placement.pool(problem),
+        tuple(bound_from_json(item) for item in fields.each("bounds")),
     )
-    units.finish()
-    found = [address for *_, address in rows if address is not None]
-    if found:
-        _require_one_each(found, len(rows), "placement.residences[].address")
-    # Without residences there is nothing to tell apart; then the status says it.
-    none = not found and (bool(rows) or fields.get("objective", (int, type(None))) is None)
-    occupants = tuple(occupant for occupant, *_ in rows)
-    certificate = _claims_from_json(fields, problem, None if none else tuple(found), occupants)
-    fields.finish()
-    return certificate
 
 
 def _row_from_json(item: Fields) -> tuple[Occupant, Residence, int | None]:
@@ -202,39 +181,3 @@ def _require_one_each(addresses: object, count: int, field: str) -> None:
     assert isinstance(addresses, (list, tuple))
     if len(addresses) != count:
         raise InputError(f"{field} must be {count}, one a residence, not {len(addresses)}")
-
-
-def _claims_to_json(certificate: PlacementCertificate) -> dict[str, Any]:
-    result = certificate.result
-    return {
-        "status": str(result.status),
-        "objective": result.pool,
-        "lower_bound": result.lower_bound,
-        "gap": exact_gap(result.pool, result.lower_bound),
-        "bounds": bounds_to_json(result.bounds),
-        "method": certificate.method,
-        "settings": settings_to_json(certificate.settings, certificate.notes),
-        "versions": dict(certificate.versions),
-    }
-
-
-def _claims_from_json(
-    fields: Fields,
-    problem: PlacementProblem,
-    addresses: tuple[int, ...] | None,
-    occupants: tuple[Occupant, ...] | None = None,
-) -> PlacementCertificate:
-    placement = None if addresses is None else Placement(addresses)
-    result = PlacementResult(
-        member(SolveStatus, fields.get("status", str), fields.path("status")),
-        placement,
-        # Derived, as the next two are; what the document says is compared with it.
-        None if placement is None else placement.pool(problem),
-        tuple(bound_from_json(item) for item in fields.each("bounds")),
-    )
-    fields.get("objective", (int, type(None)))
-    fields.get("gap", (str, type(None)))
-    fields.integer("lower_bound")
-    settings, notes = settings_from_json(fields.get("settings", dict), fields.path("settings"))
-    method, versions = fields.get("method", str), fields.get("versions", dict)
-    return PlacementCertificate(problem, result, method, settings, notes, versions, occupants)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from offcert.report.claims.judge import Finding, Share, judge
-from offcert.report.claims.predicates import Cases
+from offcert.report.claims.predicates import BLOCKS, VIEWS, Cases, view_of
 from offcert.report.points import Point
 
 
@@ -40,3 +40,11 @@ class Claim:
     def judge(self, points: Sequence[Point]) -> Finding:
         """Return what a table says about the claim."""
         return judge(self.cases(points), self.share)
+
+    def by_view(self, points: Iterable[Point]) -> dict[str, Finding]:
+        """Return what each view of a table says; of blocks only where the claim speaks of them."""
+        views: dict[str, list[Point]] = {view: [] for view in VIEWS}
+        for point in points:
+            views[view_of(point)].append(point)
+        found = {view: self.judge(group) for view, group in views.items()}
+        return {view: each for view, each in found.items() if view != BLOCKS or each.cases}

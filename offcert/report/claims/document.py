@@ -20,13 +20,12 @@ from offcert.report.claims.measured import (
     yardstick_lines,
 )
 from offcert.report.claims.offloading import CLAIMS
+from offcert.report.claims.predicates import BLOCKS, VIEWS, view_of
 from offcert.report.claims.published import table_evidence, theory_evidence
-from offcert.report.claims.shapes import is_chain
 from offcert.report.claims.theory import THEORY, Experiment, TheoryClaim
 from offcert.report.points import Point
 
 FOLDER = "certificates"
-_VIEWS = ("chains", "traces")
 
 _INTRODUCTION = """\
 # Claims of the offloading paper, put to the test
@@ -60,8 +59,9 @@ about optima.
 **What a stage is.** What runs between two places where a single tensor is live: a convolution, a
 residual block, an Inception module, and, in DenseNets, a dense layer, which hands on its input and
 its new features in one tensor. That is how the authors' later code cuts DenseNets; the paper does
-not print its number of stages. `--dense blocks` makes every dense block one stage instead, with
-fewer and larger tensors, which is another problem: a certificate is about stages as they are cut.
+not print its number of stages. *Blocks* are a variant: the chains of DenseNets with every dense
+block as one stage, so with fewer and larger tensors. That is another problem, and verdicts on it
+stand beside the others: a certificate is about stages as they are cut.
 
 **Verdicts.** A claim is a test with many cases: limits, or whole problems. In a case it holds,
 fails, or is open. Comparisons with the optimum are exact and three-valued: such a claim holds only
@@ -133,20 +133,17 @@ def write_report(
     figure : str, optional
         A picture to show, beside the page.
     """
-    views = {
-        "chains": [point for point in points if is_chain(point)],
-        "traces": [point for point in points if not is_chain(point)],
-    }
-    found = {claim.key: [claim.judge(views[view]) for view in _VIEWS] for claim in CLAIMS}
+    found = {claim.key: claim.by_view(points) for claim in CLAIMS}
     theory = {claim.key: claim.judge(experiments) for claim in THEORY}
     exhibits: dict[str, Exhibit] = {}
     for key, findings in found.items():
-        if (exhibit := exhibit_of(key, findings, folder)) is not None:
+        if (exhibit := exhibit_of(key, list(findings.values()), folder)) is not None:
             exhibits[key] = exhibit
     for key, finding in theory.items():
         if (exhibit := experiment_exhibit(key, finding, experiments, folder)) is not None:
             exhibits[key] = exhibit
-    tables = table_evidence(found, points, folder)
+    judged = {key: list(findings.values()) for key, findings in found.items()}
+    tables = table_evidence(judged, points, folder)
     theorems = theory_evidence(experiments, folder)
     lines = [_INTRODUCTION.format(facts=fill(facts.sentence(), 100, break_long_words=False))]
     lines += [_FIGURE.format(figure=figure)] if figure is not None else []
@@ -158,15 +155,20 @@ def write_report(
     lines += ["## The theorems, one by one", ""]
     for theorem in THEORY:
         lines += _theory_section(theorem, theory[theorem.key], exhibits, theorems)
-    lines += _measured(views)
+    lines += _measured(points)
     text = "\n".join(lines).rstrip() + "\n"
     return Report(text, tuple(exhibits.values()), (tables, theorems))
 
 
-def _summary(found: Mapping[str, Sequence[Finding]]) -> list[str]:
-    lines = ["| claim | place | on chains | on traces |", "| --- | --- | --- | --- |"]
+def _summary(found: Mapping[str, Mapping[str, Finding]]) -> list[str]:
+    heads = ["chains", "traces"]
+    heads += [BLOCKS] if any(BLOCKS in findings for findings in found.values()) else []
+    lines = ["| claim | place | " + " | ".join(f"on {head}" for head in heads) + " |"]
+    lines += ["| --- | --- |" + " --- |" * len(heads)]
     for claim in CLAIMS:
-        verdicts = " | ".join(str(finding.verdict) for finding in found[claim.key])
+        findings = found[claim.key]
+        cells = [str(findings[head].verdict) if head in findings else "–" for head in heads]
+        verdicts = " | ".join(cells)
         lines.append(f"| [{claim.statement}](#{claim.key}) | {claim.place} | {verdicts} |")
     return lines
 
@@ -188,13 +190,13 @@ def theory_verdict(finding: Finding) -> str:
 
 def _claim_section(
     claim: Claim,
-    findings: Sequence[Finding],
+    findings: Mapping[str, Finding],
     exhibits: Mapping[str, Exhibit],
     evidence: EvidenceFile,
 ) -> list[str]:
     lines = [f"### {claim.key}", "", f"{claim.statement} ({claim.place})", ""]
     lines += [f"- {_test(claim.test, str(claim.share))}"]
-    for view, finding in zip(_VIEWS, findings, strict=True):
+    for view, finding in findings.items():
         lines.append(f"- On {view}: **{finding.verdict}**; {_measure(finding)}")
     lines += _link(exhibits.get(claim.key))
     return [*lines, rests_on(evidence, claim.key, table=True), ""]
@@ -229,16 +231,17 @@ def _link(exhibit: Exhibit | None) -> list[str]:
     return [f"- Certificate of a failure: [{exhibit.name}]({FOLDER}/{exhibit.name})"]
 
 
-def _measured(views: Mapping[str, Sequence[Point]]) -> list[str]:
+def _measured(points: Sequence[Point]) -> list[str]:
+    views = {view: [point for point in points if view_of(point) == view] for view in VIEWS}
     lines: list[str] = []
     tables = ((_AFTER, ranking_lines), (_YARDSTICK, yardstick_lines), (_OPEN, open_lines))
     for title, make in tables:
         lines += [title, ""]
-        for view in _VIEWS:
+        for view in VIEWS:
             if views[view]:
                 lines += [f"On {view}:", "", *make(views[view]), ""]
     lines += [_SCALING, ""]
-    for view in _VIEWS:
+    for view in VIEWS:
         if views[view]:
             both = [*per_image_lines(views[view])]
             both += [*scaling_lines(views[view], "batch"), *scaling_lines(views[view], "image")]

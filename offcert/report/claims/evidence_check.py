@@ -14,11 +14,10 @@ from typing import Any
 from offcert.core.errors import InputError
 from offcert.core.result import Evidence
 from offcert.proofs.certificate import Certificate
+from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.selection_certificate import SelectionCertificate
 from offcert.report.claims.evidence import EvidenceFile, EvidenceRow, Figures
-from offcert.verify.document import Verification
-from offcert.verify.entry import Verified, verify
-from offcert.verify.placement.document import PlacementVerification
+from offcert.verify.document import Verification, verify
 
 # Computes figures of a row again, given what its certificate holds, if that is at hand.
 Again = Callable[[EvidenceRow, Any], Figures]
@@ -93,17 +92,17 @@ def proved_range(certificate: Certificate) -> tuple[int, int | None]:
     return max(proved, default=0), result.objective
 
 
-def established(verification: Verified) -> Figures:
+def established(verification: Verification[Any]) -> Figures:
     """Return what a valid certificate establishes: ``lower``, ``best``.
 
     Only bounds that are proved count. Of a problem without a schedule both are None.
     """
-    if isinstance(verification, Verification):
-        lower, best = proved_range(verification.certificate)
-        return {"lower": lower, "best": best}
-    if isinstance(verification, PlacementVerification):
-        raise InputError("a certificate of addresses is no evidence for a claim")
     found = verification.certificate
+    if isinstance(found, PlacementCertificate):
+        raise InputError("a certificate of addresses is no evidence for a claim")
+    if isinstance(found, Certificate):
+        lower, best = proved_range(found)
+        return {"lower": lower, "best": best}
     return {"lower": found.lower_bound, "best": found.objective}
 
 
@@ -159,9 +158,9 @@ class _Documents:
 
     def __init__(self, evidence: EvidenceFile) -> None:
         self._documents = evidence.documents
-        self._found: dict[str, Verified] = {}
+        self._found: dict[str, Verification[Any]] = {}
 
-    def __call__(self, digest: str) -> Verified | None:
+    def __call__(self, digest: str) -> Verification[Any] | None:
         if digest not in self._found and digest in self._documents:
             self._found[digest] = verify(self._documents[digest])
         return self._found.get(digest)
@@ -186,7 +185,7 @@ def _row_faults(row: EvidenceRow, verified: _Documents, again: Again | None) -> 
             yield "its certificates are about different instances"
 
 
-def instance(verification: Verified) -> Any:
+def instance(verification: Verification[Any]) -> Any:
     """Return what a certificate is about."""
     certificate = verification.certificate
     if isinstance(certificate, SelectionCertificate):
@@ -194,7 +193,7 @@ def instance(verification: Verified) -> Any:
     return certificate.problem
 
 
-def _shown(verification: Verified, figures: Mapping[str, Any]) -> Iterator[str]:
+def _shown(verification: Verification[Any], figures: Mapping[str, Any]) -> Iterator[str]:
     """Yield where figures say more than a certificate establishes."""
     if not verification.valid:
         yield f"its certificate is not valid: {verification.reason}"

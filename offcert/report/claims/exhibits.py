@@ -80,8 +80,9 @@ def experiment_exhibit(
 
 
 def certificate_path(point: Point, folder: Path) -> Path | None:
-    """Return where a point's certificate is, if it is there and small."""
-    for cell in point.cells.get(CERTIFY, ()):
+    """Return where a point's certificate is, if it is there and small; of several, the tightest."""
+    cells = point.cells.get(CERTIFY, ())
+    for cell in sorted(cells, key=lambda cell: cell.lower_bound or 0, reverse=True):
         if cell.certificate is not None and _small(folder / cell.certificate):
             return folder / cell.certificate
     return None

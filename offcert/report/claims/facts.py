@@ -14,6 +14,8 @@ from offcert.report.points import CERTIFY, FAILED, plain_rows
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+BY_BLOCKS = "by blocks"
+
 
 @dataclass(frozen=True)
 class TableFacts:
@@ -34,7 +36,8 @@ class TableFacts:
     methods, versions, settings : tuple of str
         All that occur; settings are those of ``certify``.
     stages : mapping of str to int
-        How many stages a network has, the loss among them, where that is known.
+        How many stages a network has, the loss among them, where that is known; with blocks as
+        stages, too, called ``"densenet121 by blocks"``.
     """
 
     digest: str
@@ -64,7 +67,9 @@ class TableFacts:
         )
 
     def _network(self, name: str) -> str:
-        return f"{name} of {self.stages[name]} stages" if name in self.stages else name
+        coarse = self.stages.get(f"{name} {BY_BLOCKS}")
+        also = f", by blocks {coarse}" if coarse is not None else ""
+        return f"{name} of {self.stages[name]} stages{also}" if name in self.stages else name
 
 
 def facts_of(

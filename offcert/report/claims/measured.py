@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from statistics import mean
 
-from offcert.report.claims.predicates import certified, number
-from offcert.report.claims.shapes import is_chain
+from offcert.report.claims.predicates import certified, number, view_of
 from offcert.report.points import Point
 
 HEURISTICS = ("dynprog", "greedy", "vdnn", "autoswap", "tflms")
@@ -99,7 +98,7 @@ def scaling_lines(points: Sequence[Point], what: str) -> list[str]:
     groups: dict[tuple[object, ...], list[Point]] = defaultdict(list)
     for point in certified(points):
         if point.best is not None and getattr(point, what) is not None:
-            same = (point.network, getattr(point, other), is_chain(point), point.percent)
+            same = (point.network, getattr(point, other), view_of(point), point.percent)
             groups[same].append(point)
     several = [group for group in groups.values() if len({getattr(p, what) for p in group}) > 1]
     if not several:
@@ -122,7 +121,7 @@ def per_image_lines(points: Sequence[Point]) -> list[str]:
     groups: dict[tuple[object, ...], list[Point]] = defaultdict(list)
     for point in points:
         if point.batch is not None:
-            groups[point.network, point.image, is_chain(point)].append(point)
+            groups[point.network, point.image, view_of(point)].append(point)
     several = [group for group in groups.values() if len({p.batch for p in group}) > 1]
     if not several:
         return []

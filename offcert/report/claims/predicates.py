@@ -10,6 +10,9 @@ from offcert.report.points import FAILED, Point
 
 Cases = Callable[[Sequence[Point]], list[Case]]
 NO_PLAN = "NO_PLAN"
+# What a table shows a network as: the chain of its stages, the trace behind that, and, of DenseNets
+# only, the chain in which every dense block is one stage.
+CHAINS, TRACES, BLOCKS = VIEWS = ("chains", "traces", "blocks")
 
 
 def never_longer(method: str, other: str) -> Cases:
@@ -167,6 +170,13 @@ def within_seconds(method: str, seconds: float) -> Cases:
         return found
 
     return cases
+
+
+def view_of(point: Point) -> str:
+    """Return which of the views a problem is, by the end of its name."""
+    if point.problem.endswith("-chain"):
+        return CHAINS
+    return BLOCKS if point.problem.endswith("-blocks") else TRACES
 
 
 def binding(points: Iterable[Point]) -> list[Point]:

@@ -9,7 +9,15 @@ from itertools import combinations, pairwise
 from statistics import mean, median
 
 from offcert.report.claims.judge import Case, Outcome
-from offcert.report.claims.predicates import Cases, binding, certified, number, title
+from offcert.report.claims.predicates import (
+    BLOCKS,
+    Cases,
+    binding,
+    certified,
+    number,
+    title,
+    view_of,
+)
 from offcert.report.points import FAILED, Point, by_problem
 
 PAPERS = ("greedy", "dynprog")
@@ -199,7 +207,8 @@ def worse_with_depth(method: str, family: str) -> Cases:
 
     One case for each image size, batch and network of the family that is shallower; over those
     certified limits at which it has plans for both. Where an optimum is open the averages are known
-    between bounds only, and the case stays open if these overlap.
+    between bounds only, and the case stays open if these overlap. Blocks are left out: as stages,
+    all DenseNets have equally many.
     """
 
     def cases(points: Sequence[Point]) -> list[Case]:
@@ -208,6 +217,7 @@ def worse_with_depth(method: str, family: str) -> Cases:
             network = point.network or ""
             depth = network.removeprefix(family)
             planned = point.makespan(method) is not None and point.best is not None
+            planned = planned and view_of(point) != BLOCKS
             if network.startswith(family) and depth.isdecimal() and planned:
                 at = groups.setdefault((point.image, point.batch), {})
                 at.setdefault(int(depth), {})[point.percent] = point
@@ -250,10 +260,10 @@ def memory_grows_with(power: int) -> Cases:
     """Between two image sizes of a network and batch, the peak grows with about this power."""
 
     def cases(points: Sequence[Point]) -> list[Case]:
-        sizes: dict[tuple[str | None, int | None, bool], dict[int, int]] = {}
+        sizes: dict[tuple[str | None, int | None, str], dict[int, int]] = {}
         for point in points:
             if point.image is not None:
-                group = (point.network, point.batch, is_chain(point))
+                group = (point.network, point.batch, view_of(point))
                 sizes.setdefault(group, {})[point.image] = point.peak
         found = []
         for (network, batch, _), peaks in sizes.items():
@@ -273,10 +283,10 @@ def faster_in_larger_batches() -> Cases:
     """Without a memory limit, a network computes more images a second in the larger batch."""
 
     def cases(points: Sequence[Point]) -> list[Case]:
-        groups: dict[tuple[str | None, int | None, bool], dict[int, int]] = {}
+        groups: dict[tuple[str | None, int | None, str], dict[int, int]] = {}
         for point in points:
             if point.batch is not None:
-                group = (point.network, point.image, is_chain(point))
+                group = (point.network, point.image, view_of(point))
                 groups.setdefault(group, {})[point.batch] = point.compute
         found = []
         for (network, image, _), times in groups.items():
@@ -310,8 +320,3 @@ def peak_is_about(network: str, image: int, batch: int, size: int, tolerance: Fr
         ]
 
     return cases
-
-
-def is_chain(point: Point) -> bool:
-    """Return whether a problem is the chain that stands for a network, by its name."""
-    return point.problem.endswith("-chain")

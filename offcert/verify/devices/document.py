@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from offcert.core.devices.check import check_devices
@@ -11,63 +10,28 @@ from offcert.core.messages import cut
 from offcert.core.result import Bound, Evidence
 from offcert.proofs.claims import solver_of
 from offcert.proofs.devices_bounds import DEVICE, MODEL, RESOURCE, ResourceProof
-from offcert.proofs.devices_certificate import DevicesCertificate, devices_certificate_from_json
+from offcert.proofs.devices_certificate import DevicesCertificate
 from offcert.verify.devices.bounds import resource_fault
-from offcert.verify.findings import LONGEST, CheckedBound, Findings, rewriting_faults
-from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
+from offcert.verify.findings import LONGEST, CheckedBound, Verification
+from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.recheck import recheck
 
 
-@dataclass
-class DevicesVerification(Findings):
-    """The outcome of verifying a certificate for several devices.
-
-    Attributes
-    ----------
-    certificate : DevicesCertificate
-        What was verified.
-    """
-
-    certificate: DevicesCertificate = field(kw_only=True)
-
-    def __repr__(self) -> str:
-        summary = self.certificate.summary()
-        return f"<DevicesVerification {self.outcome}, {len(self.faults)} faults; {summary}>"
-
-    @property
-    def evidence(self) -> Evidence | None:
-        """The strongest evidence among the bounds that attain the lower bound; None if invalid."""
-        best = self.certificate.lower_bound
-        levels = [bound.evidence for bound in self.bounds if bound.value == best]
-        return min(levels, key=list(Evidence).index, default=None) if self.valid else None
-
-
-def verify_devices(
-    document: Any, limits: Limits = UNLIMITED, *, allowance: Allowance | None = None
-) -> DevicesVerification:
-    """Verify a certificate given as a JSON value.
-
-    The schedule is checked event by event, the bounds are computed again, and so is everything
-    that the document derives.
+def check_devices_certificate(
+    verification: Verification[DevicesCertificate], document: Any, allowance: Allowance
+) -> None:
+    """Check the schedule event by event, and compute the bounds again.
 
     Parameters
     ----------
+    verification : Verification
+        To which what is found is added.
     document : object
-        The JSON value, of the format ``offcert-devices-certificate``.
-    limits : Limits
-        What that may take.
-    allowance : Allowance, optional
-        What is left of limits that are running already.
-
-    Raises
-    ------
-    InputError
-        If the value is no certificate at all.
+        The JSON value that holds the certificate.
+    allowance : Allowance
+        What checking may take.
     """
-    allowance = limits.begin() if allowance is None else allowance
-    certificate = devices_certificate_from_json(document)
-    verification = DevicesVerification(certificate=certificate)
-    verification.faults += rewriting_faults(document, certificate.to_json())
+    certificate = verification.certificate
     step = certificate.problem.step
     short = step.trace.least_memory > step.platform.memory
     if certificate.schedule is not None:
@@ -78,11 +42,9 @@ def verify_devices(
     alone = _alone(verification, allowance)
     for index, bound in enumerate(certificate.bounds):
         _check_bound(verification, index, bound, alone)
-    verification.faults = [cut(fault, LONGEST) for fault in verification.faults]
-    return verification
 
 
-def _alone(verification: DevicesVerification, allowance: Allowance) -> int:
+def _alone(verification: Verification[DevicesCertificate], allowance: Allowance) -> int:
     """Return what one device alone takes at least: its operations, or more if that is proved."""
     certificate = verification.certificate
     step = certificate.problem.step.plain()
@@ -104,7 +66,9 @@ def _alone(verification: DevicesVerification, allowance: Allowance) -> int:
     return max(computing, bound.value)
 
 
-def _check_bound(verification: DevicesVerification, index: int, bound: Bound, alone: int) -> None:
+def _check_bound(
+    verification: Verification[DevicesCertificate], index: int, bound: Bound, alone: int
+) -> None:
     place = f"bounds[{index}] ({cut(bound.method)})"
     objective = verification.certificate.objective
     if objective is not None and bound.value > objective:
@@ -126,7 +90,7 @@ def _check_bound(verification: DevicesVerification, index: int, bound: Bound, al
     )
 
 
-def _fault(verification: DevicesVerification, bound: Bound, alone: int) -> str | None:
+def _fault(verification: Verification[DevicesCertificate], bound: Bound, alone: int) -> str | None:
     problem = verification.certificate.problem
     if bound.method == DEVICE:
         if bound.details:

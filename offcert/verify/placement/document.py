@@ -3,94 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 from offcert.core.messages import cut
 from offcert.core.problem import Problem
-from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.schedule import Schedule
-from offcert.proofs.placement.certificate import PlacementCertificate, placement_from_json
-from offcert.proofs.placement.registry import PLACEMENT_PROOFS, placement_kind_of
-from offcert.verify.findings import (
-    LONGEST,
-    BoundCheck,
-    CheckedBound,
-    Findings,
-    rewriting_faults,
-)
-from offcert.verify.limits import UNLIMITED, Allowance, Limits
+from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
+from offcert.verify.findings import BoundCheck, CheckedBound, Verification
+from offcert.verify.limits import Allowance
 from offcert.verify.placement.overlap import Stay, placement_faults, stays
-from offcert.verify.recheck import recheck_pool
 
 _SHOWN = 10
 
 
-@dataclass
-class PlacementVerification(Findings):
-    """The outcome of verifying a document about addresses.
-
-    Attributes
-    ----------
-    certificate : PlacementCertificate
-        What was verified.
-    """
-
-    certificate: PlacementCertificate = field(kw_only=True)
-
-    def __repr__(self) -> str:
-        summary = self.certificate.result.summary(self.certificate.problem.units)
-        return f"<PlacementVerification {self.outcome}, {len(self.faults)} faults; {summary}>"
-
-    @property
-    def evidence(self) -> Evidence | None:
-        """The strongest evidence among the bounds that attain the lower bound; None if invalid."""
-        return self.certificate.result.evidence if self.valid else None
-
-
-def verify_placement(
-    document: Any, limits: Limits = UNLIMITED, *, allowance: Allowance | None = None
-) -> PlacementVerification:
-    """Verify a document about addresses, given as a JSON value.
+def check_placement(
+    verification: Verification[PlacementCertificate], document: Any, allowance: Allowance
+) -> None:
+    """Check a document about addresses of its own.
 
     Parameters
     ----------
+    verification : Verification
+        To which what is found is added.
     document : object
-        The JSON value, of the format ``offcert-placement``.
-    limits : Limits
-        What that may take.
-    allowance : Allowance, optional
-        What is left of limits that are running already.
-
-    Returns
-    -------
-    PlacementVerification
-        With every fault found, not only the first.
-
-    Raises
-    ------
-    InputError
-        If the value is no such document at all.
+        The JSON value that holds the certificate.
+    allowance : Allowance
+        What checking may take.
     """
-    allowance = limits.begin() if allowance is None else allowance
-    certificate = placement_from_json(document)
-    verification = PlacementVerification(certificate=certificate)
-    verification.faults += rewriting_faults(document, certificate.to_json())
-    verification.bounds += check_addresses(verification, certificate, allowance)
-    verification.faults = [cut(fault, LONGEST) for fault in verification.faults]
-    return verification
+    verification.bounds += check_addresses(verification, verification.certificate, allowance)
 
 
 def check_addresses(
-    findings: Findings, certificate: PlacementCertificate, allowance: Allowance, place: str = ""
+    findings: Verification[Any],
+    certificate: PlacementCertificate,
+    allowance: Allowance,
+    place: str = "",
 ) -> list[CheckedBound]:
     """Check addresses, bounds on the pool and status; return what can be said for the bounds.
 
     Parameters
     ----------
-    findings : Findings
+    findings : Verification
         To which faults are added.
     certificate : PlacementCertificate
         What is claimed.
@@ -105,16 +60,16 @@ def check_addresses(
             f"{place}addresses: {fault}" for fault in placement_faults(problem, result.placement)
         ]
     bounds = BoundCheck(
-        result.bounds,
-        result.pool,
-        partial(_recheck, certificate, allowance),
-        placement_kind_of,
-        lambda method: method in PLACEMENT_PROOFS and PLACEMENT_PROOFS[method].searched,
+        result,
+        problem,
+        PLACEMENT_PROOFS,
+        PLACEMENT_CLAIMS,
+        allowance,
         not findings.faults,
         f"{place}bounds",
     )
     checked = list(bounds.run(findings))
-    expected = _status(certificate)
+    expected = result.status_within(problem)
     if result.status is not expected:
         findings.faults.append(
             f"{place}status: the document says {result.status}, but what it holds is {expected}"
@@ -122,23 +77,8 @@ def check_addresses(
     return checked
 
 
-def _recheck(certificate: PlacementCertificate, allowance: Allowance, bound: Bound) -> str | None:
-    return recheck_pool(bound, certificate.problem, allowance)
-
-
-def _status(certificate: PlacementCertificate) -> SolveStatus:
-    """Return what the pool, the bounds and the capacity amount to."""
-    pool, least = certificate.result.pool, certificate.result.lower_bound
-    capacity = certificate.problem.capacity
-    if capacity is not None and least > capacity:
-        return SolveStatus.INFEASIBLE
-    if pool is None:
-        return SolveStatus.UNKNOWN
-    return SolveStatus.OPTIMAL if pool == least else SolveStatus.FEASIBLE
-
-
 def check_of_schedule(
-    findings: Findings,
+    findings: Verification[Any],
     certificate: PlacementCertificate,
     problem: Problem,
     schedule: object,
@@ -150,7 +90,7 @@ def check_of_schedule(
 
     Parameters
     ----------
-    findings : Findings
+    findings : Verification
         To which faults are added.
     certificate : PlacementCertificate
         What its field ``placement`` claims.

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
-from offcert.core.messages import cut
 from offcert.proofs.selection_certificate import (
     CHAIN_MODELS,
     SelectionCertificate,
-    selection_certificate_from_json,
 )
-from offcert.verify.findings import LONGEST, Findings, rewriting_faults
+from offcert.verify.findings import Verification
+from offcert.verify.limits import Allowance
 from offcert.verify.selection.bounds import graph_bound_fault, least_of, memory_of
 
 # Inner vertices up to which all selections are gone through, and data of a chain for which the
@@ -21,31 +19,21 @@ from offcert.verify.selection.bounds import graph_bound_fault, least_of, memory_
 MOST_VERTICES, MOST_DATA, MOST_DATA_WITH_LIMITS = 16, 400, 64
 
 
-@dataclass(kw_only=True)
-class SelectionVerification(Findings):
-    """The outcome of verifying a certificate of a selection.
+def check_selection(
+    verification: Verification[SelectionCertificate], document: Any, allowance: Allowance
+) -> None:
+    """Check what is stored, what that takes, and what all others take at least.
 
-    Attributes
+    Parameters
     ----------
-    certificate : SelectionCertificate
-        What was verified.
+    verification : Verification
+        To which what is found is added.
+    document : object
+        The JSON value that holds the certificate.
+    allowance : Allowance
+        What checking may take; sizes of instances are what limits it.
     """
-
-    certificate: SelectionCertificate
-
-
-def verify_selection(document: Any) -> SelectionVerification:
-    """Verify a certificate of a selection given as a JSON value.
-
-    Raises
-    ------
-    InputError
-        If the value is no certificate of a selection at all.
-    """
-    certificate = selection_certificate_from_json(document)
-    verification = SelectionVerification(certificate=certificate)
-    faults = verification.faults
-    faults += rewriting_faults(document, certificate.to_json())
+    certificate, faults = verification.certificate, verification.faults
     on_chain = certificate.model in CHAIN_MODELS
     faults += _chain_faults(certificate) if on_chain else _graph_faults(certificate)
     if certificate.lower_bound > certificate.objective:
@@ -54,8 +42,6 @@ def verify_selection(document: Any) -> SelectionVerification:
         )
     if not faults:
         _check_bound(verification)
-    verification.faults = [cut(fault, LONGEST) for fault in faults]
-    return verification
 
 
 def _chain_faults(certificate: SelectionCertificate) -> Iterator[str]:
@@ -89,7 +75,7 @@ def _objective_faults(certificate: SelectionCertificate, found: int) -> Iterator
         yield f"objective: what is stored takes {found} bytes, not {certificate.objective}"
 
 
-def _check_bound(verification: SelectionVerification) -> None:
+def _check_bound(verification: Verification[SelectionCertificate]) -> None:
     certificate = verification.certificate
     if certificate.model in CHAIN_MODELS:
         most = MOST_DATA if certificate.model == "dynamic" else MOST_DATA_WITH_LIMITS

@@ -8,7 +8,6 @@ here from the definition of the choices, with none of the code that made them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from offcert.core.menu import Alternative
@@ -17,61 +16,39 @@ from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import Evidence
 from offcert.core.step import Round, StepProblem
 from offcert.core.trace import Operation, Trace
+from offcert.proofs.certificate import Certificate
+from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.step_certificate import (
     Case,
     Division,
     StepCertificate,
-    step_certificate_from_json,
 )
-from offcert.verify.document import verify as verify_round
-from offcert.verify.findings import LONGEST, Findings, rewriting_faults
-from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
+from offcert.verify.findings import Verification, examined
+from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.recheck import recheck
+from offcert.verify.schedules.check import check_schedule
 
 _PARTS = ("duration", "workspace")
 
 
-@dataclass(kw_only=True)
-class StepVerification(Findings):
-    """The outcome of verifying a certificate of a step.
-
-    Attributes
-    ----------
-    certificate : StepCertificate
-        What was verified.
-    """
-
-    certificate: StepCertificate
-
-    def __repr__(self) -> str:
-        return f"<StepVerification {self.outcome}; {self.certificate.summary()}>"
-
-
-def verify_step(
-    document: Any, limits: Limits = UNLIMITED, *, allowance: Allowance | None = None
-) -> StepVerification:
-    """Verify a certificate of a step given as a JSON value.
+def check_step(
+    verification: Verification[StepCertificate], document: Any, allowance: Allowance
+) -> None:
+    """Check the rounds, one by one, and that their cases leave no choice out.
 
     Parameters
     ----------
+    verification : Verification
+        To which what is found is added.
     document : object
-        The JSON value.
-    limits : Limits
-        What that may take.
-    allowance : Allowance, optional
-        What is left of limits that are running already.
-
-    Raises
-    ------
-    InputError
-        If the value is no certificate of a step at all.
+        The JSON value that holds the certificate.
+    allowance : Allowance
+        What checking may take.
     """
-    allowance = limits.begin() if allowance is None else allowance
-    certificate = step_certificate_from_json(document)
-    verification = StepVerification(certificate=certificate)
-    _compare(verification, document)
+    certificate = verification.certificate
+    _compare(verification)
     intact = not verification.faults
-    for split, row in enumerate(certificate.bounds):
+    for split, row in enumerate(certificate.cases):
         for number, case in enumerate(row):
             place = f"bounds[{split}][{number}]"
             each = certificate.problem.splits[split].rounds[number]
@@ -85,15 +62,13 @@ def verify_step(
         if answer.certificate.result.schedule is None:
             found.append("it has no schedule")
         verification.faults += [f"{place}: {fault}" for fault in found]
-        _check_round(verification, place, document["rounds"][number]["certificate"], allowance)
-    verification.faults = [cut(fault, LONGEST) for fault in verification.faults]
-    return verification
+        inner = document["rounds"][number]["certificate"]
+        _check_round(verification, place, answer.certificate, inner, allowance)
 
 
-def _compare(verification: StepVerification, document: dict[str, Any]) -> None:
-    """Whether everything that is derived says what it should, and nothing was changed later."""
+def _compare(verification: Verification[StepCertificate]) -> None:
+    """Whether the bound is one on the objective."""
     certificate = verification.certificate
-    verification.faults += rewriting_faults(document, certificate.to_json())
     objective, bound = certificate.objective, certificate.lower_bound
     if objective is not None and (bound is None or bound > objective):
         verification.faults.append(
@@ -102,9 +77,13 @@ def _compare(verification: StepVerification, document: dict[str, Any]) -> None:
 
 
 def _check_round(
-    verification: StepVerification, place: str, document: Any, allowance: Allowance
+    verification: Verification[StepCertificate],
+    place: str,
+    certificate: Certificate,
+    document: Any,
+    allowance: Allowance,
 ) -> None:
-    found = verify_round(document, allowance=allowance)
+    found = examined(certificate, SCHEDULE, document, check_schedule, allowance)
     verification.faults += [f"{place}: {fault}" for fault in found.faults]
     verification.unverified += [f"{place}: {each}" for each in found.unverified]
 
@@ -162,7 +141,7 @@ def choice_faults(each: Round, choice: tuple[int, ...], problem: Problem) -> lis
 
 
 def _check_case(
-    verification: StepVerification,
+    verification: Verification[StepCertificate],
     place: str,
     each: Round,
     case: Case,

@@ -10,7 +10,7 @@ import pytest
 
 from offcert.certify.effort import Effort
 from offcert.certify.joint_bound_steps import bound_computing, climb_joint
-from offcert.certify.joint_search import JointSearch
+from offcert.certify.search import Search
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
@@ -203,7 +203,7 @@ def test_memory_for_everything_needs_no_program() -> None:
 
 
 def test_steps_hand_bounds_to_a_search() -> None:
-    search = JointSearch(problem_of(spiked(), 4, offload=False), 60)
+    search = Search(problem_of(spiked(), 4, offload=False), 60)
     bound_computing(search, Effort(1))
     assert search.proved_bound == 18
     climb_joint(search, Effort(20))

@@ -73,6 +73,24 @@ def test_every_claim_has_its_row_and_its_section(folder: Path) -> None:
     assert "500 slots are enough in practice.](#dynprog-slots) | §5.3.2 | cannot be decided" in text
 
 
+def test_blocks_are_a_variant_beside_the_chains(folder: Path) -> None:
+    blocks = rows("n-blocks", 120, certify=80, greedy=101, vdnn=100, network="densenet121")
+    text = page(folder, *groups(), blocks).text
+    own = section(text, "greedy-vdnn")
+    assert "On chains: **confirmed**; holds in 1 of 1." in own
+    assert "On traces: **confirmed**; holds in 1 of 1." in own
+    assert "On blocks: **refuted**; holds in 0 of 1, fails in 1." in own
+    assert "| claim | place | on chains | on traces | on blocks |" in text
+    assert "(#greedy-vdnn) | §6.2, Fig. 5–12 | confirmed | confirmed | refuted |" in text
+    # A claim about ResNets says nothing of blocks.
+    assert "On blocks" not in section(text, "dynprog-depth-resnet")
+    assert (
+        "(#dynprog-depth-resnet) | §7, Fig. 6–11 | cannot be decided | cannot be decided | – |"
+        in text
+    )
+    assert "on blocks" not in page(folder, *groups()).text
+
+
 def test_theorems_are_judged_on_instances(folder: Path) -> None:
     found = page(folder, *groups())
     own = section(found.text, "lemma-3")

@@ -29,6 +29,8 @@ def test_the_sentence_says_how_many_stages_a_network_has() -> None:
     made = table(rows("a", 120, greedy=99, network="densenet121"), rows("b", 140, greedy=99))
     facts = facts_of(made, stages={"densenet121": 74})
     assert "(densenet121 of 74 stages, resnet18; images" in facts.sentence()
+    facts = facts_of(made, stages={"densenet121": 74, "densenet121 by blocks": 20})
+    assert "(densenet121 of 74 stages, by blocks 20, resnet18; images" in facts.sentence()
 
 
 def test_the_digest_knows_every_value_and_no_order() -> None:

@@ -179,6 +179,16 @@ def test_depth_is_compared_where_both_have_plans() -> None:
     assert outcomes(worse_with_depth("dynprog", "resnet"), deep, apart) == ""
 
 
+def test_networks_of_equally_many_stages_are_no_comparison_of_depths() -> None:
+    def of(depth: int, ending: str) -> list[Any]:
+        name, own = f"densenet{depth}", 100 + depth
+        return rows(f"{name}-{ending}", 120, network=name, dynprog=own, certify=100)
+
+    predicate = worse_with_depth("dynprog", "densenet")
+    assert outcomes(predicate, of(121, "chain"), of(201, "chain")) == "h"
+    assert outcomes(predicate, of(121, "blocks"), of(201, "blocks")) == ""
+
+
 @pytest.mark.parametrize(("lower", "expected"), [(70, "h"), (69, "o")])
 def test_depth_stays_open_where_the_optimum_could_change_it(lower: int, expected: str) -> None:
     """The deep network is 72/70 from its optimum, the shallow one 71/70 to 71/`lower`."""

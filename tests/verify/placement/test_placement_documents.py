@@ -15,7 +15,8 @@ from offcert.certify.placing import place
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.placement import Placement, PlacementProblem, PlacementResult, Residence
+from offcert.core.placement import Placement, PlacementProblem, Residence
+from offcert.core.placement_result import PlacementResult
 from offcert.core.residences import residences
 from offcert.core.result import Bound, Evidence, Result, SolveStatus
 from offcert.core.schedule import Schedule
@@ -236,14 +237,14 @@ def test_infeasible_and_unknown_are_not_mixed_up() -> None:
     ):
         pool = None if placement is None else 5
         result = PlacementResult(status, placement, pool, bounds)
-        assert offcert.verify(PlacementCertificate(problem, result, "x")).valid == right
+        assert offcert.verify(PlacementCertificate(problem, result, method="x")).valid == right
 
 
 def test_solvers_that_agree_attest_each_other_only_if_they_may() -> None:
     problem = PlacementProblem("p", [Residence("a", 5, 0, 2)])
     word = Bound("somebody", 5, Evidence.CROSS_ATTESTED, {"solver": "X"})
     result = PlacementResult(SolveStatus.OPTIMAL, Placement([0]), 5, (word, word))
-    faults = offcert.verify(PlacementCertificate(problem, result, "x")).faults
+    faults = offcert.verify(PlacementCertificate(problem, result, method="x")).faults
     assert any("no other formulation on another solver" in fault for fault in faults)
 
 

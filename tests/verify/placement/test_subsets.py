@@ -11,9 +11,10 @@ from tight_placements import crowded_problem, tight_problem
 from offcert.core.placement import PlacementProblem, Residence
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.placement.skyline_search import skyline_search
+from offcert.proofs.placement.registry import PLACEMENT_PROOFS
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.placement import bounds as stacks
-from offcert.verify.recheck import recheck_pool
+from offcert.verify.recheck import recheck
 
 # Each with its least pool, which is above the load; sizes, first and last section.
 ABOVE_LOAD = (
@@ -56,7 +57,7 @@ def fault(
     chosen = range(len(problem.residences)) if residences is None else residences
     details = {"residences": list(chosen)}
     bound = Bound("infeasible-subset", value, Evidence.PROVED, details)
-    return recheck_pool(bound, problem, allowance or UNLIMITED.begin())
+    return recheck(bound, problem, allowance or UNLIMITED.begin(), PLACEMENT_PROOFS)
 
 
 def tiny(seed: int) -> PlacementProblem:
@@ -144,7 +145,7 @@ def test_missing_and_unknown_fields_are_refused() -> None:
     details: dict[str, object]
     for details in ({}, {"residences": list(range(8)), "more": 1}):
         bound = Bound("infeasible-subset", least, Evidence.PROVED, details)
-        assert recheck_pool(bound, problem, UNLIMITED.begin()) is not None
+        assert recheck(bound, problem, UNLIMITED.begin(), PLACEMENT_PROOFS) is not None
 
 
 def test_limits_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

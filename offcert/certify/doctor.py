@@ -1,0 +1,260 @@
+"""Whether a training step fits into a device, at which size, and how fast its best plan is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+from offcert.certify.ladder import certify
+from offcert.certify.search import SearchProgress
+from offcert.core.device_memory import describe_uncounted, uncounted_bytes, with_copies_of_buffers
+from offcert.core.errors import InputError
+from offcert.core.host_residences import host_residences
+from offcert.core.options import require_seconds
+from offcert.core.problem import Problem, Recompute
+from offcert.core.trace import Trace, require_integer
+from offcert.core.units import Units, format_size
+from offcert.proofs.certificate import Certificate
+
+# Seconds that a search gets even where captures took all the time. Arbitrary.
+_LEAST_SECONDS = 0.5
+_BYTES = Units("ns", "B")
+
+
+@dataclass(frozen=True)
+class Size:
+    """One size of a training step.
+
+    Attributes
+    ----------
+    asked : mapping of str to int
+        What makes the size, such as ``{"batch": 8, "sequence": 2048}``.
+    samples : int
+        Samples that one step trains on, for rates.
+    profile : callable
+        Returns the step's problem at this size, in nanoseconds and bytes.
+    """
+
+    asked: Mapping[str, int]
+    samples: int
+    profile: Callable[[], Problem]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What one size of a training step needs of a device, and the best plan known for it.
+
+    Attributes
+    ----------
+    asked : mapping of str to int
+        What makes the size.
+    samples : int
+        Samples that one step trains on.
+    device_memory : int
+        Bytes of the device.
+    problem : Problem
+        The step. Its limit is what the device has left for it, 0 if nothing is left.
+    beside : mapping of str to int
+        Bytes of the device that the problem does not count: parameters, gradients, optimiser, ….
+    certificate : Certificate or None
+        Of the problem; None if what is beside it takes the whole device.
+    """
+
+    asked: Mapping[str, int]
+    samples: int
+    device_memory: int
+    problem: Problem
+    beside: Mapping[str, int]
+    certificate: Certificate | None
+
+    @cached_property
+    def _plain(self) -> Trace:
+        return self.problem.plain().trace
+
+    @cached_property
+    def peak_operation(self) -> int:
+        """The operation that needs most if everything runs once and stays, by its index."""
+        demand = self._plain.demand
+        return demand.index(max(demand))
+
+    @cached_property
+    def at_peak(self) -> dict[str, int]:
+        """Bytes on the device during that operation, by what they are.
+
+        ``saved`` are tensors that may leave, which wait for the backward pass; ``computed`` are
+        gradients and intermediate results that may not; ``workspace`` is the operation's own.
+        """
+        trace, peak = self._plain, self.peak_operation
+        found = {"saved": 0, "computed": 0}
+        for tensor in trace.tensors:
+            if tensor.uses[0] <= peak <= tensor.uses[-1]:
+                found["saved" if tensor.evictable else "computed"] += tensor.size
+        found["workspace"] = trace.operations[peak].workspace
+        return dict(self.beside) | found
+
+    @property
+    def peak(self) -> int:
+        """Bytes of the device that the step takes without any plan."""
+        return sum(self.at_peak.values())
+
+    @property
+    def fits(self) -> bool:
+        """Whether the step fits without any plan."""
+        return self.peak <= self.device_memory
+
+    @property
+    def computing(self) -> int:
+        """Nanoseconds of computing alone, everything once."""
+        return self._plain.compute_time
+
+    @property
+    def step(self) -> int | None:
+        """Nanoseconds of the step by the best plan known; None without one."""
+        return None if self.certificate is None else self.certificate.result.objective
+
+    @property
+    def bound(self) -> int | None:
+        """Nanoseconds that no plan is below; None if there certainly is no plan."""
+        if self.certificate is None or self.certificate.result.infeasibility is not None:
+            return None
+        return self.certificate.result.lower_bound
+
+    @property
+    def rate(self) -> Fraction:
+        """Samples a second by the best plan known; 0 without one."""
+        return Fraction(self.samples * 10**9, self.step) if self.step else Fraction(0)
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes of the host, pinned, that the copies of the plan take at most at a time."""
+        certificate = self.certificate
+        if certificate is None or certificate.result.schedule is None:
+            return 0
+        changes: dict[int, int] = {}
+        executed = certificate.executed.trace
+        for _, copy in host_residences(executed, certificate.result.schedule):
+            changes[copy.start] = changes.get(copy.start, 0) + copy.size
+            changes[copy.end] = changes.get(copy.end, 0) - copy.size
+        held = most = 0
+        for moment in sorted(changes):
+            held += changes[moment]
+            most = max(most, held)
+        return most
+
+    @property
+    def why_not(self) -> str | None:
+        """Why there certainly is no plan, in one sentence; None if there may be one."""
+        if self.certificate is None:
+            return (
+                f"{describe_uncounted(self.beside)} take {_size(sum(self.beside.values()))} of the "
+                f"{_size(self.device_memory)} before anything is computed"
+            )
+        lack = self.certificate.result.infeasibility
+        return None if lack is None else lack.said(self.problem.units)
+
+
+def _size(size: int) -> str:
+    return format_size(size, _BYTES)
+
+
+def diagnose(
+    sizes: Sequence[Size],
+    device_memory: int,
+    *,
+    time_limit: float = 60.0,
+    workers: int = 2,
+    seed: int = 0,
+    recompute: bool = True,
+    progress: Callable[[SearchProgress], None] | None = None,
+    found: Callable[[Diagnosis], None] | None = None,
+) -> list[Diagnosis]:
+    """Find the best plan at every size of a training step, within one limit of time for all.
+
+    Sizes come in their order. What one does not use of its share of the time is for those after
+    it. An interrupt ends with what is known.
+
+    Parameters
+    ----------
+    sizes : sequence of Size
+        At least one.
+    device_memory : int
+        Bytes of the device, with all that a problem does not count.
+    time_limit : float
+        Seconds for all sizes, captures among them; each search gets half a second at least.
+    workers : int
+        Threads for solvers that can use several.
+    seed : int
+        Of every random choice.
+    recompute : bool
+        Whether computations may run again, where it is known what is computed from what.
+    progress : callable, optional
+        Told of every step and improvement of every search.
+    found : callable, optional
+        Given each diagnosis as soon as it is there.
+
+    Raises
+    ------
+    InputError
+        If there is no size, a number is out of its range, or a problem does not say what its trace
+        does not count, the optimiser's state included.
+    """
+    if not sizes:
+        raise InputError("at least one size is needed")
+    require_integer(device_memory, "device memory", 1)
+    deadline = time.monotonic() + require_seconds(time_limit, "time_limit")
+    diagnoses: list[Diagnosis] = []
+    for index, size in enumerate(sizes):
+        try:
+            problem, beside = _asked(size.profile(), device_memory, recompute)
+            certificate = None
+            if sum(beside.values()) <= device_memory:
+                share = (deadline - time.monotonic()) / (len(sizes) - index)
+                certificate = certify(
+                    problem,
+                    time_limit=max(share, _LEAST_SECONDS),
+                    workers=workers,
+                    seed=seed,
+                    progress=progress,
+                )
+        except KeyboardInterrupt:
+            break
+        known = Diagnosis(size.asked, size.samples, device_memory, problem, beside, certificate)
+        diagnoses.append(known)
+        if found is not None:
+            found(known)
+        if certificate is not None and certificate.notes.interrupted:
+            break
+    return diagnoses
+
+
+def _asked(
+    problem: Problem, device_memory: int, recompute: bool
+) -> tuple[Problem, Mapping[str, int]]:
+    """Return the problem at the device's limit, and what takes memory of the device beside it."""
+    again = recompute and problem.computed is not None
+    asked = replace(problem, recompute=Recompute.ANY) if again else problem
+    beside = uncounted_bytes(problem)
+    if "optimiser" not in beside:
+        raise InputError(
+            "it is not known how much the optimiser's state takes: give the optimiser (sgd, "
+            "momentum, adam or adamw)"
+        )
+    if again:
+        beside = with_copies_of_buffers(beside)
+    left = max(0, device_memory - sum(beside.values()))
+    return asked.with_memory(left), {name: size for name, size in beside.items() if size}
+
+
+def largest(diagnoses: Sequence[Diagnosis]) -> Diagnosis | None:
+    """Return the diagnosis of the most samples for which there is a plan; None without any."""
+    planned = [each for each in diagnoses if each.step is not None]
+    return max(planned, key=lambda each: each.samples, default=None)
+
+
+def fastest(diagnoses: Sequence[Diagnosis]) -> Diagnosis | None:
+    """Return the diagnosis of the most samples a second; None without any plan."""
+    planned = [each for each in diagnoses if each.step is not None]
+    return max(planned, key=lambda each: each.rate, default=None)

@@ -1,0 +1,111 @@
+"""The command `doctor`: which batch fits into a device, and how fast it trains."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING
+
+from offcert.cli.arguments import counts, size
+from offcert.cli.output import native_output_to_stderr, show
+from offcert.cli.parser import Commands, add_command
+from offcert.cli.profile import (
+    add_configured,
+    add_hardware,
+    add_network,
+    add_optimiser,
+    add_peak,
+    chosen_model,
+    chosen_optimiser,
+)
+from offcert.cli.progress import progress
+from offcert.cli.searching import add_effort, progress_line, search_settings
+
+if TYPE_CHECKING:
+    from offcert.certify.search import SearchProgress
+
+_EXAMPLES = (
+    "offcert doctor resnet50 --input 32x3x224x224 --batch 32,64,128,256 --device-memory 16GiB "
+    "--optimiser adamw --hardware rtx-4090",
+    "offcert doctor my.package:make_step --batch 8,16 --sequence 2048,4096 --device-memory 80GiB",
+)
+_SETTINGS = ("time_limit", "workers")
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    summary = "say at which sizes a training step fits into a device, and how fast it is there"
+    parser = add_command(commands, "doctor", summary, _run, examples=_EXAMPLES)
+    add_network(parser)
+    add_configured(parser, sizes=False)
+    for name, what in (("batch", "batch sizes"), ("sequence", "lengths of sequences")):
+        parser.add_argument(
+            f"--{name}",
+            dest=f"{name}es" if name == "batch" else f"{name}s",
+            type=counts,
+            default=[],
+            metavar="N,N,...",
+            help=f"{what} to try: the {'first' if name == 'batch' else 'second'} size of --input, "
+            f"or the keyword {name} of what MODEL names (default: the step's own)",
+        )
+    parser.add_argument(
+        "--device-memory",
+        type=size,
+        required=True,
+        metavar="SIZE",
+        help="memory of the whole device, such as 24GiB, with parameters, gradients, buffers, "
+        "batch and the optimiser's state (no default)",
+    )
+    parser.add_argument(
+        "--recompute",
+        choices=("any", "none"),
+        default="any",
+        help="whether modules may run again in the backward pass",
+    )
+    add_hardware(parser)
+    add_peak(parser)
+    add_optimiser(parser)
+    add_effort(parser, *_SETTINGS)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from offcert.certify.interrupts import terminating_interrupts
+    from offcert.core.errors import require_torch
+    from offcert.core.units import Units, format_time
+    from offcert.report.doctor import describe_doctor, doctor_summary
+
+    require_torch("offcert doctor")
+    from offcert.runtime.hardware import hardware
+    from offcert.training.doctor import doctor
+
+    model, given, _, named = chosen_model(options)
+    units = Units("ns", "B")
+    title = options.model or options.hf
+
+    def said(news: SearchProgress) -> str:
+        return progress_line(news, lambda ticks: format_time(ticks, units))
+
+    with (
+        native_output_to_stderr(),
+        redirect_stdout(sys.stderr),
+        terminating_interrupts(),
+        progress(options, said, f"profiling {title}") as tell,
+    ):
+        found = doctor(
+            model,
+            options.input,
+            device_memory=options.device_memory,
+            batch=options.batches,
+            sequence=options.sequences,
+            optimiser=chosen_optimiser(options),
+            hardware=hardware(options.hardware, peak=options.peak),
+            options=given,
+            seed=options.seed,
+            recompute=options.recompute == "any",
+            progress=tell,
+            **named,
+            **search_settings(options, *_SETTINGS),
+        )
+    show(options, doctor_summary(found), describe_doctor(found, title))
+    return 0

@@ -1,0 +1,190 @@
+"""`AnyCertificate`: what the certificates of all questions have in common."""
+
+from __future__ import annotations
+
+import platform as machine
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+from offcert._version import __version__
+from offcert.core.documents import (
+    Fields,
+    canonical_digest,
+    require_format,
+    write_json,
+)
+from offcert.core.messages import cut
+from offcert.core.result import Bounded, SolveStatus
+from offcert.proofs.bounds_json import bounds_to_json, exact_gap
+from offcert.proofs.questions import Question
+from offcert.proofs.settings import Notes, Settings
+from offcert.proofs.settings import from_json as settings_from_json
+from offcert.proofs.settings import to_json as settings_to_json
+
+
+class Named(Protocol):
+    """A problem of whatever kind."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+
+P = TypeVar("P", bound=Named)
+
+
+@dataclass(frozen=True, repr=False)
+class AnyCertificate(ABC, Generic[P]):
+    """What is claimed about a problem, and the evidence for it.
+
+    Subclasses say what the answer is: they turn a problem and an answer into JSON and back.
+
+    Attributes
+    ----------
+    problem : Problem, DevicesProblem, StepProblem or PlacementProblem
+        Embedded whole.
+    method : str
+        What ran: the command of the question, or the name of the single method.
+    settings : Settings
+        What it was asked.
+    notes : Notes
+        What it remarked beside the result.
+    versions : mapping
+        Of this program and of what it computed with. Nothing names the machine.
+    """
+
+    question: ClassVar[Question]
+
+    problem: P
+    method: str = field(default="", kw_only=True)
+    settings: Settings = field(default_factory=Settings, kw_only=True)
+    notes: Notes = field(default_factory=Notes, kw_only=True)
+    versions: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+
+    @property
+    @abstractmethod
+    def known(self) -> Bounded:
+        """What is known of the objective: its value, and bounds on it."""
+
+    @property
+    @abstractmethod
+    def status(self) -> SolveStatus:
+        """What is known when the method stops."""
+
+    @abstractmethod
+    def summary(self) -> str:
+        """Return status, value, bound and gap in a line for people."""
+
+    @classmethod
+    @abstractmethod
+    def _read_problem(cls, value: Any, place: str) -> P:
+        """Return the problem that a JSON value describes."""
+
+    @abstractmethod
+    def _write_problem(self) -> dict[str, Any]:
+        """Return the problem as a JSON value."""
+
+    @classmethod
+    @abstractmethod
+    def _read_answer(cls, fields: Fields, problem: P) -> dict[str, Any]:
+        """Return what the constructor is to be given besides the problem and where all is from."""
+
+    @abstractmethod
+    def _write_answer(self) -> dict[str, Any]:
+        """Return the fields of the document that only this question has."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {cut(self.problem.name)}: {self.summary()}>"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the certificate as a JSON value, in the format of its question."""
+        problem = self._write_problem()
+        known = {
+            "problem": problem,
+            "problem_sha256": canonical_digest(problem),
+            **self._write_claims(),
+            **self._write_answer(),
+        }
+        question = self.question
+        document: dict[str, Any] = {"format": question.format, "version": question.version}
+        document |= {name: known[name] for name in question.fields if name in known}
+        document["digest"] = canonical_digest(document)
+        return document
+
+    def _write_claims(self) -> dict[str, Any]:
+        """Return what is claimed and where it is from, as every question has it."""
+        known = self.known
+        least: int | None = known.lower_bound
+        return {
+            "status": str(self.status),
+            "objective": known.objective,
+            "lower_bound": least,
+            "gap": None if least is None else exact_gap(known.objective, least),
+            "bounds": bounds_to_json(known.bounds),
+            "method": self.method,
+            "settings": settings_to_json(self.settings, self.notes),
+            "versions": dict(self.versions),
+        }
+
+    @classmethod
+    def from_json(cls, document: Any) -> Self:
+        """Return the certificate that a JSON value describes, without verifying what it claims.
+
+        Raises
+        ------
+        InputError
+            One sentence that names the first field that is missing, wrong or unknown.
+        """
+        question = cls.question
+        fields = Fields(document)
+        require_format(fields, question.format, question.version, question.conversion)
+        problem = cls._read_problem(fields.get("problem", dict), "problem")
+        certificate = cls._read_claims(fields, problem, cls._read_answer(fields, problem))
+        # What these say is derived; verification compares it with what it ought to be.
+        for name in ("problem_sha256", "digest"):
+            fields.get(name, str)
+        fields.finish()
+        return certificate
+
+    @classmethod
+    def _read_claims(cls, fields: Fields, problem: P, answer: dict[str, Any]) -> Self:
+        """Return what is claimed about a problem and its answer, in a document or a part of one."""
+        settings, notes = settings_from_json(fields.get("settings", dict), fields.path("settings"))
+        if "method" in cls.question.fields:
+            answer["method"] = fields.get("method", str)
+        versions = fields.get("versions", dict)
+        # Derived, as above.
+        fields.get("status", str)
+        for name in ("objective", "lower_bound"):
+            if fields.get(name, (int, type(None))) is not None:
+                fields.integer(name)
+        fields.get("gap", (str, type(None)))
+        return cls(problem=problem, settings=settings, notes=notes, versions=versions, **answer)
+
+    def write(self, path: str | Path) -> None:
+        """Write the certificate to a file, through a temporary one."""
+        write_json(path, self.to_json())
+
+
+def current_versions() -> dict[str, str]:
+    """Return the versions of this program and of the libraries it computes with."""
+    versions = {"offcert": __version__, "python": machine.python_version()}
+    for package in ("numpy", "numba", "scipy", "ortools"):
+        installed = _installed(package)
+        if installed is not None:
+            versions[package] = installed
+    return versions
+
+
+# Reading a package's metadata takes longer than a heuristic.
+@cache
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

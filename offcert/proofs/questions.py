@@ -1,0 +1,132 @@
+"""The registry of questions: what is asked, as what documents answer it, and who deals with these.
+
+A question is a row here. Everything that treats kinds of certificates differently asks for it:
+reading, verification, commands, texts and pictures. Functions are named by strings, because finders
+and verifiers may not meet, and because who verifies a schedule loads nothing of other questions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Question:
+    """A kind of question, and everything that is particular to certificates which answer it.
+
+    Attributes
+    ----------
+    name : str
+        What is asked for, in words.
+    format : str
+        Name of the documents.
+    version : int
+        The one that is written and read.
+    fields : tuple of str
+        Of a document, between version and digest, in the order in which they are written; those
+        that say nothing may be left out.
+    certificate : str
+        Module and class below `offcert.proofs`; its ``from_json`` reads a document.
+    checker : str
+        Module and function below `offcert.verify`. Given the verification so far, the document and
+        an allowance, it adds what it finds.
+    text : str
+        Module and `offcert.report.findings.Text` below `offcert.report`: what commands say.
+    command : str
+        The command that searches; also what a certificate calls its method if no single one ran.
+    picture : str
+        Module and function below `offcert.report` that draws a certificate to a file; empty if
+        there is no picture.
+    placed : str
+        Module and `Text` below `offcert.report` of what ``offcert place`` found for it; empty if
+        nothing of it can be placed.
+    conversion : str
+        What to do with documents of versions before.
+    """
+
+    name: str
+    format: str
+    version: int
+    fields: tuple[str, ...]
+    certificate: str
+    checker: str
+    text: str
+    command: str
+    picture: str = ""
+    placed: str = ""
+    conversion: str = ""
+
+
+_PROBLEM = ("problem", "problem_sha256", "status")
+_ORIGIN = ("method", "settings", "versions")
+
+SCHEDULE = Question(
+    name="a schedule",
+    format="offcert-certificate",
+    version=1,
+    fields=(
+        *(*_PROBLEM, "objective", "lower_bound", "gap", "bounds", "schedule", "infeasibility"),
+        *(*_ORIGIN, "execution", "placement"),
+    ),
+    certificate="certificate:Certificate",
+    checker="schedules.check:check_schedule",
+    text="text:SCHEDULE",
+    command="certify",
+    picture="gantt:save_gantt",
+    placed="placement_text:OF_SCHEDULE",
+)
+SPLIT = Question(
+    name="sub-batches and algorithms of a step",
+    format="offcert-step-certificate",
+    version=2,
+    fields=(
+        *(*_PROBLEM, "split", "objective", "lower_bound", "gap", "split_bounds", "rounds"),
+        *("bounds", "settings", "versions"),
+    ),
+    certificate="step_certificate:StepCertificate",
+    checker="steps.check:check_step",
+    text="step_text:SPLIT",
+    command="choose",
+    placed="placement_text:OF_STEP",
+    conversion='version 1 lacks "settings": certify its problem again',
+)
+DEVICES = Question(
+    name="a schedule for several devices",
+    format="offcert-devices-certificate",
+    version=2,
+    fields=(
+        *(*_PROBLEM, "objective", "lower_bound", "gap", "alone", "bounds", "schedule", "found_by"),
+        *_ORIGIN,
+    ),
+    certificate="devices_certificate:DevicesCertificate",
+    checker="devices.document:check_devices_certificate",
+    text="devices_text:DEVICES",
+    command="devices",
+    conversion='version 1 lacks "method" and "settings": certify its problem again',
+)
+PLACEMENT = Question(
+    name="addresses",
+    format="offcert-placement",
+    version=1,
+    fields=(*_PROBLEM, "objective", "lower_bound", "gap", "bounds", *_ORIGIN, "addresses"),
+    certificate="placement.certificate:PlacementCertificate",
+    checker="placement.document:check_placement",
+    text="placement_text:PLACEMENT",
+    command="place",
+    picture="space:save_space",
+    placed="placement_text:PLACEMENT",
+)
+SELECTION = Question(
+    name="what is stored of a chain or graph",
+    format="offcert-selection-certificate",
+    version=1,
+    fields=("name", "model", "sizes", "edges", "stored", "objective", "lower_bound", "proof"),
+    certificate="selection_certificate:SelectionCertificate",
+    checker="selection.document:check_selection",
+    text="selection_text:SELECTION",
+    command="",
+)
+
+QUESTIONS: dict[str, Question] = {
+    each.format: each for each in (SCHEDULE, SPLIT, DEVICES, PLACEMENT, SELECTION)
+}

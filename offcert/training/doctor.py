@@ -1,0 +1,177 @@
+"""`doctor`: which batch fits into a device, and how fast it trains, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+import torch
+from torch import nn
+
+from offcert.certify.doctor import Diagnosis, Size, diagnose
+from offcert.certify.search import SearchProgress
+from offcert.core.errors import InputError
+from offcert.core.options import require_count
+from offcert.core.problem import Problem
+from offcert.core.units import parse_size
+from offcert.runtime.hardware import Hardware
+from offcert.runtime.hardware import hardware as find_hardware
+from offcert.runtime.profile import profile
+from offcert.runtime.step import TrainingStep
+from offcert.runtime.workload import input_shape as parse_shape
+
+# What a size is made of: the keyword under which a callable is given it, and where it stands in
+# the shape of an input.
+_PLACES = {"batch": 0, "sequence": 1}
+
+Model = str | nn.Module | TrainingStep | Callable[..., TrainingStep | nn.Module]
+
+
+def doctor(
+    model: Model,
+    input_shape: str | Sequence[int] | None = None,
+    *,
+    device_memory: int | str,
+    batch: Sequence[int] = (),
+    sequence: Sequence[int] = (),
+    optimiser: str | None = None,
+    hardware: str | Hardware = "v100-pcie",
+    options: Mapping[str, Any] | None = None,
+    time_limit: float = 60.0,
+    workers: int = 2,
+    seed: int = 0,
+    recompute: bool = True,
+    progress: Callable[[SearchProgress], None] | None = None,
+    found: Callable[[Diagnosis], None] | None = None,
+    **profiled: Any,
+) -> list[Diagnosis]:
+    """Say at which sizes a training step fits into a device, and how fast it is there.
+
+    Every size is captured on fake tensors, so that neither the memory nor the device is needed, and
+    gets the best plan that a search finds within its share of the time, with a proved bound.
+
+    Parameters
+    ----------
+    model : str, nn.Module, TrainingStep or callable
+        As for `profile`. Of a callable, or ``"package.module:callable"``, that takes no
+        `input_shape`, each size is asked for by the keywords ``batch`` and ``sequence``.
+    input_shape : str or sequence of int, optional
+        For example ``"32x3x224x224"``: batch size first, then, for tokens, the length.
+    device_memory : int or str
+        Of the whole device, in bytes or as a text such as ``"24GiB"``.
+    batch, sequence : sequence of int
+        Sizes to try; all pairs, if both are given. By default the one of the step.
+    optimiser : str, optional
+        As for `profile`.
+    hardware : str or Hardware
+        Name of a hardware model, or of a TOML file that describes one.
+    options : mapping, optional
+        More keyword arguments for what `model` names.
+    time_limit : float
+        Seconds for all sizes together, captures among them.
+    workers, seed, recompute, progress, found
+        As for `offcert.certify.doctor.diagnose`.
+    **profiled
+        More arguments of `profile`, such as ``dtype`` or ``clock``.
+
+    Returns
+    -------
+    list of Diagnosis
+        One a size, in their order; fewer after an interrupt.
+
+    Raises
+    ------
+    InputError
+        If a size cannot be had of this model, or a number is out of its range.
+    """
+    memory = device_memory
+    if isinstance(memory, str):
+        memory = parse_size(memory, "device_memory")
+    chosen = find_hardware(hardware) if isinstance(hardware, str) else hardware
+    shape = None if input_shape is None else parse_shape(input_shape)
+    _require_sizes(model, shape, {"batch": batch, "sequence": sequence})
+    settings = {"hardware": chosen, "optimiser": optimiser, "seed": seed} | profiled
+    sizes = []
+    for pair in product(batch or (None,), sequence or (None,)):
+        asked = {n: s for n, s in zip(_PLACES, pair, strict=True) if s is not None}
+        sizes.append(_size(model, shape, asked, dict(options or {}), settings))
+    return diagnose(
+        sizes,
+        memory,
+        time_limit=time_limit,
+        workers=workers,
+        seed=seed,
+        recompute=recompute,
+        progress=progress,
+        found=found,
+    )
+
+
+def _require_sizes(
+    model: Model, shape: tuple[int, ...] | None, asked: Mapping[str, Sequence[int]]
+) -> None:
+    if shape is not None and not isinstance(model, str | nn.Module | TrainingStep):
+        raise InputError("an input's shape goes with a module, or with a model that is named")
+    for name, numbers in asked.items():
+        for index, number in enumerate(numbers):
+            require_count(number, f"{name}[{index}]")
+        if not numbers:
+            continue
+        if shape is not None:
+            if _PLACES[name] >= len(shape):
+                raise InputError(f"an input of {len(shape)} dimension has no {name}")
+        elif isinstance(model, nn.Module | TrainingStep):
+            raise InputError(
+                f"{name} cannot be changed of a step that is there already: give a callable that "
+                f"returns it, with the keyword {name}"
+            )
+
+
+def _size(
+    model: Model,
+    shape: tuple[int, ...] | None,
+    asked: Mapping[str, int],
+    options: dict[str, Any],
+    settings: Mapping[str, Any],
+) -> Size:
+    if shape is not None and isinstance(model, str | nn.Module | TrainingStep):
+        sizes = list(shape)
+        for name, number in asked.items():
+            sizes[_PLACES[name]] = number
+        known = {name: sizes[place] for name, place in _PLACES.items() if name in asked}
+        run = partial(profile, model, sizes, options=options, **settings)
+        return Size(known or {"batch": sizes[0]}, sizes[0], run)
+    if isinstance(model, str):
+        run = partial(profile, model, options=options | dict(asked), **settings)
+        return Size(asked, asked.get("batch", 1), run)
+    if not isinstance(model, nn.Module | TrainingStep):
+        return Size(asked, asked.get("batch", 1), partial(_of_callable, model, asked, settings))
+    samples = _samples(model)
+    return Size({"batch": samples}, samples, partial(profile, model, **settings))
+
+
+def _of_callable(
+    make: Callable[..., TrainingStep | nn.Module],
+    asked: Mapping[str, int],
+    settings: Mapping[str, Any],
+) -> Problem:
+    problem = profile(make(**asked), **settings)
+    label = " ".join(f"{name} {number}" for name, number in asked.items())
+    return replace(problem, name=f"{getattr(make, '__name__', 'step')} {label}".strip())
+
+
+def _samples(model: nn.Module | TrainingStep) -> int:
+    """Return the first size of the first tensor of a step's batch; 1 where there is none."""
+    waiting = [model.make_batch() if isinstance(model, TrainingStep) else None]
+    while waiting:
+        part = waiting.pop(0)
+        if isinstance(part, torch.Tensor) and part.dim():
+            return len(part)
+        if isinstance(part, Mapping):
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
+    return 1

@@ -1,0 +1,1 @@
+"""Whether a certificate of a schedule holds."""

@@ -1,0 +1,66 @@
+"""`doctor` on real networks: sizes of inputs, of callables, of steps."""
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import offcert
+from offcert.cli import main
+from offcert.core.errors import InputError
+
+
+def make_step(batch: int = 4, sequence: int = 8) -> offcert.TrainingStep:
+    model = nn.Sequential(nn.Embedding(10, 4), nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+    tokens = torch.zeros(batch, sequence, dtype=torch.int64)
+    return offcert.TrainingStep(model, lambda model, tokens: model(tokens).sum(), tokens)
+
+
+def test_all_pairs_of_sizes_of_a_callable() -> None:
+    found = offcert.doctor(
+        make_step,
+        device_memory="64KiB",
+        batch=[2, 8],
+        sequence=[4, 16],
+        optimiser="adamw",
+        time_limit=2,
+    )
+    asked = [tuple(each.asked.values()) for each in found]
+    assert asked == [(2, 4), (2, 16), (8, 4), (8, 16)]
+    # What waits for the backward pass grows with both.
+    saved = [each.problem.plain().trace.peak_memory for each in found]
+    assert saved[0] < saved[1] == saved[2] < saved[3]
+    weights = 4 * (10 * 4 + 4 * 16 + 16 + 16 * 2 + 2)
+    assert found[0].beside["parameters"] == weights
+    assert found[0].beside["optimiser"] >= 2 * weights
+
+
+def test_the_first_size_of_an_input_is_the_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--input", "1x8", "--batch", "1,2", "--device-memory", "1MiB"]
+    arguments += ["--optimiser", "sgd", "--time-limit", "1", "--json"]
+    assert main(["doctor", "gpt-tiny", *arguments]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [each["asked"] for each in document["sizes"]] == [{"batch": 1}, {"batch": 2}]
+    peaks = [each["peak"] for each in document["sizes"]]
+    assert peaks[0] < peaks[1]
+
+
+def test_a_step_has_one_size() -> None:
+    (found,) = offcert.doctor(make_step(3), device_memory=10**6, optimiser="sgd", time_limit=1)
+    assert (dict(found.asked), found.samples, found.fits) == ({"batch": 3}, 3, True)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "fault"),
+    [
+        (make_step(), {"batch": [2]}, "batch cannot be changed"),
+        (make_step, {"batch": [0]}, r"batch\[0\] must be at least 1"),
+        ("gpt-tiny", {"input_shape": "4", "sequence": [2]}, "has no sequence"),
+        (make_step, {"device_memory": "much"}, "device_memory"),
+    ],
+)
+def test_bad_input_is_told(model: Any, options: dict[str, Any], fault: str) -> None:
+    with pytest.raises(InputError, match=fault):
+        offcert.doctor(model, **{"device_memory": "1MiB", "optimiser": "sgd"} | options)
