@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from docs_pages import DOCS, FORMATS, MARKDOWN, PAGES, ROOT, anchors, links, tokens
+from test_architecture import ALLOWED
 
 import offcert
 from offcert.cli.program import parser as commands
 from offcert.core.errors import InputError
-from tests.test_architecture import ALLOWED
 
 
 def fault_of(target: str, page: Path) -> str | None:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from random_instances import random_problem
 
-from offcert.certify import ladder, rungs
+from offcert.certify import joint_time_rungs, rungs
 from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.certify.rung import Rung
@@ -34,7 +35,6 @@ from offcert.instances.stages import UnetTraces
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Notes, Settings
 from offcert.verify.document import verify, verify_file
-from tests.random_instances import random_problem
 
 # What is imported where a solver or the compiler is needed.
 NEEDED = {
@@ -135,7 +135,7 @@ def test_a_step_that_fails_is_named_and_the_next_one_runs(
 
     first, *others = rungs.LADDERS["repeated sizes"]
     failing = (first, Rung(fail, 1.0, "it fails"), *others)
-    monkeypatch.setattr(ladder, "ladder_for", lambda problem: "failing")
+    monkeypatch.setattr(joint_time_rungs, "ladder_for", lambda problem: "failing")
     monkeypatch.setitem(rungs.LADDERS, "failing", failing)
     with pytest.warns(UserWarning, match="doomed failed"):
         certificate = valid(certify(random_problem(7, 5), time_limit=30, workers=1))

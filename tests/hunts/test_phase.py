@@ -8,6 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from oracle import brute_force
+from random_instances import tiny_problems
 
 from offcert.core.errors import InputError, MethodError
 from offcert.core.files import problem_digest
@@ -20,8 +22,6 @@ from offcert.hunts.phase import effort as descent
 from offcert.hunts.phase import search
 from offcert.hunts.phase.effort import Effort, climbed, descended, effort, improved
 from offcert.hunts.phase.search import SHAPES, CoreProblems, EffortMap, MapProgress, Point
-from tests.oracle import brute_force
-from tests.random_instances import tiny_problems
 
 SOLVED = Effort(5, 10, 10)
 

@@ -8,6 +8,8 @@ from fractions import Fraction
 from itertools import combinations
 
 import pytest
+from joint_adversary import most_proved, offered_facts
+from joint_oracle import least_time
 
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
@@ -15,8 +17,6 @@ from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.verify.joint.model import JointModel
 from offcert.verify.joint.room import Cuts, States, rooms
-from tests.joint_adversary import most_proved, offered_facts
-from tests.joint_oracle import least_time
 
 
 def tiny(seed: int) -> Problem:

@@ -10,6 +10,8 @@ import random
 from fractions import Fraction
 
 import pytest
+from changing_networks import changing_network
+from joint_oracle import least_time
 
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
@@ -23,8 +25,6 @@ from offcert.proofs.kinds import JointProof
 from offcert.verify.joint import room as verifier_room
 from offcert.verify.joint.room import Cuts, States, largest_sum, rooms
 from offcert.verify.recheck import recheck
-from tests.changing_networks import changing_network
-from tests.joint_oracle import least_time
 
 
 def test_finder_and_verifier_derive_the_same_states() -> None:

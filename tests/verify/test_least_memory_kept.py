@@ -7,6 +7,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from changing_networks import changing_network
+from joint_oracle import least_time
+from random_networks import checkpoint_chain, random_network
+from rematerialisation_oracle import RematerialisationOracle
 
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network, sources
@@ -20,10 +24,6 @@ from offcert.verify.least_memory.needs import at_start, needs_of
 from offcert.verify.least_memory.verifier import Flow, Kept, cut_bytes
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.recheck import recheck
-from tests.changing_networks import changing_network
-from tests.joint_oracle import least_time
-from tests.random_networks import checkpoint_chain, random_network
-from tests.rematerialisation_oracle import RematerialisationOracle
 
 
 def bytes_problem(rng: random.Random, network: Network) -> Problem:

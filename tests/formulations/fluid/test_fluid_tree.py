@@ -8,6 +8,15 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from oracle import brute_force
+from random_instances import (
+    FAMILIES,
+    cnn_chain,
+    mixed_problem,
+    problem_on,
+    random_problem,
+    seeded,
+)
 
 from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
@@ -17,15 +26,6 @@ from offcert.formulations.common.linear_solvers import solve_linear
 from offcert.formulations.fluid.dual import KINDS, Dual, Rates, Relaxation, rates
 from offcert.formulations.fluid.milp import fluid_bound
 from offcert.formulations.fluid.tree import Branch, Leaf, prove
-from tests.oracle import brute_force
-from tests.random_instances import (
-    FAMILIES,
-    cnn_chain,
-    mixed_problem,
-    problem_on,
-    random_problem,
-    seeded,
-)
 
 
 def middling(seed: int) -> Problem:

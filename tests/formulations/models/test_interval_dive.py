@@ -7,6 +7,8 @@ from functools import cache
 from typing import Any
 
 import pytest
+from oracle import brute_force
+from random_instances import counterexample, mixed_problem
 
 from offcert.core.check import check
 from offcert.core.problem import Problem
@@ -18,8 +20,6 @@ from offcert.formulations.common.outcome import ModelOutcome
 from offcert.formulations.models import interval_cpsat as interval_dive
 from offcert.formulations.models.interval_cpsat import dive
 from offcert.heuristics.sequential import sequential
-from tests.oracle import brute_force
-from tests.random_instances import counterexample, mixed_problem
 
 
 @cache

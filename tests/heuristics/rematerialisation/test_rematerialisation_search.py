@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from random_networks import random_network
+from rematerialisation_oracle import RematerialisationOracle
 
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Computation, Value
@@ -17,8 +19,6 @@ from offcert.heuristics.rematerialisation.search import (
     least_time,
 )
 from offcert.verify.execution import execution_faults
-from tests.random_networks import random_network
-from tests.rematerialisation_oracle import RematerialisationOracle
 
 
 def attempts(network: Network, seed: int, most: int) -> RematerialisationSearch:
