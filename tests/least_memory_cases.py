@@ -15,6 +15,7 @@ from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import Bound
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.formulations.joint.bound import joint_bounds
+from offcert.formulations.labels.joint.bound import least_memory_execution
 from offcert.formulations.rematerialisation.least_memory import (
     cut_bound,
     kept_bound,
@@ -51,7 +52,8 @@ def memory_bounds(problem: Problem) -> list[Bound]:
     first = single_run_bound(problem)
     kept = kept_bound(problem)
     known = first.value if kept is None else kept.value
-    found = (first, kept, cut_bound(problem, known), by_time(problem))
+    exact = least_memory_execution(problem, 20, (0, problem.trace.peak_memory)).bound
+    found = (first, kept, cut_bound(problem, known), by_time(problem), exact)
     return [bound for bound in found if bound is not None]
 
 

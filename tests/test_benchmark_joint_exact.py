@@ -18,9 +18,14 @@ def test_a_few_problems(
     file = tmp_path / "exact.json"
     script = ROOT / "benchmarks" / "joint_exact.py"
     call = [script, "--computations", "4-6", "--problems", "6", "--time-limit", "20", "-o", file]
+    call += ["--ask", "time", "memory by a deadline, held"]
     monkeypatch.setattr(sys, "argv", [str(each) for each in call])
     runpy.run_path(str(script), run_name="__main__")
-    assert "6 of 6 closed and verified" in capsys.readouterr().out
+    table = capsys.readouterr().out.splitlines()[2:]
+    assert [line.split(" | ")[1:3] for line in table] == [
+        ["time", "6 of 6"],
+        ["memory by a deadline, held", "6 of 6"],
+    ]
     rows = json.loads(file.read_text())
     assert {row["problem"].split()[0] for row in rows} == {"4", "5", "6"}
     assert all(row["status"] in ("OPTIMAL", "INFEASIBLE") for row in rows)

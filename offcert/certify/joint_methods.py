@@ -60,7 +60,8 @@ JOINT_METHODS = {
     "joint-labels": _of_networks(
         run=close_joint,
         summary="every way to move and compute again, searched to the end; for small networks",
-        bounds=("joint-labels",),
+        bounds=("joint-labels", "joint-labels-memory"),
+        minimise=_EITHER,
         reads=("time_limit",),
     ),
     "checkpoints": _of_chains(

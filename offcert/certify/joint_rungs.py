@@ -7,7 +7,12 @@ from offcert.certify.combined_steps import descend_combined
 from offcert.certify.deadline_steps import climb_limits, descend_sinking, halve_limits
 from offcert.certify.graph_steps import descend_graphs
 from offcert.certify.joint_steps import descend_sequentially, descend_whole
-from offcert.certify.joint_time_rungs import LEAST_TIME_LADDERS, ladder_name, of_captured_step
+from offcert.certify.joint_time_rungs import (
+    CLOSE,
+    LEAST_TIME_LADDERS,
+    ladder_name,
+    of_captured_step,
+)
 from offcert.certify.rematerialisation_steps import (
     bound_least_memory,
     descend_persistent,
@@ -22,6 +27,7 @@ _LEAST_MEMORY = (
     Rung(bound_least_memory, 1.0, "bounds in bytes, at once", always=True),
     Rung(descend_whole, 1.0, "everything once: a plan that always works", always=True),
     Rung(descend_sequentially, 1.0, "what offloading can do in any time", always=True),
+    CLOSE,
     Rung(descend_checkpoints, 0.2, "on chains, the fewest live bytes of all segments"),
     Rung(descend_persistent, 0.2, "on chains, fewer still if nothing else stays"),
     Rung(descend_graphs, 0.1, "stored vertices of graphs, as published", at_most=5.0),
@@ -35,6 +41,7 @@ _LEAST_MEMORY_IN_TIME = (
     Rung(bound_least_memory, 0.1, "bounds in bytes, at once", always=True),
     Rung(descend_whole, 1.0, "everything once: a plan that always works", always=True),
     Rung(descend_sequentially, 1.0, "if offloading has any time", always=True),
+    CLOSE,
     Rung(descend_checkpoints, 0.1, "on chains, the fewest live bytes of all segments"),
     Rung(descend_persistent, 0.1, "on chains, fewer still if nothing else stays"),
     Rung(descend_graphs, 0.05, "stored vertices of graphs, as published", at_most=5.0),

@@ -22,17 +22,19 @@ from offcert.certify.rungs import LADDERS, ladder_for
 from offcert.certify.search import Search, SearchProgress
 from offcert.core.problem import Problem, Recompute
 
+CLOSE = Rung(
+    close_joint,
+    0.4,
+    "exact on networks of up to ten computations, and many larger ones",
+    at_most=30.0,
+    most_operations=20,
+    gap_from=1e-9,
+)
+
 _LEAST_TIME = (
     Rung(bound_computing, 1.0, "a bound at once", always=True),
     Rung(descend_whole, 1.0, "if all fits nothing has to be done", always=True),
-    Rung(
-        close_joint,
-        0.4,
-        "exact on networks of up to ten computations, and many larger ones",
-        at_most=30.0,
-        most_operations=20,
-        gap_from=1e-9,
-    ),
+    CLOSE,
     Rung(descend_rematerialisation, 0.1, "a plan that moves nothing, at once", at_most=3.0),
     Rung(descend_graphs, 0.05, "stored vertices of graphs, as published", at_most=1.0),
     Rung(descend_persistent, 0.1, "on chains, optimal if stored copies stay", at_most=5.0),

@@ -9,6 +9,7 @@ from offcert.certify.climbing import climb
 from offcert.certify.joint_rungs import JOINT_LADDERS, joint_ladder_for
 from offcert.certify.joint_time_rungs import search_for_time
 from offcert.certify.known import offer_known, require_known
+from offcert.certify.robust import certify_box
 from offcert.certify.rung import Rung
 from offcert.certify.running import keeper
 from offcert.certify.search import Search, SearchProgress
@@ -66,6 +67,9 @@ def certify(
     """
     options = require_search(problem, time_limit, workers, target_gap, seed)
     time_limit, workers, target_gap, seed = options
+    if problem.uncertainty is not None:
+        exact = partial(certify, workers=workers, target_gap=target_gap, seed=seed)
+        return certify_box(problem, exact, time_limit, progress, keep, known)
     settings = Settings(time_limit=time_limit, workers=workers, target_gap=target_gap, seed=seed)
     keeping = keeper("certify", settings, keep)
     search, rungs = search_for(problem, time_limit, target_gap, progress, keeping)

@@ -148,7 +148,9 @@ def read_problem(options: argparse.Namespace) -> Problem:
     if options.device_memory is not None:
         size = parse_size(options.device_memory, "device memory")
         problem = problem.with_memory(memory_beside(size, uncounted_bytes(problem)))
-    return problem
+    # Only `certify` has the option.
+    box = getattr(options, "uncertainty", None)
+    return problem if box is None else problem.with_uncertainty(box)
 
 
 def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int:

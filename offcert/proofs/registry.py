@@ -239,6 +239,17 @@ _PROOFS = (
         recompute=True,
     ),
     ProofKind(
+        "joint-labels-memory",
+        Computed,
+        "joint_labels.verifier:joint_labels_memory",
+        "bytes, by the same search within one byte less",
+        page="joint-labels",
+        searched=True,
+        transfers=_ALL,
+        recompute=True,
+        minimise=Minimise.MEMORY,
+    ),
+    ProofKind(
         "least-memory-run",
         Computed,
         "least_memory.verifier:single_run",

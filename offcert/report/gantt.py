@@ -29,6 +29,8 @@ from offcert.report.bars import (
 )
 from offcert.report.gantt_svg import gantt_text
 from offcert.report.memory_curve import fluid_memory_curve, memory_curve
+from offcert.report.robust import band_text
+from offcert.report.robust_svg import BAND
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -189,4 +191,9 @@ def plot_bound(certificate: Certificate, *axes: Axes) -> None:
         text = f"lower bound {format_time(result.lower_bound, problem.units)}"
         for ax in axes:
             ax.axvline(result.lower_bound / scale, color=BOUND, linestyle=":", label=text)
+        if certificate.robust is not None:
+            ends = certificate.robust.lower_bound / scale, certificate.robust.objective / scale
+            band = f"uncertain times: {band_text(certificate)}"
+            for ax in axes:
+                ax.axvspan(*ends, color=BAND, alpha=0.16, lw=0, label=band)
     axes[-1].legend(loc="lower center", facecolor="white", edgecolor="none")

@@ -129,14 +129,73 @@ def _launches_nothing(
 
 def _flops(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> int:
     packet = func.overloadpacket
+    if _is_fused_attention(func):
+        return _attention_flops(func, args, kwargs, out)
     if packet is aten.convolution_backward:
         return _convolution_backward_flops(*args, **kwargs)
-    if packet is aten._scaled_dot_product_flash_attention_for_cpu:
-        return sdpa_flop_count(*(tensor.shape for tensor in args[:3]))
-    if packet is aten._scaled_dot_product_flash_attention_for_cpu_backward:
-        return sdpa_backward_flop_count(*(tensor.shape for tensor in args[:4]))
     formula = flop_registry.get(packet)
     return 0 if formula is None else int(formula(*args, **kwargs, out_val=out))
+
+
+def _is_fused_attention(func: OpOverload) -> bool:
+    return func.overloadpacket.__name__.startswith("_scaled_dot_product_")
+
+
+def _attention_flops(
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any
+) -> int:
+    """Return the flops of attention by a kernel: it computes no scores that are masked anyway.
+
+    Of `n` tokens each sees those before it and itself: (n + 1) / 2 on average.
+    """
+    packet = func.overloadpacket
+    if packet is aten._scaled_dot_product_flash_attention_for_cpu:
+        flops = sdpa_flop_count(*_expanded(args[:3]))
+    elif packet is aten._scaled_dot_product_flash_attention_for_cpu_backward:
+        flops = sdpa_backward_flop_count(*_expanded(args[:4]))
+    else:
+        formula = flop_registry.get(packet)
+        flops = 0 if formula is None else int(formula(*args, **kwargs, out_val=out))
+    query, key = args[1:3] if "backward" in packet.__name__ else args[:2]
+    rows, columns = query.shape[-2], key.shape[-2]
+    if rows == columns and _argument(func, args, kwargs, "is_causal"):
+        return int(flops * (rows + 1) // (2 * rows))
+    return int(flops)
+
+
+def _expanded(tensors: Sequence[Tensor]) -> list[torch.Size]:
+    """Return shapes with as many heads as there are queries: several may share keys and values."""
+    heads = max(tensor.shape[1] for tensor in tensors)
+    return [torch.Size((each.shape[0], heads, *each.shape[2:])) for each in tensors]
+
+
+def _argument(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], name: str) -> Any:
+    for index, argument in enumerate(func._schema.arguments):
+        if argument.name == name:
+            return args[index] if index < len(args) else kwargs.get(name, argument.default_value)
+    return None
+
+
+def attention_scratch(func: OpOverload, args: Sequence[Any]) -> int:
+    """Return the bytes that FlashAttention allocates and frees within an operator.
+
+    Its backward pass adds up the gradient of the queries in float32, with rows filled up to 128 and
+    columns to 32, and row sums beside it; where several heads share keys and values, it makes their
+    gradients for every head first. Kernels on the CPU, which are captured, do otherwise.
+
+    References
+    ----------
+    Dao: FlashAttention-2. 2023, algorithm 2; `mha_bwd` of its implementation.
+    """
+    if func.overloadpacket is not aten._scaled_dot_product_flash_attention_for_cpu_backward:
+        return 0
+    query, key = args[1:3]
+    batch, heads, rows, width = query.shape
+    rows = -(-rows // 128) * 128
+    scratch = 4 * batch * heads * rows * (-(-width // 32) * 32 + 1)
+    if key.shape[1] != heads:
+        scratch += 2 * batch * heads * key.shape[2] * width * key.itemsize
+    return int(scratch)
 
 
 def _convolution_backward_flops(

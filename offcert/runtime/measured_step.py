@@ -81,7 +81,8 @@ def measure_step(
         captured = capture(step, clock=clock)
         timed = RepeatedStep(step, captured).timed(repetitions)
         where = device_of(step.model)
-        return captured, with_link(timed.trace, read_link_of(where), *memory_and_name(where))
+        found = with_link(timed.trace, read_link_of(where), *memory_and_name(where))
+        return captured, replace(found, spread=timed.spread)
     with memory_enough():
         captured, details = captured_on_device(step, clock, hardware)
     repeated = RepeatedStep(step, captured, device)
@@ -101,7 +102,7 @@ def measure_step(
             "peak_allocated": timed.memory.peak_allocated,
             "peak_reserved": timed.memory.peak_reserved,
         }
-    return captured, replace(found, details=details)
+    return captured, replace(found, details=details, spread=timed.spread)
 
 
 def captured_on_device(

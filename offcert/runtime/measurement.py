@@ -12,6 +12,7 @@ import torch
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.trace import Trace
+from offcert.core.uncertainty import Uncertainty
 from offcert.runtime.bandwidth import LinkReading, memory_and_name, read_link_of
 from offcert.runtime.hardware import Hardware
 
@@ -36,6 +37,8 @@ class Measurement:
         Whether both directions are served at once.
     details : mapping
         What else was measured, as a JSON value.
+    spread : tuple of (int, int)
+        The least and the most nanoseconds of each operation, if it was timed several times.
     """
 
     trace: Trace
@@ -45,16 +48,35 @@ class Measurement:
     device: str
     link: Link = Link.SIMPLEX
     details: Mapping[str, Any] = field(default_factory=dict)
+    spread: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def uncertainty(self) -> Uncertainty | None:
+        """The box of what was measured; None if every step took the same times."""
+        if all(least == most for least, most in self.spread):
+            return None
+        return Uncertainty(ticks=self.spread)
 
     def platform(self, memory: int) -> Platform:
         """Return the device with a limit of so many bytes."""
         return Platform(memory, self.bandwidth, self.link, self.prefetch_bandwidth)
 
 
-def modelled(trace: Trace, hardware: Hardware) -> Measurement:
-    """Return what a stated model of an accelerator says; it gave the trace its durations."""
-    rate = Fraction(hardware.link_bandwidth, _NS_PER_SECOND)
-    return Measurement(trace, rate, rate, hardware.memory, hardware.name)
+def spread_of(samples: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
+    """Return the least and the most of each operation's times over some steps."""
+    return tuple((min(times), max(times)) for times in zip(*samples, strict=True))
+
+
+def modelled(trace: Trace, hardware: Hardware, link: Link = Link.DUPLEX) -> Measurement:
+    """Return what a stated model of an accelerator says; it gave the trace its durations.
+
+    A link serves both directions at once, at the rates that hold then, if these are known and the
+    link is not said to be simplex, as in the papers.
+    """
+    both = link is Link.DUPLEX and hardware.link_both is not None
+    out, back = (Fraction(rate, _NS_PER_SECOND) for rate in hardware.link_rates(at_once=both))
+    serving = Link.DUPLEX if both else Link.SIMPLEX
+    return Measurement(trace, out, back, hardware.memory, hardware.name, serving)
 
 
 def measured(trace: Trace, device: torch.device) -> Measurement:

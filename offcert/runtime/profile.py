@@ -12,6 +12,7 @@ from torch import nn
 from offcert.core.device_memory import memory_beside
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.network import Network
+from offcert.core.platform import Link
 from offcert.core.problem import Problem
 from offcert.core.trace import Trace
 from offcert.core.units import Units
@@ -49,6 +50,7 @@ def profile(
     device_memory: int | None = None,
     optimiser: str | None = None,
     device: Device | None = None,
+    link: str = Link.DUPLEX,
 ) -> Problem:
     """Turn one training step into a problem, in nanoseconds and bytes.
 
@@ -101,6 +103,9 @@ def profile(
     device : Device, optional
         With `measure`: on what to measure; by default the CUDA device that the model is on. A
         simulated device takes the word of `hardware` for durations, which must be given too.
+    link : str
+        With `hardware`: ``"duplex"``, at the rates that hold while both directions are used, where
+        those are known; or ``"simplex"``, each direction alone. Stages are always simplex.
 
     Returns
     -------
@@ -121,7 +126,8 @@ def profile(
     if memory is not None and device_memory is not None:
         raise InputError("only one of memory and device memory can be given")
     # Looked up first: a wrong name should not have to wait for the network.
-    asked = _Asked(chosen, None if hardware is None else find_hardware(hardware), measure, device)
+    found = None if hardware is None else find_hardware(hardware)
+    asked = _Asked(chosen, found, measure, device, _link(link, measure))
     if optimiser is not None:
         require_optimiser(optimiser)
     shape = None if input_shape is None else parse_shape(input_shape)
@@ -147,7 +153,14 @@ def profile(
     elif memory is None:
         memory = _memory_left(made.found, source.get("uncounted", {}))
     platform = made.found.platform(memory)
-    return Problem(name or label, made.network, platform, units=Units("ns", "B"), source=source)
+    return Problem(
+        name or label,
+        made.network,
+        platform,
+        units=Units("ns", "B"),
+        source=source,
+        uncertainty=made.found.uncertainty,
+    )
 
 
 def _with_stages(spec: str | None, clock: Clock, options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -165,6 +178,7 @@ class _Asked:
     hardware: Hardware | None
     measure: bool
     device: Device | None
+    link: Link
 
 
 @dataclass(frozen=True)
@@ -195,8 +209,7 @@ def _made(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> 
         return _stages(made, workload, asked.hardware)
     if asked.measure:
         return _measured(made, workload, asked)
-    assert asked.hardware is not None
-    return _modelled(made, workload, asked.clock, asked.hardware)
+    return _modelled(made, workload, asked)
 
 
 def _origin(found: Measurement, measured: bool, model: Hardware | None) -> dict[str, Any]:
@@ -234,6 +247,14 @@ def _require_measurable(clock: Clock, measure: bool) -> None:
         raise InputError("a device is for measuring: give measure=True too")
     if clock is Clock.STAGES:
         raise InputError("stages are not measured on a device of one's own; use the clock modules")
+
+
+def _link(name: str, measure: bool) -> Link:
+    if name not in tuple(Link):
+        raise InputError(f"link must be one of {', '.join(Link)}, not {name!r}")
+    if measure and name != Link.DUPLEX:
+        raise InputError("a link is measured, not chosen: leave it out with measure")
+    return Link(name)
 
 
 def _clock(name: str) -> Clock:
@@ -283,13 +304,13 @@ def _measured(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked)
     return _described(step, captured, found)
 
 
-def _modelled(
-    made: nn.Module | TrainingStep, workload: Workload, clock: Clock, hardware: Hardware
-) -> _Made:
+def _modelled(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> _Made:
+    hardware = asked.hardware
+    assert hardware is not None
     step = _step(made, workload)
     tensors = "fake" if without_data(step.model) else step.tensors
-    captured = capture(step, clock=clock, hardware=hardware, tensors=tensors)
-    return _described(step, captured, modelled(captured.trace, hardware))
+    captured = capture(step, clock=asked.clock, hardware=hardware, tensors=tensors)
+    return _described(step, captured, modelled(captured.trace, hardware, asked.link))
 
 
 def _described(step: TrainingStep, captured: Capture, found: Measurement) -> _Made:

@@ -24,7 +24,7 @@ from offcert.runtime.device.interface import Device, MemoryReading
 from offcert.runtime.device.interface import Event as DeviceEvent
 from offcert.runtime.events import END, Event, Session
 from offcert.runtime.hooks import Hooks, unwrap
-from offcert.runtime.measurement import retimed
+from offcert.runtime.measurement import retimed, spread_of
 from offcert.runtime.predict import predict
 from offcert.runtime.step import TrainingStep
 from offcert.runtime.stopwatch import Stopwatch
@@ -75,12 +75,15 @@ class Timed:
         what the trace counts; None if the allocator does not tell.
     memory : MemoryReading or None
         Of one step from its beginning to its end; likewise.
+    spread : tuple of (int, int)
+        The least and the most nanoseconds of each operation.
     """
 
     trace: Trace
     repetitions: int
     resident: int | None
     memory: MemoryReading | None
+    spread: tuple[tuple[int, int], ...] = ()
 
 
 class RepeatedStep:
@@ -145,15 +148,16 @@ class RepeatedStep:
         runs = [self.run() for _ in range(repetitions + 1)][1:]
         samples = [run.durations() for run in runs]
         durations = [round(statistics.median(times)) for times in zip(*samples, strict=True)]
+        spread = spread_of(samples)
         trace = self.capture.trace
         workspaces = [operation.workspace for operation in trace.operations]
         if self.device is None or not _counts(self.device):
-            return Timed(retimed(trace, durations, workspaces), repetitions, None, None)
+            return Timed(retimed(trace, durations, workspaces), repetitions, None, None, spread)
         watched = self.run(allocator=True)
         timed = retimed(trace, durations, _workspaces(trace, watched.rises))
         planned = predict(trace, Plan()).at_begin
         resident = max(taken - plan for taken, plan in zip(watched.at_begin, planned, strict=True))
-        return Timed(timed, repetitions, resident, watched.reading)
+        return Timed(timed, repetitions, resident, watched.reading, spread)
 
 
 def _counts(device: Device) -> bool:

@@ -218,6 +218,10 @@ class LiveBytes(TorchDispatchMode):
                 self._is_freed(storage._cdata)
             self._set_foreign(storage)
 
+    def need(self, scratch: int) -> None:
+        """Count bytes that an operator takes beside what is alive now, and gives back at once."""
+        self.peak = max(self.peak, self.live + scratch)
+
     def start_peak(self) -> None:
         """Forget the peak so far."""
         self.peak = self.live

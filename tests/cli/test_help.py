@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.cli import adversarial, core, main, profile, program, searching, train
+from offcert.cli import adversarial, chosen, core, main, profile, program, searching, train
 from offcert.core.problem import Transfers
 
 
@@ -66,11 +66,11 @@ def test_what_the_help_repeats_of_other_rooms_is_what_they_say() -> None:
 
     assert tuple(DeviceKind) == train.DEVICES
     assert tuple(Clock) == profile.CLOCKS
-    assert tuple(HARDWARE) == profile.HARDWARE
-    assert tuple(LOSSES) == profile.LOSSES
-    assert profile.OPTIMISERS == OPTIMISERS
-    assert profile.DTYPES == _DTYPES
-    assert (profile.DTYPES[0], profile.LOSSES[0]) == (DEFAULT_DTYPE, DEFAULT_LOSS)
+    assert tuple(HARDWARE) == chosen.HARDWARE
+    assert tuple(LOSSES) == chosen.LOSSES
+    assert chosen.OPTIMISERS == OPTIMISERS
+    assert chosen.DTYPES == _DTYPES
+    assert (chosen.DTYPES[0], chosen.LOSSES[0]) == (DEFAULT_DTYPE, DEFAULT_LOSS)
     assert tuple(map(str, Transfers)) == searching.TRANSFERS
     given = {action.dest for action in EVERY["offcert profile"]._actions}
     # The command line has words of its own for `input_shape` and `options`, and measures where the

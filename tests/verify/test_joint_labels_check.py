@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from joint_cases import joint_problem, solvable
 from joint_oracle import least_time
+from least_memory_cases import memory_problem
 from random_networks import changed_network, recompute_problem
 from rematerialisation_oracle import RematerialisationOracle
+from tick_oracle import least_ticks
 
 from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
@@ -21,7 +23,7 @@ from offcert.core.computations import Computation, Value
 from offcert.core.documents import canonical_digest
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem, Recompute, Transfers
+from offcert.core.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.claims import proved
@@ -131,6 +133,40 @@ def test_that_nothing_can_be_executed_is_verified() -> None:
     assert verify(certificate.to_json()).valid
 
 
+def test_least_memory_is_established_and_one_byte_more_is_not() -> None:
+    timed = 0
+    for seed in range(40):
+        problem, least = memory_problem(seed)
+        bound = proved("joint-labels-memory", least, Computed())
+        assert recheck(bound, problem) is None
+        fault = recheck(replace(bound, value=least + 1), problem)
+        assert fault is not None
+        assert f"within {least} something can be executed" in fault
+        timed += problem.deadline is not None
+    assert timed >= 10
+
+
+@pytest.mark.parametrize(
+    ("seed", "spare"), [(14, None), (14, 2), (97, None), (164, None), (176, 2), (228, 2)]
+)
+def test_least_memory_with_transfers(seed: int, spare: int | None) -> None:
+    """Within a byte less, brute force tick by tick finds nothing either, or nothing in time."""
+    drawn = replace(joint_problem(seed), offload=True)
+    deadline = None if spare is None else drawn.trace.compute_time + spare
+    problem = replace(drawn, minimise=Minimise.MEMORY, deadline=deadline)
+    certificate = solve(problem, "joint-labels", time_limit=20)
+    result = certificate.result
+    assert result.status is SolveStatus.OPTIMAL
+    assert verify(certificate.to_json()).valid
+    assert result.memory is not None
+    # No single computation takes as much, and everything once takes more.
+    assert drawn.least_memory < result.memory < drawn.trace.peak_memory
+    assert result.schedule is not None
+    assert deadline is None or result.schedule.makespan <= deadline
+    within = 2**62 if deadline is None else deadline
+    assert least_ticks(drawn.with_memory(result.memory - 1), within) is None
+
+
 def test_what_is_impossible_is_found_by_certify_at_random() -> None:
     found = 0
     for seed in range(150):
@@ -184,7 +220,7 @@ def test_less_than_what_is_needed_may_be_claimed() -> None:
 def test_what_can_be_executed_is_not_infeasible() -> None:
     document = impossible().to_json()
     possible = Certificate(
-        example(), replace(impossible().result, runtime=0.0), "joint-labels"
+        example(), replace(impossible().result, runtime=0.0), method="joint-labels"
     ).to_json()
     assert possible["infeasibility"] == document["infeasibility"]
     verification = verify(possible)

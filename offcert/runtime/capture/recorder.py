@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from offcert.runtime.capture.lines import LineFinder
 from offcert.runtime.capture.moments import Life, Moment, Saved, Seen
-from offcert.runtime.cost import computed_as, operator_cost
+from offcert.runtime.cost import attention_scratch, computed_as, operator_cost
 from offcert.runtime.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
 from offcert.runtime.guard import entry
 from offcert.runtime.hardware import Hardware, roofline_ns
@@ -247,6 +247,8 @@ class Recorder(Session):
         if self._hardware is not None:
             kind = computed_as(func, args)
             moment.duration = roofline_ns(self._hardware, flops, traffic, *kind)
+            # What the stated device takes beside the tensors that are seen here.
+            self.tracker.need(attention_scratch(func, args))
 
     def see(self, tensor: torch.Tensor) -> Seen:
         """Return what is known of a tensor now."""

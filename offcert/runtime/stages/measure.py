@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
 from offcert.core.trace import Trace
 from offcert.runtime.device.cuda import CudaDevice
 from offcert.runtime.device.interface import Device, Event
-from offcert.runtime.measurement import Measurement, measured, retimed
+from offcert.runtime.measurement import Measurement, measured, retimed, spread_of
 from offcert.runtime.stages.meter import Meter
 from offcert.runtime.stages.recording import Prepared, record
 from offcert.runtime.stages.staged import StagedModel
@@ -94,7 +95,8 @@ def measure(prepared: Prepared, repetitions: int = 5) -> Measurement:
     workspaces = [operation.workspace for operation in trace.operations]
     if streams is not None:
         workspaces = _allocator_workspaces(staged, batch, trace, streams)
-    return measured(retimed(trace, durations, workspaces), device)
+    found = measured(retimed(trace, durations, workspaces), device)
+    return replace(found, spread=spread_of(samples[1:]))
 
 
 def _allocator_workspaces(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from offcert.core.platform import Link
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.measurement import Measurement, modelled
 from offcert.runtime.stages.measure import measure
@@ -31,4 +32,5 @@ def profile_stages(module: nn.Module, workload: Workload, hardware: Hardware | N
     prepared = prepare(module, workload)
     if hardware is None:
         return measure(prepared)
-    return modelled(record(prepared, hardware).trace, hardware)
+    # As the papers take it.
+    return modelled(record(prepared, hardware).trace, hardware, Link.SIMPLEX)

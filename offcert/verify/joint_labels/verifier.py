@@ -1,4 +1,4 @@
-"""Verification of exact joint bounds, and that nothing can be executed within a memory limit."""
+"""Verification of exact joint bounds, in ticks and in bytes, and that nothing can be executed."""
 
 from __future__ import annotations
 
@@ -20,6 +20,24 @@ def joint_labels(problem: Problem, value: int, proof: Computed, allowance: Allow
     return None
 
 
+def joint_labels_memory(
+    problem: Problem, value: int, proof: Computed, allowance: Allowance
+) -> str | None:
+    """Return None if within one byte less no execution ends by the deadline, or what is wrong.
+
+    Without a deadline, if there is none at all.
+    """
+    fault = beyond_scope(problem, Minimise.MEMORY)
+    if fault is not None:
+        return fault
+    deadline = problem.deadline
+    contents = Contents(problem, timed=deadline is not None)
+    limit = None if deadline is None else deadline + 1
+    if JointLabels(contents, value - 1, limit).shorter(allowance) is not None:
+        return f"the document says {value}, but within {value - 1} something can be executed"
+    return None
+
+
 def nothing_fits(problem: Problem, memory: int, allowance: Allowance) -> str | None:
     """Return None if nothing can be executed within so many bytes, or what is wrong.
 
@@ -37,14 +55,22 @@ def nothing_fits(problem: Problem, memory: int, allowance: Allowance) -> str | N
     return None
 
 
-def beyond_scope(problem: Problem) -> str | None:
-    """Return why the search says nothing about a problem, or None."""
+def beyond_scope(problem: Problem, minimise: Minimise = Minimise.TIME) -> str | None:
+    """Return why the search says nothing about a problem, or None.
+
+    Parameters
+    ----------
+    problem : Problem
+        Any.
+    minimise : Minimise
+        What the bound is about.
+    """
     if problem.computed is None:
         return "nothing is known of what is computed from what"
     if problem.recompute is Recompute.NONE:
         return "it is about problems in which computations may run again"
-    if problem.minimise is not Minimise.TIME:
-        return "it is about the least time, not the least memory"
+    if problem.minimise is not minimise:
+        return f"it is about the least {minimise}, not the least {problem.minimise}"
     if problem.offload and problem.transfers is not Transfers.ATOMIC:
         return f"it is about atomic transfers, not {problem.transfers} ones"
     return None

@@ -15,6 +15,7 @@ from offcert.verify.findings import BoundCheck, Verification
 from offcert.verify.joint_labels.verifier import nothing_fits
 from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.placement.document import check_of_schedule
+from offcert.verify.robust import check_robust
 
 
 def check_schedule(
@@ -46,6 +47,8 @@ def check_schedule(
             certificate.result.schedule,
             allowance,
         )
+    if certificate.robust is not None and sound:
+        verification.robust_bounds += check_robust(verification, certificate.robust, allowance)
     _check_status(verification)
 
 

@@ -1,9 +1,9 @@
-"""Shortest executions of small networks, or that there is none, by a search over labels."""
+"""Executions of small networks that take least time or memory, by a search over labels."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
@@ -22,19 +22,24 @@ MOST_LABELS = 100_000
 
 @dataclass(frozen=True)
 class JointOutcome:
-    """What is known of the shortest execution.
+    """What is known of the shortest execution, or of the one that takes least memory.
 
     Attributes
     ----------
     bound : Bound or None
-        On the makespan, in ticks; None if nothing was proved, or nothing can be executed.
+        On the makespan, in ticks, or on the bytes; None if nothing was proved, or nothing can be
+        executed.
     execution, schedule : Execution, Schedule or None
-        A shortest one, if one was found that is shorter than what was known.
+        A best one, if one was found that is better than what was known; no schedule where time is
+        no matter.
+    memory : int or None
+        The bytes within which it stays, where memory is minimised.
     """
 
     bound: Bound | None
     execution: Execution | None = None
     schedule: Schedule | None = None
+    memory: int | None = None
 
 
 def shortest_execution(
@@ -101,16 +106,64 @@ def no_execution(problem: Problem, seconds: float, most: int = MOST_LABELS) -> I
     return Infeasibility(-1, EXECUTIONS, needed, needed - problem.platform.memory)
 
 
+def least_memory_execution(
+    problem: Problem, seconds: float, known: tuple[int, int], most: int = MOST_LABELS
+) -> JointOutcome:
+    """Return the execution that takes least memory, within the deadline if there is one.
+
+    Memory is halved between what is known; each limit is searched to the end. Without time or
+    labels enough the bound is that of the last limit at which it ended.
+
+    Parameters
+    ----------
+    problem : Problem
+        In which computations may run again, and memory is minimised.
+    seconds : float
+        Time limit.
+    known : tuple of (int, int)
+        Bytes below which nothing can be executed in time, and bytes within which something can.
+    most : int
+        Labels that may be held, at each limit.
+
+    Raises
+    ------
+    MethodError
+        If the problem is another.
+    """
+    _require_scope(problem, Minimise.MEMORY)
+    end = time.monotonic() + seconds
+    untimed = problem.deadline is None
+    model = JointModel(problem, timeless=untimed)
+    late = None if problem.deadline is None else problem.deadline + 1
+    (low, high), best = known, JointOutcome(None)
+    while low < high:
+        middle = (low + high) // 2
+        outcome = search(model, middle, late, seconds=end - time.monotonic(), most=most)
+        if not outcome.finished:
+            break
+        if not outcome.path:
+            low = middle + 1
+            continue
+        high, found = middle, rebuilt(model, outcome.path)
+        if found is not None:
+            best = JointOutcome(None, found[0], None if untimed else found[1], middle)
+    bound = proved("joint-labels-memory", low, Computed()) if low > known[0] else None
+    return replace(best, bound=bound)
+
+
 def _nothing_within(model: JointModel, memory: int, end: float, most: int) -> bool:
     outcome = search(model, memory, seconds=end - time.monotonic(), most=most)
     return outcome.finished and not outcome.path
 
 
-def _require_scope(problem: Problem) -> None:
+def _require_scope(problem: Problem, minimise: Minimise = Minimise.TIME) -> None:
     if problem.computed is None or problem.recompute is Recompute.NONE:
         raise MethodError("the search over labels of executions is for what may run again")
-    if problem.minimise is not Minimise.TIME:
-        raise MethodError("the search over labels of executions minimises time, not memory")
+    if problem.minimise is not minimise:
+        raise MethodError(
+            f"the search over labels of executions is asked for the least {minimise}, and the "
+            f"problem minimises {problem.minimise}"
+        )
     if problem.offload and problem.transfers is not Transfers.ATOMIC:
         raise MethodError(
             "the search over labels of executions is for atomic transfers, not "

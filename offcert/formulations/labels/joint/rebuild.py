@@ -40,7 +40,7 @@ def rebuilt(model: JointModel, path: tuple[Label, ...]) -> tuple[Execution, Sche
     Parameters
     ----------
     model : JointModel
-        Of a timed problem.
+        If it is timeless, all of the schedule starts at 0: of use is the execution.
     path : tuple of Label
         From the beginning to the end.
     """
@@ -73,7 +73,9 @@ class _Replay:
 
     def step(self, before: Label, after: Label) -> None:
         """Go on from a label to the next one."""
-        if after.time > before.time:
+        left = before.leaving != NOTHING and after.leaving == NOTHING
+        back = before.coming != NOTHING and after.coming == NOTHING
+        if after.time > before.time or left or back:
             self._end(before, after)
         elif after.latest is not before.latest:
             self._run(after.latest, before)
