@@ -1,14 +1,51 @@
-"""Searches that compete: they take turns, with budgets that grow, and those behind drop out.
-
-Which pivot proves most is seldom known beforehand, and a wrong choice costs orders of magnitude. So
-a program tries several with few labels each, goes on with the best of them and more labels, and so
-forth.
-"""
+"""What all searches over labels share: their limits, and two sides that race."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Generic, Protocol, TypeVar
+
+
+class OutOfTimeError(Exception):
+    """The time is over, or somebody has asked to stop."""
+
+
+class OutOfLabelsError(Exception):
+    """A search has grown to the size it is allowed."""
+
+
+class Deadline:
+    """When a search has to pause that can be taken up again.
+
+    Parameters
+    ----------
+    stop : callable, optional
+        Asked from time to time; if it returns true, the time is over.
+    """
+
+    def __init__(self, stop: Callable[[], bool] | None = None) -> None:
+        self._stop = stop
+        self._end = 0.0
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Leave the block as soon as `check` finds that it has taken so many seconds."""
+        self._end = time.monotonic() + seconds
+        with suppress(OutOfTimeError):
+            yield
+
+    def check(self) -> None:
+        """Return if there is time left.
+
+        Raises
+        ------
+        OutOfTimeError
+            If not.
+        """
+        if time.monotonic() > self._end or (self._stop is not None and self._stop()):
+            raise OutOfTimeError
 
 
 class Runner(Protocol):

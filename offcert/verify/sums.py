@@ -27,8 +27,11 @@ from numpy.typing import NDArray
 from offcert.core.plan import Kind
 from offcert.core.platform import Link
 from offcert.core.problem import Problem
-from offcert.verify.common.absence import Absence, absences, large_tensors, needs
+from offcert.proofs.kinds import ExactSums
+from offcert.verify.common.absence import Absence, absences, large_tensors, least_memory, needs
 from offcert.verify.common.fluid_times import rests, starts
+from offcert.verify.fractional import NO_SCHEDULE
+from offcert.verify.limits import Allowance
 
 # Entries of arrays that are computed, and sums that are looked at.
 _MOST_WORK = 1 << 30
@@ -238,3 +241,12 @@ def _cheapest(whole: Sequence[Absence], unit: int, costs: Sequence[bool]) -> NDA
         taken = table[: total + 1 - units] + (units if cost else 0)
         table[units:] = np.minimum(table[units:], taken)
     return table
+
+
+def exact_sums(problem: Problem, value: int, proof: ExactSums, allowance: Allowance) -> str | None:
+    """Return None if no schedule is shorter than `value` ticks, or why that is not shown."""
+    if proof.pivot >= len(problem.trace):
+        return f"details.pivot must be an operation, not {proof.pivot}"
+    if least_memory(problem)[0] > problem.platform.memory:
+        return NO_SCHEDULE
+    return sums_fault(problem, proof.pivot, proof.smallest, value)
