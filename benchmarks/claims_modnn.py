@@ -28,12 +28,11 @@ from offcert.core.errors import NoPlanError
 from offcert.core.result import SolveStatus
 from offcert.core.step import Round
 from offcert.core.trace import Trace
-from offcert.heuristics.modnn.lower_bounds import least_memory
-from offcert.heuristics.modnn.record import bytes_of
 from offcert.heuristics.modnn.scheduler import algorithm_1
-from offcert.heuristics.modnn.sub_batch import select_sub_batch
+from offcert.heuristics.modnn.sub_batch import least_memory, select_sub_batch
+from offcert.heuristics.modnn.tasks import bytes_of
 from offcert.heuristics.modnn.vdnn_tasks import best_vdnn, vdnn_least, vdnn_tasks
-from offcert.instances.modnn.hardware import GIGABYTE
+from offcert.instances.modnn.algorithms import GIGABYTE
 from offcert.instances.modnn.networks import NETWORKS
 from offcert.instances.modnn.problems import modnn_step
 from offcert.instances.modnn.tasks import step_round, step_split

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,7 +83,8 @@ class Method:
     def step(self, search: Any, effort: Effort) -> None:
         """Run it as a step of a search, after compiling what it uses."""
         if self.warm and self._may_apply(search.problem):
-            with search.untimed():
+            # What is wrong comes out again when it runs, under the step's own name.
+            with search.untimed(), suppress(Exception):
                 for act in self.warm:
                     act()
         self.run(search, effort)

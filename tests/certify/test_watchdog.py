@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from random_instances import random_problem
 
 from offcert.certify import climbing, ladder, watchdog
 from offcert.certify.effort import Effort
@@ -23,7 +24,6 @@ from offcert.certify.search import Search
 from offcert.certify.watchdog import ending_with, watched
 from offcert.core.threads import in_threads
 from offcert.proofs.certificate import Certificate
-from tests.random_instances import random_problem
 
 NEVER = threading.Event()
 
