@@ -161,6 +161,6 @@ def test_the_page_about_the_format_is_right(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(ROOT)
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     exec(program, {})
-    source = (ROOT / "offcert" / "report" / "claims" / "evidence.py").read_text()
+    source = (ROOT / "papers" / "claims" / "evidence.py").read_text()
     asked = set(READING.findall(source)) - {"digest"}
     assert {"figures", "stated", "document"} <= asked <= fields("evidence")
