@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from offcert.certify.effort import Effort
 from offcert.certify.search import Search
-from offcert.certify.warm import warm_checkpoints
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.execution import Execution
 from offcert.core.plan import Plan
@@ -46,8 +45,6 @@ def _execution(search: Search, chain: CheckpointChain) -> Execution | None:
         from offcert.formulations.checkpoint.live import checkpoint_execution
         from offcert.heuristics.checkpoint.live_curve import live_selection
 
-        with search.untimed():
-            warm_checkpoints()
         return checkpoint_execution(chain, live_selection(chain).checkpoints)
     program = _best_program(search.problem, chain)
     if program is None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from offcert.certify.effort import Effort
 from offcert.certify.search import Search
-from offcert.certify.warm import warm_combined
 from offcert.core.errors import MethodError
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.schedule import Schedule
@@ -36,8 +35,6 @@ def descend_combined(search: Search, effort: Effort) -> None:
     if chain is None or problem.recompute is Recompute.NONE:
         return
     search.begin("combined program")
-    with search.untimed():
-        warm_combined()
     ends = time.monotonic() + effort.seconds
     asked: Any = effort.options.get("slots")
     if problem.minimise is Minimise.MEMORY:

@@ -6,10 +6,8 @@ A schedule in time is one for its limit, and a proof that there is none bounds t
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
-from offcert.certify.climbing import climb
 from offcert.certify.deadline_limits import (
     Bracket,
     add_by_time,
@@ -21,10 +19,8 @@ from offcert.certify.deadline_limits import (
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.joint_search_steps import known_programs
-from offcert.certify.joint_time_rungs import search_for_time
 from offcert.certify.search import Search
 from offcert.certify.steps import climb_combinatorial
-from offcert.certify.warm import warm_joint_search, warm_plans
 from offcert.core.errors import PlanError
 from offcert.core.execution import Execution
 from offcert.core.problem import Problem, Recompute
@@ -32,7 +28,6 @@ from offcert.core.result import Bound
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
-from offcert.proofs.settings import Settings
 from offcert.verify.execution import persistency_faults
 
 if TYPE_CHECKING:
@@ -57,24 +52,22 @@ def descend_sinking(search: Search, effort: Effort) -> None:
     with held_interrupts():
         from offcert.heuristics.joint.ranges import ranges_of
         from offcert.heuristics.joint.sinking import SinkingSearch
-    with search.untimed():
-        warm_plans()
-        warm_joint_search()
 
     def offer(plan: JointPlan, limit: int) -> None:
         chain = problem.recompute is Recompute.CHAIN
         if not (chain and persistency_faults(network, plan.execution)):
             search.offer_executed(plan.execution, plan.schedule, limit)
 
-    sinking = search.workings.sinking
-    if sinking is None:
-        sinking = search.workings.sinking = SinkingSearch(
+    sinking = search.workings.program(
+        "sinking",
+        lambda: SinkingSearch(
             problem,
             workers=effort.workers,
             seed=effort.seed,
             ranges=ranges_of(problem),
             known=known_programs(search),
-        )
+        ),
+    )
     sinking.improve(effort.seconds, enough=search.goal, on_improvement=offer)
 
 
@@ -165,11 +158,11 @@ def _try(search: Search, limit: int, effort: Effort, seconds: float) -> bool:
     problem = search.problem
     assert problem.deadline is not None
     within = timed(problem, limit)
-    inner, rungs = search_for_time(within, min(seconds, search.remaining))
+    assert effort.climb is not None
+    inner = Search(within, min(seconds, search.remaining))
     inner.enough = problem.deadline
     _begin_with_known(search, inner)
-    so_far = partial(inner.certificate, "certify", Settings())
-    climb(inner, rungs, so_far, effort.workers, effort.seed)
+    effort.climb(inner, effort.workers, effort.seed)
     found = inner.best
     if isinstance(found, Schedule) and found.makespan <= problem.deadline:
         execution = inner.execution

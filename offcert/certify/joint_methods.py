@@ -22,6 +22,16 @@ from offcert.certify.rematerialisation_steps import (
     solve_stages,
 )
 from offcert.certify.search import Search
+from offcert.certify.warm import (
+    warm_checkpoints,
+    warm_combined,
+    warm_joint_search,
+    warm_local_search,
+    warm_order_search,
+    warm_plans,
+    warm_rematerialisation,
+    warm_set_search,
+)
 from offcert.core.problem import Minimise, Recompute
 
 _NETWORKS = "chains, and networks as profile writes them"
@@ -67,16 +77,19 @@ JOINT_METHODS = {
     ),
     "checkpoints": _of_chains(
         run=descend_checkpoints,
+        warm=(warm_checkpoints,),
         summary="stored data and segments that run again: published selections, and the best ones",
     ),
     "persistent": _of_chains(
         run=descend_persistent,
+        warm=(warm_rematerialisation,),
         summary="optimal checkpoints that stay stored, segments inside of segments among them",
         reads=("time_limit",),
         options=(Option("slots", "into how many slots memory is divided", number(1), "500"),),
     ),
     "combined": _of_chains(
         run=descend_combined,
+        warm=(warm_combined,),
         summary="the combined paper's dynamic program, at ever more slots",
         reads=("time_limit",),
         options=(
@@ -90,6 +103,13 @@ JOINT_METHODS = {
     ),
     "joint-search": _of_networks(
         run=descend_joint,
+        warm=(
+            warm_plans,
+            warm_set_search,
+            warm_order_search,
+            warm_local_search,
+            warm_joint_search,
+        ),
         summary="annealing over what runs again and what leaves, together",
         reads=("time_limit", "workers", "seed", "target_gap"),
         options=(
@@ -104,6 +124,7 @@ JOINT_METHODS = {
     ),
     "rematerialisation": _of_recomputation(
         run=descend_rematerialisation,
+        warm=(warm_rematerialisation,),
         summary="search for what is cheap to run again; nothing leaves",
         reads=("time_limit", "seed", "target_gap"),
     ),

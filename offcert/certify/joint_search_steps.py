@@ -7,13 +7,6 @@ from typing import Any
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.search import Search
-from offcert.certify.warm import (
-    warm_joint_search,
-    warm_local_search,
-    warm_order_search,
-    warm_plans,
-    warm_set_search,
-)
 from offcert.core.errors import InputError
 from offcert.core.problem import Minimise, Recompute
 from offcert.core.program import Program, program_from_json
@@ -44,12 +37,6 @@ def descend_joint(search: Search, effort: Effort) -> None:
         return
     if problem.minimise is not Minimise.TIME:
         return
-    with search.untimed():
-        warm_plans()
-        warm_set_search()
-        warm_order_search()
-        warm_local_search()
-        warm_joint_search()
 
     def offer(plan: JointPlan) -> None:
         chain = problem.recompute is Recompute.CHAIN

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from offcert.certify.climbing import climb
 from offcert.certify.effort import Effort
-from offcert.certify.rungs import LADDERS, ladder_for
 from offcert.certify.search import Search
 from offcert.core.plan import Plan
 from offcert.core.problem import Minimise
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
-from offcert.proofs.settings import Settings
 
 
 def descend_whole(search: Search, effort: Effort) -> None:
@@ -47,9 +42,9 @@ def descend_plain(search: Search, effort: Effort) -> None:
         return
     # Its first plans come however little time there is.
     inner = Search(plain, max(effort.seconds, 0.01), float(search.target_gap))
-    so_far = partial(inner.certificate, "certify", Settings())
+    assert effort.climb is not None
     try:
-        climb(inner, LADDERS[ladder_for(plain)], so_far, effort.workers, effort.seed)
+        effort.climb(inner, effort.workers, effort.seed)
     finally:
         if isinstance(inner.best, Schedule):
             search.offer(inner.best)

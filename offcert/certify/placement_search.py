@@ -23,10 +23,6 @@ class PlacementSearch(Running[PlacementCertificate]):
         What is being solved.
     time_limit : float
         Seconds.
-    workers : int
-        Threads for solvers that can use several.
-    seed : int
-        Of every random choice.
     progress : callable, optional
         Told of every improvement and every step.
     keep : callable, optional
@@ -45,15 +41,11 @@ class PlacementSearch(Running[PlacementCertificate]):
         self,
         problem: PlacementProblem,
         time_limit: float,
-        workers: int = 2,
-        seed: int = 0,
         progress: Callable[[SearchProgress], None] | None = None,
         keep: Callable[[PlacementSearch], None] | None = None,
     ) -> None:
         super().__init__(time_limit, progress, None if keep is None else lambda: keep(self))
         self.problem = problem
-        self.workers = workers
-        self.seed = seed
         self.placement: Placement | None = None
         self._unlimited = problem.with_capacity(None)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 
+from offcert.certify.effort import Effort
 from offcert.certify.placement_search import PlacementSearch
-from offcert.certify.warm import warm_placement
 from offcert.core.placement import Placement, PlacementProblem
 from offcert.proofs.placement.claims import proved
 from offcert.proofs.placement.kinds import Computed
@@ -15,19 +15,18 @@ from offcert.proofs.placement.kinds import Computed
 Heuristic = Callable[[PlacementProblem], Placement]
 
 
-def compute_load(search: PlacementSearch, seconds: float) -> None:
+def compute_load(search: PlacementSearch, effort: Effort) -> None:
     """Add the load: the most bytes that are taken at a time."""
     search.begin("load")
     search.add(proved("load", search.problem.load, Computed()))
 
 
-def run_heuristic(name: str) -> Callable[[PlacementSearch, float], None]:
+def run_heuristic(name: str) -> Callable[[PlacementSearch, Effort], None]:
     """Return the step that places everything once, as a heuristic does."""
 
-    def step(search: PlacementSearch, seconds: float) -> None:
+    def step(search: PlacementSearch, effort: Effort) -> None:
         search.begin(name)
         with search.untimed():
-            warm_placement()
             function = HEURISTICS[name]()
         search.offer(function(search.problem))
 
@@ -60,18 +59,16 @@ HEURISTICS: dict[str, Callable[[], Heuristic]] = {
 }
 
 
-def search_skyline(search: PlacementSearch, seconds: float) -> None:
+def search_skyline(search: PlacementSearch, effort: Effort) -> None:
     """Search for smaller pools, or for any within the capacity, and exclude what there is not."""
     search.begin("skyline")
-    with search.untimed():
-        warm_placement()
     from offcert.formulations.placement.skyline_search import skyline_search
 
     search.take(
         skyline_search(
             search.problem,
-            time_limit=seconds,
-            seed=search.seed,
+            time_limit=effort.seconds,
+            seed=effort.seed,
             hint=search.placement,
             bound=search.lower_bound,
             found=search.offer,
@@ -79,44 +76,38 @@ def search_skyline(search: PlacementSearch, seconds: float) -> None:
     )
 
 
-def search_apart(search: PlacementSearch, seconds: float) -> None:
+def search_apart(search: PlacementSearch, effort: Effort) -> None:
     """Search for placements of the large residences, and complete them with the small ones."""
     search.begin("skyline-apart")
-    with search.untimed():
-        warm_placement()
     from offcert.certify.placement_apart import place_apart
 
-    place_apart(search.problem, seconds, search.seed, search.offer)
+    place_apart(search.problem, effort.seconds, effort.seed, search.offer)
 
 
-def eject_large(search: PlacementSearch, seconds: float) -> None:
+def eject_large(search: PlacementSearch, effort: Effort) -> None:
     """Search by ejection for the large residences, and complete with the small ones."""
     search.begin("ejection-apart")
-    with search.untimed():
-        warm_placement()
     from offcert.certify.placement_apart import eject_apart
 
-    eject_apart(search.problem, seconds, search.seed, search.offer, search.placement)
+    eject_apart(search.problem, effort.seconds, effort.seed, search.offer, search.placement)
 
 
-def search_ejection(search: PlacementSearch, seconds: float) -> None:
+def search_ejection(search: PlacementSearch, effort: Effort) -> None:
     """Search by ejection, from the best placement that is known."""
     search.begin("ejection")
-    with search.untimed():
-        warm_placement()
     from offcert.heuristics.placement.ejection import ejection_search
 
     found = ejection_search(
         search.problem,
-        time_limit=seconds,
-        seed=search.seed,
+        time_limit=effort.seconds,
+        seed=effort.seed,
         hint=search.placement,
         found=search.offer,
     )
     search.offer(found)
 
 
-def solve_no_overlap(search: PlacementSearch, seconds: float) -> None:
+def solve_no_overlap(search: PlacementSearch, effort: Effort) -> None:
     """Hand rectangles that must not overlap to CP-SAT."""
     search.begin("no_overlap_cpsat")
     with search.untimed():
@@ -124,9 +115,9 @@ def solve_no_overlap(search: PlacementSearch, seconds: float) -> None:
     found: list[Placement] = []
     outcome = no_overlap_cpsat(
         search.problem,
-        time_limit=seconds,
-        workers=search.workers,
-        seed=search.seed,
+        time_limit=effort.seconds,
+        workers=effort.workers,
+        seed=effort.seed,
         hint=search.placement,
         bound=search.proved_bound,
         found=found.append,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from offcert.certify.effort import Effort
 from offcert.certify.placement_search import PlacementSearch
-from offcert.certify.warm import warm_placement
 from offcert.core.result import Bound
 from offcert.proofs.placement.claims import proved
 from offcert.proofs.placement.kinds import InfeasibleSubset
@@ -19,25 +19,23 @@ SUBSET = "infeasible-subset"
 _EXCLUDE, _REDUCE = 0.4, 0.3
 
 
-def prove_by_subset(search: PlacementSearch, seconds: float) -> None:
+def prove_by_subset(search: PlacementSearch, effort: Effort) -> None:
     """Add the largest bound that verification will establish from residences that do not fit."""
     search.begin(SUBSET)
-    with search.untimed():
-        warm_placement()
     from offcert.formulations.placement.infeasible_subset import exclude, reduced
 
     began = time.monotonic()
-    problem, seed = search.problem, search.seed
+    problem, seed = search.problem, effort.seed
     least = max(search.proved_bound, problem.load)
-    until = began + _EXCLUDE * seconds
+    until = began + _EXCLUDE * effort.seconds
     excluded = exclude(problem, least, until, seed, search.placement, search.offer)
     if excluded is None:
         return
-    fewer = reduced(problem, excluded, time.monotonic() + _REDUCE * seconds, seed)
+    fewer = reduced(problem, excluded, time.monotonic() + _REDUCE * effort.seconds, seed)
     # Fewer residences are easier to read, but may take longer to look through than all.
     for each in (fewer, excluded):
         bound = proved(SUBSET, each.value, InfeasibleSubset(residences=each.residences))
-        if _holds(search, bound, (began + seconds - time.monotonic()) / 2):
+        if _holds(search, bound, (began + effort.seconds - time.monotonic()) / 2):
             search.add(bound)
             return
 

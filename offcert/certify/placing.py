@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
-from offcert.certify.placement_methods import PLACEMENT_LADDER, placement_method_called
+from offcert.certify.climbing import climb
+from offcert.certify.effort import Effort
+from offcert.certify.ladders.placement import PLACEMENT_LADDER
+from offcert.certify.placement_methods import placement_method_called
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.running import ALONE, SearchProgress
 from offcert.certify.watchdog import ending_whole, watched
 from offcert.core.check import check
-from offcert.core.errors import InputError, MethodError
+from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.options import require_count, require_seconds, require_seed
 from offcert.core.placement import Occupant, PlacementProblem
@@ -162,16 +164,16 @@ def place_alone(
 
     keep = options["keep"]
     keeping = None if keep is None else lambda search: keep(known(search, search.step))
-    search = PlacementSearch(problem, left, workers, seed, options["progress"], keeping)
+    search = PlacementSearch(problem, left, options["progress"], keeping)
     if interrupted:
         search.note(interrupted=True)
         return known(search)
     try:
         if chosen is None:
-            _climb(search, partial(known, search))
+            climb(search, PLACEMENT_LADDER, partial(known, search), workers, seed)
         else:
             with watched(search, left, partial(known, search)), search.surviving(but=ALONE):
-                chosen.run(search, left)
+                chosen.alone(search, Effort(left, workers, seed))
     except KeyboardInterrupt:
         search.note(interrupted=True)
     return known(search)
@@ -270,14 +272,3 @@ def _shorter(what: PlacementProblem | Certificate, time_limit: float) -> tuple[C
     began = time.monotonic()
     found = with_short_residences(what, time_limit)
     return found, max(0.0, time_limit - (time.monotonic() - began))
-
-
-def _climb(search: PlacementSearch, known: Callable[[], Any]) -> None:
-    """Run the steps of the ladder, as long as the search is not done."""
-    for rung in PLACEMENT_LADDER:
-        if search.done:
-            break
-        seconds = rung.share * search.remaining
-        # A method that does not apply leaves its place to the next one.
-        with watched(search, seconds, known), suppress(MethodError), search.surviving():
-            placement_method_called(rung.method).run(search, seconds)

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from offcert.certify.effort import Effort
 from offcert.certify.long_traces import has_early_gaps, is_fine
+from offcert.certify.method import Method
 from offcert.certify.search import Search
 from offcert.core.problem import Problem, Transfers
 
@@ -18,8 +18,8 @@ class Rung:
 
     Attributes
     ----------
-    run : callable
-        The step.
+    method : Method
+        What runs; also says for which transfers it is.
     share : float
         The part of the remaining time that it may take.
     reason : str
@@ -28,8 +28,8 @@ class Rung:
         Minimum seconds, if so many are left, and maximum seconds.
     always : bool
         Whether it runs even when the time is over, so that there is a plan and a bound.
-    atomic_only, relaxed_only : bool
-        Whether it is for atomic transfers only, or for all but these.
+    relaxed_only : bool
+        Whether it is for all transfers but atomic ones.
     fine_only : bool
         Whether it is for fine traces only; see `is_fine`.
     early_gaps_only : bool
@@ -44,13 +44,12 @@ class Rung:
         Seconds below which it is not begun.
     """
 
-    run: Callable[[Search, Effort], None]
+    method: Method
     share: float
     reason: str
     at_least: float = 0.0
     at_most: float = math.inf
     always: bool = False
-    atomic_only: bool = False
     relaxed_only: bool = False
     fine_only: bool = False
     early_gaps_only: bool = False
@@ -62,8 +61,8 @@ class Rung:
 
     @property
     def name(self) -> str:
-        """The name of its step."""
-        return self.run.__name__
+        """The name of its method."""
+        return self.method.name or self.method.run.__name__
 
     @property
     def conditions(self) -> list[str]:
@@ -81,7 +80,7 @@ class Rung:
 
     def _demands(self) -> Iterator[tuple[str, Callable[[Search], bool]]]:
         """Yield every condition on problem and search in words, with its test."""
-        if self.atomic_only:
+        if self.method.transfers == {Transfers.ATOMIC}:
             yield "atomic transfers", lambda search: _is_atomic(search.problem)
         if self.relaxed_only:
             yield "transfers that are not atomic", lambda search: not _is_atomic(search.problem)

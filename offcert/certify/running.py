@@ -117,6 +117,16 @@ class Running(Bounded, Generic[Known]):
         return max(0.0, self._deadline - time.monotonic())
 
     @property
+    def done(self) -> bool:
+        """Whether nothing is left to be found, or the time is over."""
+        raise NotImplementedError
+
+    @property
+    def impossible(self) -> bool:
+        """Whether it is known that there is no answer."""
+        return False
+
+    @property
     def late(self) -> bool:
         """Whether the time is over."""
         return self.remaining <= 0

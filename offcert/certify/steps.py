@@ -222,7 +222,7 @@ def _pass_on(search: Search, name: str, error: str | None) -> None:
 
 def descend_dives(search: Search, effort: Effort) -> None:
     """Ask the interval model for schedules that meet the bound; it may refute that there are."""
-    if len(search.problem.trace) > _LONGEST_DIVE:
+    if len(search.problem.trace) > _LONGEST_DIVE or search.done:
         return
     search.begin("interval CP-SAT, dives")
     with held_interrupts():
