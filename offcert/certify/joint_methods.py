@@ -7,6 +7,7 @@ from functools import partial
 from offcert.certify.checkpoint_steps import descend_checkpoints
 from offcert.certify.combined_steps import descend_combined
 from offcert.certify.effort import Effort
+from offcert.certify.graph_steps import descend_graphs
 from offcert.certify.joint_bound_steps import bound_computing, climb_joint, close_joint
 from offcert.certify.joint_search_steps import descend_joint
 from offcert.certify.joint_steps import descend_plain
@@ -115,6 +116,11 @@ JOINT_METHODS = {
             Option("coolings", "coolings after which it ends; none: no limit", number(1), NONE),
             Option("steps", "of a round of a cooling; none: as many as suit it", number(1), NONE),
         ),
+    ),
+    "arbitrary-graph": _of_recomputation(
+        run=descend_graphs,
+        summary="the re-forwarding paper's solver for arbitrary graphs, for all its max terms",
+        reads=("time_limit",),
     ),
     "rematerialisation": _of_recomputation(
         run=descend_rematerialisation,
