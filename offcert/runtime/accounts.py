@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from offcert.core.errors import PlanError
+from offcert.runtime.guard import OffloadWarning
 from offcert.runtime.program import Program
-from offcert.runtime.reports import OffloadWarning, StepReport
+from offcert.runtime.reports import StepReport
 from offcert.runtime.run import StepRun
 
 

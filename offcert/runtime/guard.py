@@ -26,6 +26,10 @@ from offcert.runtime.saved import InPlaceError
 from offcert.runtime.segments.proof import RecomputeError
 
 
+class OffloadWarning(UserWarning):
+    """Training is right, but does not follow its plan."""
+
+
 def one_line(error: BaseException) -> str:
     """Return the kind of an error and the first line of what it says."""
     lines = str(error).strip().splitlines()

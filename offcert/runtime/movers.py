@@ -11,9 +11,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from offcert.runtime.device.interface import Arena, Device
 from offcert.runtime.device.pinned import RegistrationError, SplitArena
+from offcert.runtime.guard import OffloadWarning
 from offcert.runtime.mover import Mover, SynchronousMover
 from offcert.runtime.program import Program
-from offcert.runtime.reports import OffloadWarning
 from offcert.runtime.saved_storages import Place
 from offcert.runtime.store import HostStore, SplitStore
 from offcert.runtime.streaming.copies import StreamCopies

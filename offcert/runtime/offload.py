@@ -21,7 +21,7 @@ from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
 from offcert.runtime.events import OPERATOR, Session
 from offcert.runtime.excess import IdleRun
-from offcert.runtime.guard import Guard
+from offcert.runtime.guard import Guard, OffloadWarning
 from offcert.runtime.hooks import Hooks, require_cpu, require_no_graphs, unwrap
 from offcert.runtime.host_memory import memory_limit, within_host
 from offcert.runtime.kinds import Kinds, share_calls
@@ -31,7 +31,6 @@ from offcert.runtime.outcome import Outcome
 from offcert.runtime.plans import AnyPlan, CertificateLike, programs
 from offcert.runtime.program import Program
 from offcert.runtime.relay import Relay, counting, give_up, unhook, watch_unseen
-from offcert.runtime.reports import OffloadWarning
 from offcert.runtime.reserved import Reserved
 from offcert.runtime.run import StepRun
 from offcert.runtime.saved_storages import owned_storages

@@ -11,10 +11,6 @@ from offcert.runtime.predict import Prediction
 from offcert.runtime.segments.placed import PlacedSegment
 
 
-class OffloadWarning(UserWarning):
-    """Training is right, but does not follow its plan."""
-
-
 @dataclass(frozen=True)
 class Unfreed:
     """Bytes that a plan wanted to free, but that someone besides autograd still holds.

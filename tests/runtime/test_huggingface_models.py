@@ -134,7 +134,7 @@ def test_a_model_called_twice_with_hidden_states():
     assert len(outcome.problem.source["capture"]["calls"]) == 2
 
 
-@pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
+@pytest.mark.filterwarnings("ignore::offcert.runtime.guard.OffloadWarning")
 def test_experts_that_get_other_tokens_at_every_step():
     # One matrix product per expert, over as many tokens as chose it.
     step = step_of("mixtral")
@@ -148,7 +148,7 @@ def test_experts_that_get_other_tokens_at_every_step():
         assert report.planned or report.unforeseen
 
 
-@pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
+@pytest.mark.filterwarnings("ignore::offcert.runtime.guard.OffloadWarning")
 @pytest.mark.parametrize("name", ["opt", "whisper"])
 def test_layers_that_are_dropped_at_random(name):
     step = step_of(name)

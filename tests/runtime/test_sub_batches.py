@@ -13,10 +13,10 @@ from torch import nn
 
 import offcert
 from offcert.core.errors import InputError
+from offcert.runtime.guard import OffloadWarning
 from offcert.runtime.offload import Offload
 from offcert.runtime.plans import programs
 from offcert.runtime.program import Program
-from offcert.runtime.reports import OffloadWarning
 from offcert.runtime.step import TrainingStep
 from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
 

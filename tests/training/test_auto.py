@@ -17,7 +17,7 @@ from offcert.core.errors import InputError, PlanError
 from offcert.core.platform import Platform
 from offcert.core.result import SolveStatus
 from offcert.runtime.device.simulated.device import SimulatedDevice
-from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.guard import OffloadWarning
 from offcert.runtime.step import TrainingStep
 from offcert.runtime.streaming.record import forecast
 from offcert.training import offload

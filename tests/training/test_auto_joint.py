@@ -16,8 +16,8 @@ from offcert.certify.ladder import certify
 from offcert.core.errors import InputError
 from offcert.runtime import zoo
 from offcert.runtime.capture import Capture
+from offcert.runtime.guard import OffloadWarning
 from offcert.runtime.hardware import HARDWARE
-from offcert.runtime.reports import OffloadWarning
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.step import TrainingStep
 from offcert.training import offload, planner

@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 
 from offcert.core.errors import InputError
+from offcert.runtime.guard import OffloadWarning
 from offcert.runtime.hooks import Hooks
-from offcert.runtime.reports import OffloadWarning
 from offcert.runtime.segments.calls import Calls
 from offcert.runtime.segments.frame import Now, Walk
 from offcert.runtime.segments.lines import end_lines

@@ -20,7 +20,7 @@ from offcert.core.units import Units
 from offcert.runtime.capture import capture
 from offcert.runtime.compiled.backend import Backend
 from offcert.runtime.compiled.planned import planned
-from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.guard import OffloadWarning
 from offcert.runtime.segments.place import program_of
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
 from offcert.runtime.step import TrainingStep

@@ -33,7 +33,7 @@ from offcert.runtime.compiled.anchors import Anchors, _longest
 from offcert.runtime.compiled.calls import _beginning
 from offcert.runtime.compiled.late_copies import OPERATORS
 from offcert.runtime.compiled.storages import _is_dense
-from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.guard import OffloadWarning
 from offcert.runtime.step import TrainingStep
 
 

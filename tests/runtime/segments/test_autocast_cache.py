@@ -127,7 +127,7 @@ def run_again(step):
     return program(problem.with_memory(needed), Plan(), found.execution)
 
 
-@pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
+@pytest.mark.filterwarnings("ignore::offcert.runtime.guard.OffloadWarning")
 @pytest.mark.parametrize("planned", [moved, idle, run_again])
 def test_a_backward_pass_within_autocast_that_was_captured_outside_of_it_deviates(planned):
     step = step_of(outside)

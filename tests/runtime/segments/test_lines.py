@@ -26,7 +26,7 @@ from torch import nn
 from offcert.core.carried.ranges import ranges_from_json
 from offcert.core.errors import InputError
 from offcert.runtime.capture import capture
-from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.guard import OffloadWarning
 from offcert.runtime.saved import InPlaceError
 from offcert.runtime.segments import generators
 from offcert.runtime.segments.place import place, program_of, steady

@@ -16,7 +16,7 @@ from offcert.runtime.offload import Offload, OffloadWarning, offload
 from offcert.runtime.predict import predict
 from offcert.runtime.program import program
 
-pytestmark = pytest.mark.filterwarnings("error::offcert.runtime.reports.OffloadWarning")
+pytestmark = pytest.mark.filterwarnings("error::offcert.runtime.guard.OffloadWarning")
 
 
 class Layers(nn.Module):

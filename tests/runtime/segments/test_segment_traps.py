@@ -15,7 +15,7 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.runtime.capture import capture
-from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.guard import OffloadWarning
 from offcert.runtime.saved import InPlaceError
 from offcert.runtime.segments.placed import Kept
 from offcert.runtime.segments.steps import segmented

@@ -17,7 +17,7 @@ from test_segment_traps import BLOCKS, Three, same_training
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.guard import OffloadWarning
 from offcert.runtime.segments.proof import RecomputeError
 from offcert.runtime.segments.steps import segmented
 

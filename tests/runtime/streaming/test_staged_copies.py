@@ -21,7 +21,7 @@ from offcert.runtime.offload import offload
 from offcert.runtime.streaming.record import forecast
 from offcert.runtime.streaming.staging import Staging
 
-pytestmark = pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::offcert.runtime.guard.OffloadWarning")
 
 HERE = On("simulated")
 
@@ -216,7 +216,7 @@ def test_threads_that_take_their_time(case, tmp_path, monkeypatch):
 # Errors.
 
 
-@pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
+@pytest.mark.filterwarnings("ignore::offcert.runtime.guard.OffloadWarning")
 @pytest.mark.parametrize("number", range(8))
 def test_what_goes_wrong_in_a_thread_is_told_and_nothing_stays(case, number, tmp_path, monkeypatch):
     carry, calls = SimulatedClerk.carry, []

@@ -17,7 +17,7 @@ from offcert.runtime.device.simulated import SimulatedDevice
 from offcert.runtime.offload import OffloadWarning, offload
 from offcert.runtime.step import TrainingStep
 
-pytestmark = pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::offcert.runtime.guard.OffloadWarning")
 
 
 def context(on, model, **options):

@@ -88,7 +88,7 @@ def test_a_step_that_deviates_in_the_middle(on, without):
     on.settled(device)
 
 
-@pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
+@pytest.mark.filterwarnings("ignore::offcert.runtime.guard.OffloadWarning")
 def test_two_steps_at_once(on):
     model = Layers()
     made, device = context(on, model)

@@ -303,7 +303,7 @@ class Capturing(SimulatedDevice):
         super()._copy(stream, kind, parts)
 
 
-@pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
+@pytest.mark.filterwarnings("ignore::offcert.runtime.guard.OffloadWarning")
 @pytest.mark.parametrize("backward", [False, True])
 def test_no_stream_is_told_anything_while_a_graph_is_captured(backward):
     # One that waited for an event of the captured stream would be captured, too.
