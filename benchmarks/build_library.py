@@ -299,7 +299,7 @@ def core() -> Iterator[Recipe]:
 
 def hardest(shape: str, stages: int, seed: int) -> Problem:
     """Return what the search of a map finds."""
-    from offcert.hunts.phase.core import CoreProblems
+    from offcert.hunts.phase.search import CoreProblems
 
     less = FEWER if stages >= FEWER_FROM else FEW if stages >= FEW_FROM else {}
     return CoreProblems(shape=shape, stages=stages, **less).problem(seed)

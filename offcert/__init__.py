@@ -218,7 +218,7 @@ def _without_torch(name: str) -> Any:
     """Return what says what to install: when it is called, so that looking at it does no harm."""
 
     def missing(*args: Any, **kwargs: Any) -> Any:
-        from offcert.core.extras import require_torch
+        from offcert.core.errors import require_torch
 
         require_torch(name)
         # It has been installed meanwhile.

@@ -132,7 +132,6 @@ BY_NAME: dict[str, set[str]] = {
     "campaign/preload_search.py": {
         "offcert.formulations.fluid.milp",
         "offcert.formulations.models.interval_cpsat",
-        "offcert.formulations.models.interval_dive",
         "offcert.formulations.models.stage_milp",
     },
     "verify/document.py": named_by_questions("verify", "checker"),

@@ -44,7 +44,7 @@ def _execution(search: Search, chain: CheckpointChain) -> Execution | None:
     """Return the execution to offer, or None if no segments suit the problem."""
     if len(chain) > MAX_CURVE_STAGES:
         from offcert.formulations.checkpoint.live import checkpoint_execution
-        from offcert.heuristics.checkpoint.live_selection import live_selection
+        from offcert.heuristics.checkpoint.live_curve import live_selection
 
         with search.untimed():
             warm_checkpoints()

@@ -33,7 +33,7 @@ from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.settings import Settings
-from offcert.verify.execution.check import persistency_faults
+from offcert.verify.execution import persistency_faults
 
 if TYPE_CHECKING:
     from offcert.heuristics.joint.plans import JointPlan

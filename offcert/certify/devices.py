@@ -23,8 +23,7 @@ from offcert.core.result import Bound, Evidence
 from offcert.core.schedule import Schedule
 from offcert.formulations.devices.bounds import devices_bounds
 from offcert.formulations.devices.cpsat import solve_devices
-from offcert.heuristics.devices.rules import RULES
-from offcert.heuristics.devices.search import best_by_rules, improve
+from offcert.heuristics.devices import RULES, best_by_rules, improve
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.devices_bounds import DEVICE
 from offcert.proofs.devices_certificate import DevicesCertificate
@@ -63,7 +62,7 @@ def certify_devices(
     seed : int
         For everything that chooses at random.
     rule : str, optional
-        Who uses the link next, a name in `offcert.heuristics.devices.rules.RULES`: only this rule
+        Who uses the link next, a name in `offcert.heuristics.devices.RULES`: only this rule
         is followed, and no search improves on it.
     progress : callable, optional
         Told of every step and improvement.

@@ -7,7 +7,7 @@ from offcert.certify.search import Search
 from offcert.core.problem import Minimise
 from offcert.core.simulate import simulate
 from offcert.heuristics.sequential import sequential
-from offcert.verify.execution.check import legality_faults
+from offcert.verify.execution import legality_faults
 
 
 def bound_computing(search: Search, effort: Effort) -> None:

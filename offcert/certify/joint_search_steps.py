@@ -17,7 +17,7 @@ from offcert.certify.warm import (
 from offcert.core.errors import InputError
 from offcert.core.problem import Minimise, Recompute
 from offcert.core.program import Program, program_from_json
-from offcert.verify.execution.check import persistency_faults
+from offcert.verify.execution import persistency_faults
 
 
 def descend_joint(search: Search, effort: Effort) -> None:

@@ -35,11 +35,11 @@ def run_heuristic(name: str) -> Callable[[PlacementSearch, float], None]:
 
 
 def _greedy(name: str) -> Heuristic:
-    return getattr(import_module("offcert.heuristics.placement.greedy"), name)
+    return getattr(import_module("offcert.heuristics.placement.in_order"), name)
 
 
 def _online(name: str) -> Heuristic:
-    return getattr(import_module("offcert.heuristics.placement.online"), name)
+    return getattr(import_module("offcert.heuristics.placement.in_order"), name)
 
 
 def _modnn() -> Heuristic:

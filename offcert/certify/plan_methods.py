@@ -65,13 +65,13 @@ def _vdnn(problem: Problem, **options: Any) -> Plan:
 
 
 def _vdnn_all(problem: Problem, **options: Any) -> Plan:
-    from offcert.heuristics.vdnn_policy import vdnn_policy
+    from offcert.heuristics.vdnn import vdnn_policy
 
     return vdnn_policy(problem, "all", **options)
 
 
 def _vdnn_conv(problem: Problem, **options: Any) -> Plan:
-    from offcert.heuristics.vdnn_policy import vdnn_policy
+    from offcert.heuristics.vdnn import vdnn_policy
 
     return vdnn_policy(problem, "conv", **options)
 

@@ -22,7 +22,7 @@ from offcert.core.simulate import Simulator
 from offcert.core.strategy import Strategy
 from offcert.proofs.attestation import cross_attested
 from offcert.proofs.certificate import Certificate
-from offcert.verify.execution.check import legality_faults
+from offcert.verify.execution import legality_faults
 
 
 def chooses_execution(problem: Problem) -> bool:

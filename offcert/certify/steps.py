@@ -226,7 +226,7 @@ def descend_dives(search: Search, effort: Effort) -> None:
         return
     search.begin("interval CP-SAT, dives")
     with held_interrupts():
-        from offcert.formulations.models.interval_dive import dive
+        from offcert.formulations.models.interval_cpsat import dive
     assert search.schedule is not None
     outcome = dive(
         search.problem,

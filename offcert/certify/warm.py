@@ -61,7 +61,7 @@ def warm_dynprog() -> None:
 def warm_checkpoints() -> None:
     """Compile what selects the checkpoints of a chain."""
     from offcert.core.checkpoint_chain import CheckpointChain
-    from offcert.heuristics.checkpoint.live_selection import live_selection
+    from offcert.heuristics.checkpoint.live_curve import live_selection
     from offcert.heuristics.checkpoint.registry import SELECTIONS
 
     sizes = (1, 2, 1, 1)
@@ -225,7 +225,7 @@ def warm_placement() -> None:
     from offcert.formulations.placement.sections import Sections
     from offcert.formulations.placement.skyline import Skyline
     from offcert.heuristics.placement.ejection import ejection_search
-    from offcert.heuristics.placement.greedy import greedy_by_size
+    from offcert.heuristics.placement.in_order import greedy_by_size
 
     problem = PlacementProblem("warm", [Residence("a", 1, 0, 2), Residence("b", 1, 1, 3)])
     greedy_by_size(problem)

@@ -85,7 +85,7 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from offcert.core.extras import require_torch
+    from offcert.core.errors import require_torch
     from offcert.core.files import write_problem
     from offcert.core.problem import parse_memory
     from offcert.report.text import describe_problem, problem_summary

@@ -91,8 +91,7 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from offcert.core.errors import InputError
-    from offcert.core.extras import require_torch
+    from offcert.core.errors import InputError, require_torch
     from offcert.report.training import describe_training, describe_ways
 
     require_torch("offcert train")

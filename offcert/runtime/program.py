@@ -24,10 +24,9 @@ from offcert.runtime.host_budget import host_plan
 from offcert.runtime.host_layout import HostLayout, host_layout
 from offcert.runtime.predict import Prediction, predict
 from offcert.runtime.saved_storages import Place
-from offcert.runtime.segments.execution import carried_by
+from offcert.runtime.segments.place import carried_by
 from offcert.runtime.segments.placed import NOTHING_AGAIN, PlacedProgram
-from offcert.runtime.streaming.host import host_residences_in_streams
-from offcert.runtime.streaming.timetable import Timetable, timetable
+from offcert.runtime.streaming.timetable import Timetable, host_residences_in_streams, timetable
 
 
 @dataclass(frozen=True)

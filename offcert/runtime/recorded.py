@@ -16,10 +16,10 @@ from offcert.core.training_record import (
     StepNumbers,
     TrainingRecord,
 )
-from offcert.runtime.at_once import forecast_at_once
 from offcert.runtime.program import Program
 from offcert.runtime.step_pair import Taken
 from offcert.runtime.streaming.forecast import forecast
+from offcert.runtime.timed_mover import forecast_at_once
 from offcert.runtime.train_device import TrainDevice
 
 

@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError, OffcertError
-from offcert.runtime.capture.borrowed import borrowed, random_state_kept
+from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
 from offcert.runtime.capture.fake import FakeTwins
-from offcert.runtime.capture.originals import Originals
 from offcert.runtime.losses import loss_function
 from offcert.runtime.quiet import one_line, quiet
 from offcert.runtime.step import TrainingStep

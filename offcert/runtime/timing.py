@@ -16,9 +16,8 @@ import torch
 from offcert.core.errors import InputError
 from offcert.core.plan import Plan
 from offcert.core.trace import Trace
-from offcert.runtime.capture.borrowed import borrowed, random_state_kept
+from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
 from offcert.runtime.capture.capture import Capture, Clock
-from offcert.runtime.capture.originals import Originals
 from offcert.runtime.capture.run import Nobody, borrowing
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device, MemoryReading

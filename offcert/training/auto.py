@@ -28,8 +28,7 @@ from offcert.runtime.step import TrainingStep
 from offcert.training.barred import opaque_modules, price, without
 from offcert.training.branches import Branches
 from offcert.training.planner import Planner, first_call
-from offcert.training.study import Study
-from offcert.training.times import StepTimes
+from offcert.training.study import StepTimes, Study
 
 # Tries after which a kind of step is left without a plan.
 _TRIES = 8

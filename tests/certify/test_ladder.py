@@ -6,7 +6,7 @@ from long_problems import long_problem
 from oracle import brute_force
 from random_instances import mixed_problem, random_problem
 
-from offcert.certify import ladder
+from offcert.certify import joint_time_rungs
 from offcert.certify.ladder import certify
 from offcert.certify.methods import METHODS, solve
 from offcert.certify.rung import Rung
@@ -287,6 +287,6 @@ def test_a_rung_is_not_begun_with_less_time_than_it_needs(monkeypatch: pytest.Mo
 
     rungs = rung("any", 0.0), rung("some", 20.0), rung("more", 40.0)
     monkeypatch.setitem(LADDERS, "tried", rungs)
-    monkeypatch.setattr(ladder, "ladder_for", lambda problem: "tried")
+    monkeypatch.setattr(joint_time_rungs, "ladder_for", lambda problem: "tried")
     certify(random_problem(7), time_limit=60.0)
     assert begun == ["any", "some"]

@@ -9,7 +9,7 @@ from offcert.certify import placement_apart
 from offcert.certify.placement_apart import apart, completed, eject_apart, place_apart
 from offcert.core.placement import Placement, PlacementProblem, Residence
 from offcert.formulations.placement.skyline_search import skyline_search
-from offcert.heuristics.placement.greedy import greedy_by_area
+from offcert.heuristics.placement.in_order import greedy_by_area
 from offcert.verify.placement.overlap import placement_faults
 
 

@@ -11,8 +11,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from random_instances import random_problem
 
-from offcert.certify import ladder, watchdog
+from offcert.certify import climbing, joint_time_rungs, watchdog
 from offcert.certify.effort import Effort
 from offcert.certify.ladder import certify
 from offcert.certify.methods import METHODS, solve
@@ -22,7 +23,6 @@ from offcert.certify.search import Search
 from offcert.certify.watchdog import ending_with, watched
 from offcert.core.threads import in_threads
 from offcert.proofs.certificate import Certificate
-from tests.random_instances import random_problem
 
 NEVER = threading.Event()
 
@@ -30,7 +30,7 @@ NEVER = threading.Event()
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Half a second instead of five; whoever is stuck is freed in the end."""
-    monkeypatch.setattr(ladder, "GRACE", 0.3)
+    monkeypatch.setattr(climbing, "GRACE", 0.3)
     monkeypatch.setattr(watchdog, "GRACE", 0.3)
     monkeypatch.setattr(watchdog, "_TICK", 0.05)
     monkeypatch.setattr(watchdog, "_AGAIN", 0.3)
@@ -98,7 +98,7 @@ def test_a_step_that_never_ends_is_left_and_the_next_ones_run(
         rung_that(act),
         rung_that(lambda: reached.append("next")),
     )
-    monkeypatch.setattr(ladder, "LADDERS", {ladder_for(problem): short})
+    monkeypatch.setattr(joint_time_rungs, "LADDERS", {ladder_for(problem): short})
     before = signal.getsignal(signal.SIGURG)
     with pytest.warns(UserWarning, match="stuck failed"):
         certificate = certify(problem, time_limit=30, workers=1)

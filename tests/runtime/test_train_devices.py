@@ -20,7 +20,6 @@ from offcert.core.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.sequential import sequential
 from offcert.report.training_trace import trace_of
-from offcert.runtime.at_once import forecast_at_once
 from offcert.runtime.comparison import Pair
 from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.device.simulated import Policy, SimulatedDevice
@@ -32,6 +31,7 @@ from offcert.runtime.recorded import _shown
 from offcert.runtime.saved import Entry
 from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.mover import StreamMover
+from offcert.runtime.timed_mover import forecast_at_once
 from offcert.runtime.train import train
 from offcert.runtime.train_device import TrainDevice
 from offcert.runtime.turns import Turns

@@ -16,7 +16,7 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.forced_returns import forced_returns, without_forced_returns
 from offcert.formulations.combinatorial.large_tensors import METHOD, large_tensors_bound
 from offcert.verify.document import verify
-from offcert.verify.fractional.returned import with_returned_apart
+from offcert.verify.fractional import with_returned_apart
 from offcert.verify.recheck import recheck
 
 

@@ -21,7 +21,7 @@ _PROOFS = (
     Provable(
         "infeasible-subset",
         InfeasibleSubset,
-        "placement.subsets:infeasible_subset",
+        "placement.bounds:infeasible_subset",
         "the least pool of some of the residences, all ways of stacking them looked at",
         "placement-search",
         searched=True,

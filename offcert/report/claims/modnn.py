@@ -9,6 +9,7 @@ from math import ceil, exp, floor, log
 from statistics import mean
 from textwrap import fill
 
+from offcert.report.claims.evidence import EvidenceFile, rests_on
 from offcert.report.claims.judge import Finding, Outcome
 from offcert.report.claims.modnn_cases import CASES, CaseClaim
 from offcert.report.claims.modnn_claims import Agreement, NumberClaim, Numbers, certified_times
@@ -47,8 +48,18 @@ only sub-batches, transfers and times are judged. Sub-batches are printed for Re
 neither transfers nor algorithms of single networks are; how far those agree cannot be told."""
 
 
-def modnn_section(rows: ModnnRows, figure: str) -> str:
-    """Return the section, with a picture beside the page."""
+def modnn_section(rows: ModnnRows, figure: str, evidence: EvidenceFile | None = None) -> str:
+    """Return the section, with a picture beside the page.
+
+    Parameters
+    ----------
+    rows : ModnnRows
+        Its figures.
+    figure : str
+        The picture's name.
+    evidence : EvidenceFile, optional
+        Certificates that claims rest on; the figures alone, where there are none.
+    """
     lines = [HEADING, "", _INTRODUCTION, "", _COUNTED, "", *_evidence(rows), ""]
     lines += [f"![times, memory and four GPUs, with what is certified]({figure})", ""]
     lines += ["| claim | place | paper | here | certified | verdict |"]
@@ -56,10 +67,16 @@ def modnn_section(rows: ModnnRows, figure: str) -> str:
     lines += ["### Memory", "", *_memory(rows), "", "### Time by memory", "", *_times(rows)]
     lines += ["", "### Sub-batches", "", *_sizes(rows)]
     for number in NUMBERS:
-        lines += _number_lines(number, rows)
+        lines += [*_number_lines(number, rows), _rests(number.key, evidence)]
     for case in CASES:
-        lines += _case_lines(case, rows)
+        lines += [*_case_lines(case, rows), _rests(case.key, evidence)]
     return "\n".join(lines) + "\n"
+
+
+def _rests(claim: str, evidence: EvidenceFile | None) -> str:
+    if evidence is not None and evidence.of(claim):
+        return rests_on(evidence, claim)
+    return "- Rests on: figures in [claims-modnn.json](claims-modnn.json)."
 
 
 def _evidence(rows: ModnnRows) -> Iterator[str]:

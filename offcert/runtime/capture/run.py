@@ -13,12 +13,11 @@ from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
 from offcert.core.errors import InputError, OffcertError
-from offcert.runtime.capture.borrowed import borrowed, random_state_kept
+from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
 from offcert.runtime.capture.build import build
 from offcert.runtime.capture.capture import Capture, Clock
 from offcert.runtime.capture.fake import FakeTwins
 from offcert.runtime.capture.kernels import CpuKernels
-from offcert.runtime.capture.originals import Originals
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hooks import Hooks, uncompiled, unwrap

@@ -15,7 +15,7 @@ from offcert.runtime.capture import Clock, read_capture
 from offcert.runtime.events import Event
 from offcert.runtime.program import Program, program
 from offcert.runtime.saved_storages import Place
-from offcert.runtime.segments.execution import carried_by
+from offcert.runtime.segments.place import carried_by
 from offcert.runtime.segments.placed import PlacedProgram
 
 

@@ -13,8 +13,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from offcert.core.errors import InputError
-from offcert.core.extras import require_transformers
+from offcert.core.errors import InputError, require_transformers
 from offcert.core.messages import meant, short_repr, show
 from offcert.runtime.configured.lora import with_adapters
 from offcert.runtime.configured.shapes import SHAPES

@@ -21,11 +21,10 @@ from offcert.runtime.saved import InPlaceError, is_plain
 from offcert.runtime.segments.caches import require_no_cache
 from offcert.runtime.segments.checkpoint import Begun, Given
 from offcert.runtime.segments.generators import GeneratorStates
-from offcert.runtime.segments.keeper import Keeper, Tick, outer_hooks
+from offcert.runtime.segments.keeper import Keeper, Tick, Watch, outer_hooks
 from offcert.runtime.segments.keeping import Give, Keep
 from offcert.runtime.segments.proof import Proof
 from offcert.runtime.segments.state import Before, ModuleStates
-from offcert.runtime.segments.watch import Watch
 
 if TYPE_CHECKING:
     from offcert.runtime.segments.resolve import Part

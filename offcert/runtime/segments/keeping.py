@@ -12,8 +12,16 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from offcert.runtime.in_place import changed_in_place
 from offcert.runtime.saved import View
-from offcert.runtime.segments.keeper import Alias, Keeper, Record, Stored, Tick
-from offcert.runtime.segments.watch import Watch, address_of, tensors_of
+from offcert.runtime.segments.keeper import (
+    Alias,
+    Keeper,
+    Record,
+    Stored,
+    Tick,
+    Watch,
+    address_of,
+    tensors_of,
+)
 
 
 @dataclass(slots=True)

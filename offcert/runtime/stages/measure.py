@@ -14,8 +14,7 @@ from offcert.runtime.device.cuda import CudaDevice
 from offcert.runtime.device.interface import Device, Event
 from offcert.runtime.measurement import Measurement, measured, retimed, spread_of
 from offcert.runtime.stages.meter import Meter
-from offcert.runtime.stages.prepare import Prepared
-from offcert.runtime.stages.recording import record
+from offcert.runtime.stages.recording import Prepared, record
 from offcert.runtime.stages.staged import StagedModel
 from offcert.runtime.stopwatch import Stopwatch
 

@@ -8,8 +8,7 @@ from offcert.core.platform import Link
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.measurement import Measurement, modelled
 from offcert.runtime.stages.measure import measure
-from offcert.runtime.stages.prepare import prepare
-from offcert.runtime.stages.recording import record
+from offcert.runtime.stages.recording import prepare, record
 from offcert.runtime.workload import Workload
 
 

@@ -24,10 +24,8 @@ from offcert.runtime.predict import Prediction, predict
 from offcert.runtime.program import require_memory
 from offcert.runtime.reports import Unfreed
 from offcert.runtime.saved import Entry
-from offcert.runtime.stages.meter import Meter
-from offcert.runtime.stages.prepare import prepare
-from offcert.runtime.stages.recording import record
-from offcert.runtime.stages.saved import Key
+from offcert.runtime.stages.meter import Key, Meter
+from offcert.runtime.stages.recording import prepare, record
 from offcert.runtime.stages.staged import StagedModel
 from offcert.runtime.store import HostStore
 from offcert.runtime.workload import Batches, Workload

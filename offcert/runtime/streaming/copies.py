@@ -2,7 +2,7 @@
 
 No stream waits for another one here, and none has to: ``out`` begins after a point of ``compute``,
 which has waited for every copy that anything still needs of the same bytes, in both directions
-(`offcert.runtime.streaming.host`).
+(`offcert.runtime.streaming.timetable`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from offcert.runtime.addresses import Addresses
 from offcert.runtime.device.interface import Arena, Device, Part
 from offcert.runtime.device.pinned import SplitArena
+from offcert.runtime.host_copies import Addresses
 from offcert.runtime.host_layout import HostLayout
 from offcert.runtime.saved import Entry
 from offcert.runtime.streaming.staging import Staged, Staging

@@ -1,31 +1,8 @@
-"""`Timetable`: what is handed to the streams of a device, and before which operation.
+"""When the host holds copies that streams write and read: residences in the arena. Needs no torch.
 
-A schedule has times; who hands work to a device has none. While the host runs ahead, all it can say
-is what comes after what: in a stream, and between streams by events. Before each operation begins,
-the host does what the schedule wants done by then, in the order of the schedule's times:
-
-``COPY_OUT``
-    The stream ``out`` copies a tensor once the operation before this one has ended. That is the
-    first at which the tensor is complete and saved, or a later one if the link has an order.
-``RELEASE``
-    ``compute`` waits for the copy; then the memory of the tensor is dropped.
-``CLAIM``
-    Memory is taken, in the order of ``compute``; the stream ``back`` waits for that point, and
-    copies.
-``AWAIT``
-    ``compute`` waits for the copy: this operation uses the tensor.
-
-Two things differ from the schedule, both to the good of the step's time and within its memory.
-
-*Claims in the midst of an operation.* A schedule may claim memory while an operation runs. Memory
-that ``compute`` gives out is free only when everything before that point has ended, so the claim
-would have to wait for the end of that operation. It is made before that operation begins if the
-limit allows it.
-
-*Releases.* A copy may take longer than planned. So nothing waits for it before its memory is
-needed: before the first claim or operation that would not fit into the limit otherwise.
-
-Needs no torch.
+A copy is needed from the operation before which it is handed to the stream that writes it, to the
+one before which ``compute`` waits for the last copy back. Whatever takes its place is handed over
+later, so its stream waits only for what ``compute`` has waited for already.
 """
 
 from __future__ import annotations
@@ -36,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from offcert.core.errors import PlanError
+from offcert.core.host_residences import HostResidences
+from offcert.core.placement import Occupant, Residence
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
@@ -291,3 +270,27 @@ def _memory_moves(trace: Trace, actions: Actions) -> list[list[tuple[int, bool]]
         ]
         for each in actions
     ]
+
+
+def host_residences_in_streams(trace: Trace, timetable: Timetable) -> HostResidences:
+    """Return which tensors have a copy on the host, and before which operations it is needed.
+
+    Returns
+    -------
+    tuple of (Occupant, Residence)
+        By the numbers of the tensors; what is empty has none. Times are numbers of operations.
+    """
+    stays: dict[int, tuple[int, int]] = {}
+    for operation, actions in enumerate(timetable.actions):
+        for action in actions:
+            tensor = trace.gaps[action.gap].tensor
+            if action.act is Act.COPY_OUT:
+                stays[tensor] = operation, operation + 1
+            elif action.act is Act.AWAIT:
+                # What is handed over before this operation comes before it is waited for.
+                stays[tensor] = stays[tensor][0], operation + 1
+    return tuple(
+        (Occupant("tensor", tensor), Residence(each.name, each.size, *stays[tensor]))
+        for tensor, each in enumerate(trace.tensors)
+        if tensor in stays and each.size
+    )

@@ -11,7 +11,7 @@ from offcert.core.strategy import Strategy
 from offcert.runtime.capture import Clock, capture
 from offcert.runtime.profile import profile
 from offcert.runtime.step import TrainingStep
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 
 
 class Residual(nn.Module):

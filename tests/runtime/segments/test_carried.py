@@ -15,7 +15,7 @@ from offcert.core.program import Program, Segment
 from offcert.runtime.capture import capture
 from offcert.runtime.segments.place import kept_with, place, program_of, steady
 from offcert.runtime.segments.placed import placed_from_json
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 
 
 @pytest.fixture(scope="module", params=["resnet18", "gpt"])

@@ -11,7 +11,7 @@ from offcert import certify
 from offcert.core.problem import Recompute
 from offcert.runtime.offload import offload
 from offcert.runtime.profile import profile
-from offcert.runtime.segments.execution import carried_by
+from offcert.runtime.segments.place import carried_by
 
 
 def test_a_certified_plan_with_lines_is_carried_out():

@@ -33,7 +33,7 @@ from offcert.runtime.segments.place import place, program_of, steady
 from offcert.runtime.segments.placed import placed_from_json
 from offcert.runtime.segments.steps import segmented
 from offcert.runtime.step import TrainingStep
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 
 
 def middle(block, **options):

@@ -6,8 +6,7 @@ from runtime_helpers import evict_everything, problem_of, real_recording
 from torch import nn
 from torch.nn import functional
 
-from offcert.runtime.stages.prepare import prepare
-from offcert.runtime.stages.recording import record
+from offcert.runtime.stages.recording import prepare, record
 from offcert.runtime.train import train
 from offcert.runtime.workload import Workload
 

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.runtime.stages.prepare import prepare
+from offcert.runtime.stages.recording import prepare
 from offcert.runtime.workload import Workload
 
 

@@ -6,8 +6,7 @@ from shallow_networks import shallow
 
 from offcert.core.plan import Plan
 from offcert.runtime.predict import predict
-from offcert.runtime.stages.prepare import prepare
-from offcert.runtime.stages.recording import record
+from offcert.runtime.stages.recording import prepare, record
 from offcert.runtime.workload import Workload
 
 NETWORKS = {

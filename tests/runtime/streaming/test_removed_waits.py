@@ -25,10 +25,8 @@ from offcert.core.host_residences import HostResidences
 from offcert.core.plan import Kind, Move, Plan
 from offcert.runtime.device.simulated import RaceKind, SimulatedDevice
 from offcert.runtime.offload import OffloadWarning, offload
-from offcert.runtime.streaming.flights import Flight
-from offcert.runtime.streaming.host import host_residences_in_streams
-from offcert.runtime.streaming.mover import StreamMover
-from offcert.runtime.streaming.timetable import Act
+from offcert.runtime.streaming.mover import Flight, StreamMover
+from offcert.runtime.streaming.timetable import Act, host_residences_in_streams
 
 HERE = On("simulated")
 

@@ -28,7 +28,7 @@ from offcert.proofs.placement.certificate import (
 )
 from offcert.verify.findings import Outcome
 from offcert.verify.limits import Limits
-from offcert.verify.placement.stays import stays
+from offcert.verify.placement.overlap import stays
 
 
 def signed(document: dict[str, Any]) -> dict[str, Any]:

@@ -50,11 +50,11 @@ Its rules:
    uses of the host's memory race like those of streams.
 """
 
-from offcert.runtime.device.simulated.adversary import Adversary, by_chance, early, late
 from offcert.runtime.device.simulated.allocator import Policy
 from offcert.runtime.device.simulated.arena import SimulatedArena
 from offcert.runtime.device.simulated.device import SimulatedDevice
 from offcert.runtime.device.simulated.races import Race, RaceError, RaceKind
+from offcert.runtime.device.simulated.streams import Adversary, by_chance, early, late
 
 __all__ = [
     "Adversary",

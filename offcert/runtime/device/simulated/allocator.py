@@ -1,24 +1,4 @@
-"""Allocators of a simulated device: one like PyTorch's on CUDA, and an ideal one.
-
-PyTorch's takes *segments* from the device and cuts *blocks* off them (``c10/cuda/
-CUDACachingAllocator.cpp``, with its default settings; streams, graphs and expandable segments are
-left out, since all memory here is given out in the order of one stream):
-
-1. Sizes are rounded up to whole *granules* of 512 bytes; nothing takes nothing.
-2. Up to 1 MiB a block comes from a *small* segment, otherwise from a *large* one, and the two are
-   never mixed. Of the free blocks the smallest that is large enough is taken, and of several the
-   one with the lowest address.
-3. What is left of a small segment's block is cut off from one granule on; of a large segment's
-   block only if it is more than 1 MiB. Otherwise all of it is given out.
-4. If there is none, a new segment is taken: of 2 MiB for small blocks, of 20 MiB for those below
-   10 MiB, else of the size rounded up to 2 MiB.
-5. A block that is given back is joined with the free ones on both sides of it in its segment.
-6. A segment is given back to the device only when a new one would exceed the limit: then all
-   segments are given back of which nothing is used. If that is not enough, memory is out.
-
-All these sizes are multiples of the granule. A device for tiny networks may have smaller granules,
-and then they shrink with them.
-"""
+"""Which storages take memory of the device: those it gave out, and those that a tracker counts."""
 
 from __future__ import annotations
 
@@ -29,6 +9,7 @@ from typing import Protocol
 import torch
 
 from offcert.runtime.device.interface import MemoryReading
+from offcert.runtime.tracker import LiveBytes
 
 # In granules.
 _LARGEST_SMALL = 2048
@@ -285,3 +266,55 @@ def allocator(policy: Policy, limit: int | None, name: str, granule: int) -> All
     if policy is Policy.IDEAL:
         return IdealAllocator(limit, name)
     return CachingAllocator(limit, name, granule)
+
+
+class Ledger:
+    """The blocks of storages, by their addresses, which are unique while the storages live.
+
+    Parameters
+    ----------
+    allocator : Allocator
+        Which gives out the blocks.
+    """
+
+    def __init__(self, allocator: Allocator) -> None:
+        self._allocator = allocator
+        self._given_out: dict[int, Block] = {}
+        self._counted: dict[int, Block] = {}
+
+    def give_out(self, key: int, size: int) -> None:
+        """Take memory for a storage of the device's own, until it has died."""
+        counted = self._counted.pop(key, None)
+        self._given_out[key] = self._allocator.take(size) if counted is None else counted
+
+    def died(self, key: int) -> None:
+        """Give back the memory of a storage of the device's own, if it is one."""
+        block = self._given_out.pop(key, None)
+        if block is not None:
+            self._allocator.give_back(block)
+
+    def watch(self, tracker: LiveBytes) -> None:
+        """Take memory for every storage that a tracker counts, as long as it does."""
+        tracker.allocated = self._allocated
+        tracker.freed = self._freed
+
+    def _allocated(self, key: int, size: int) -> None:
+        if key not in self._given_out and key not in self._counted:
+            self._counted[key] = self._allocator.take(size)
+
+    def _freed(self, key: int) -> None:
+        block = self._counted.pop(key, None)
+        if block is not None:
+            self._allocator.give_back(block)
+
+    def read(self) -> MemoryReading:
+        """Return what is taken."""
+        return self._allocator.read()
+
+    def release(self) -> None:
+        """Give segments back of which nothing is used."""
+        self._allocator.release()
+
+    def reset_peaks(self) -> None:
+        """Begin anew to look for the most bytes."""
+        self._allocator.reset_peaks()

@@ -9,8 +9,8 @@ import torch
 from offcert.core.errors import OffcertError
 from offcert.runtime.device.interface import Arena
 from offcert.runtime.device.pinned import RegistrationError
-from offcert.runtime.device.simulated.poison import poison
 from offcert.runtime.device.simulated.races import HostRanges
+from offcert.runtime.device.simulated.storages import poison
 
 
 class SimulatedArena:

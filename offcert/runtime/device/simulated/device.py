@@ -15,20 +15,19 @@ from offcert.core.plan import Kind
 from offcert.core.platform import Link, Platform
 from offcert.runtime.device.interface import Event, MemoryReading, Part
 from offcert.runtime.device.pinned import CHUNK, FileArena, PageableArena, PinnedArena
-from offcert.runtime.device.simulated.adversary import Adversary, late
-from offcert.runtime.device.simulated.allocator import Policy, allocator
+from offcert.runtime.device.simulated.allocator import Ledger, Policy, allocator
 from offcert.runtime.device.simulated.arena import PinnedBudget, SimulatedArena
 from offcert.runtime.device.simulated.clerk import SimulatedClerk
-from offcert.runtime.device.simulated.ledger import Ledger
-from offcert.runtime.device.simulated.poison import poison, poisoned
 from offcert.runtime.device.simulated.races import Race, RaceError, RaceKind
-from offcert.runtime.device.simulated.storages import Known, Storages
+from offcert.runtime.device.simulated.storages import Known, Storages, poison, poisoned
 from offcert.runtime.device.simulated.streams import (
+    Adversary,
     ComputeStream,
     Host,
     SimulatedEvent,
     SimulatedStream,
     carry_out,
+    late,
 )
 from offcert.runtime.tracker import LiveBytes
 
