@@ -30,10 +30,8 @@ from fractions import Fraction
 from itertools import pairwise
 
 LARGEST_INTEGER = 2**63 - 1
-# Sums of sizes are told apart up to so many units (theory, "Sums of many sizes").
-FINEST = 1 << 24
-# The same for sums of large tensors.
-FINEST_LARGE = 1 << 26
+# Sums of sizes, and of those of large tensors, are told apart up to so many units (theory).
+FINEST, FINEST_LARGE = 1 << 24, 1 << 26
 LONGEST_PROOF = 1 << 25
 
 
@@ -86,7 +84,7 @@ def integers(value, place, least=0, count=None):
 
 def rational(value, place):
     """Return a value that has to be a rational in lowest terms, such as "3/2", as a fraction."""
-    parts = value.split("/") if isinstance(value, str) else []
+    parts = value.split("/") if isinstance(value, str) else ()
     if len(parts) != 2 or not all(p.isascii() and p.isdigit() and len(p) <= 40 for p in parts):
         raise WrongError(f'{place} must be a rational such as "3/2", not {value!r:.40}')
     above, below = map(int, parts)
@@ -351,6 +349,11 @@ class Problem:
             self.back = rational(document["prefetch_bandwidth"], "problem.prefetch_bandwidth")
         if not self.out or not self.back:
             raise WrongError("problem.bandwidth must be positive")
+        # What is as usual is left out.
+        usual = {"prefetch_bandwidth": document["bandwidth"], "sharing": 1, "recompute": "none"}
+        for name, value in {**usual, "offload": True, "minimise": "time", "deadline": None}.items():
+            if document.get(name, ...) == value:
+                raise WrongError(f"problem.{name} must be left out where it is {value}")
         sharing = integer(document.get("sharing", 1), "problem.sharing", 1)
         self.out, self.back = self.out / sharing, self.back / sharing
         self.duplex = self._one_of(document, "link", ("simplex", "duplex")) == "duplex"
@@ -1314,20 +1317,21 @@ def check_bound(problem, bound):
         return
     if method not in KNOWN:
         raise UnknownError(f"{method}: a kind of bound that needs a search, or another argument")
-    if problem.memory < least_memory(problem.trace):
+    start, needs = least_memories(problem.trace)
+    if problem.memory < max(start, *needs):
         raise UnknownError(f"{method}: bounds on problems without any schedule")
     most = proved(problem, method, bound["details"])
     if value != most:
         raise WrongError(f"{method} claims {value}, but proves {most}")
 
 
-def least_memory(trace):
-    """Return the memory with which there is a schedule at all."""
+def least_memories(trace):
+    """Return what is there at the start, and what each operation needs if all else has left."""
     needs = trace.demands()
     for operation, over in enumerate(trace.gaps_over()):
         needs[operation] -= sum(trace.size(trace.gaps[number]) for number in over)
     start = sum(size for size, uses, _ in trace.tensors if uses[0] < 0)
-    return max(start, *needs)
+    return start, needs
 
 
 # --- certificates -------------------------------------------------------------------------------
@@ -1460,11 +1464,14 @@ def _check_infeasible(document, problem, lack):
     take(lack, "infeasibility", ("operation", "name", "needed", "lacking"))
     if problem.recompute != "none" or problem.minimise != "time":
         raise UnknownError("why nothing can be executed where computations may run again")
-    needed = least_memory(problem.trace)
+    start, needs = least_memories(problem.trace)
+    needed = max(start, *needs)
     if needed <= problem.memory:
         raise WrongError("every operation fits if all else has left")
-    if (lack["needed"], lack["lacking"]) != (needed, needed - problem.memory):
-        raise WrongError(f"infeasibility must say that {needed} units are needed")
+    where = -1 if start == needed else needs.index(needed)
+    said = (lack["operation"], lack["needed"], lack["lacking"])
+    if said != (where, needed, needed - problem.memory):
+        raise WrongError(f"infeasibility must say that {needed} units are needed at {where}")
 
 
 def main(arguments):

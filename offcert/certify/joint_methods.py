@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from offcert.certify.checkpoint_steps import descend_checkpoints
-from offcert.certify.combined_steps import descend_combined
+from offcert.certify.checkpoint_steps import descend_checkpoints, descend_combined, descend_graphs
 from offcert.certify.effort import Effort
-from offcert.certify.graph_steps import descend_graphs
-from offcert.certify.joint_bound_steps import bound_computing, climb_joint, close_joint
-from offcert.certify.joint_search_steps import descend_joint
-from offcert.certify.joint_steps import descend_plain
+from offcert.certify.joint_steps import (
+    bound_computing,
+    climb_joint,
+    close_joint,
+    descend_joint,
+    descend_plain,
+)
 from offcert.certify.method import Method
 from offcert.certify.option import NONE, Option, number, numbers
 from offcert.certify.rematerialisation_steps import (

@@ -8,13 +8,13 @@ from offcert.certify.method import Method, called
 from offcert.certify.placement_steps import (
     compute_load,
     eject_large,
+    prove_by_subset,
     run_heuristic,
     search_apart,
     search_ejection,
     search_skyline,
     solve_no_overlap,
 )
-from offcert.certify.placement_subset import prove_by_subset
 from offcert.certify.warm import warm_placement
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, show

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from offcert.certify.deadline_steps import climb_limits, descend_sinking, halve_limits
 from offcert.certify.descents import descend_set_search
-from offcert.certify.joint_bound_steps import bound_computing
 from offcert.certify.joint_methods import JOINT_METHODS
-from offcert.certify.joint_steps import descend_sequentially, descend_whole
+from offcert.certify.joint_steps import bound_computing, descend_sequentially, descend_whole
 from offcert.certify.method import Choice, Method, called
 from offcert.certify.option import SEPARATOR, read_options
 from offcert.certify.plan_methods import PLAN_METHODS

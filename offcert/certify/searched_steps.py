@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
-from offcert.certify.long_traces import is_fine
 from offcert.certify.proofs_of import (
     heads_proof,
     matched_proof,
@@ -16,6 +15,7 @@ from offcert.certify.proofs_of import (
     pivot_outward_proof,
     pivot_proof,
 )
+from offcert.certify.rung import is_fine
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.plan import Kind

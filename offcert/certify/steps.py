@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
-from offcert.certify.long_traces import is_long
+from offcert.certify.rung import is_long
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.problem import Transfers

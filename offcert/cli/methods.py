@@ -21,7 +21,7 @@ _EXAMPLES = (
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    from offcert.cli.choices import MINIMISE, RECOMPUTE
+    from offcert.cli.arguments import MINIMISE, RECOMPUTE
     from offcert.cli.searching import TRANSFERS
 
     summary = "list the methods that solve, compare and place run, and what each is for"

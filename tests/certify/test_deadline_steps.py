@@ -14,8 +14,14 @@ from random_networks import checkpoint_chain, random_network
 from residual_networks import residual_problem
 
 from offcert.certify.climbing import climb_part
-from offcert.certify.deadline_limits import Bracket, limit_met_by, timed
-from offcert.certify.deadline_steps import climb_limits, descend_sinking, halve_limits
+from offcert.certify.deadline_steps import (
+    Bracket,
+    climb_limits,
+    descend_sinking,
+    halve_limits,
+    limit_met_by,
+    timed,
+)
 from offcert.certify.effort import Effort
 from offcert.certify.joint_steps import descend_whole
 from offcert.certify.rematerialisation_steps import bound_least_memory

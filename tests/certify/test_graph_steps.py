@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from random_networks import random_network
 
+from offcert.certify.checkpoint_steps import descend_graphs
 from offcert.certify.effort import Effort
-from offcert.certify.graph_steps import descend_graphs
 from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.certify.search import Search

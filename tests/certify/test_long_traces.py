@@ -9,7 +9,7 @@ from long_problems import long_problem
 
 from offcert.certify.ladder import certify
 from offcert.certify.ladders.choice import LADDERS
-from offcert.certify.long_traces import MOST_GAPS, MOST_OPERATIONS, is_fine, is_long
+from offcert.certify.rung import MOST_GAPS, MOST_OPERATIONS, is_fine, is_long
 from offcert.certify.search import SearchProgress
 from offcert.core.check import check
 from offcert.core.platform import Link

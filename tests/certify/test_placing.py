@@ -11,7 +11,8 @@ from placement_cases import random_placement_problem, scheduled
 from placement_oracle import least_placement, least_pool
 
 import offcert
-from offcert.certify import placing, shortening
+from offcert.certify import placing
+from offcert.certify import placing as shortening
 from offcert.certify.effort import Effort
 from offcert.certify.ladders.placement import PLACEMENT_LADDER
 from offcert.certify.method import Method

@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from offcert.certify.long_traces import is_long
 from offcert.certify.registry import STEPS
-from offcert.certify.rung import Rung
+from offcert.certify.rung import Rung, is_long
 from offcert.certify.searched_steps import MANY_GAPS, NEAR, NEAR_OF_MANY
 from offcert.core.problem import Problem
 
