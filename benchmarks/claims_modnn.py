@@ -37,11 +37,11 @@ from offcert.instances.modnn.networks import NETWORKS
 from offcert.instances.modnn.problems import modnn_step
 from offcert.instances.modnn.tasks import step_round, step_split
 from offcert.proofs.step_certificate import StepCertificate
-from offcert.report.claims.evidence import EvidenceFile, evidence_path, read_evidence
-from offcert.report.claims.modnn import HEADING, modnn_section
-from offcert.report.claims.modnn_figure import save_figure
-from offcert.report.claims.modnn_rows import rows_from_json
 from offcert.verify import document
+from papers.claims.evidence import EvidenceFile, evidence_path, read_evidence
+from papers.claims.modnn import HEADING, modnn_section
+from papers.claims.modnn_figure import save_figure
+from papers.claims.modnn_rows import rows_from_json
 
 DOCS = Path(__file__).parent.parent / "docs"
 ROWS, FIGURE = "claims-modnn.json", "claims-modnn.png"

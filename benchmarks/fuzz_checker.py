@@ -4,8 +4,8 @@
 
 Small random problems are certified: traces and chains on either link and with all kinds of
 transfers, networks in which computations may run again. Each certificate, and copies of it in which
-one number is changed at random and hash and digest are made to fit again, are given to both. Where
-`check/offcert_check.py` does not know something it says so, and is compared in the rest. Every
+one number is changed at random, in packed proofs too, and hash and digest are made to fit again,
+are given to both. Bounds that `check/offcert_check.py` does not know are taken out before. Every
 disagreement is printed with the seed that makes it.
 """
 
@@ -33,6 +33,7 @@ from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Recompute, Transfers
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.instances.checkpoint_instances import RecomputeNetworks
+from offcert.proofs.fluid_document import pack, unpack
 from offcert.verify.document import verify
 
 CHECKER = Path(__file__).parent.parent / "check" / "offcert_check.py"
@@ -48,6 +49,9 @@ def checker() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+MODULE = checker()
 
 
 def drawn(seed: int) -> Problem:
@@ -91,16 +95,40 @@ def _chain(rng: random.Random) -> Chain:
     return Chain(*rows, numbers(stages, 3), numbers(stages, 3))
 
 
+def known_part(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a certificate without the bounds that the checker does not know."""
+    known = (*MODULE.KNOWN, MODULE.JOINT)
+    bounds = [
+        bound
+        for bound in document["bounds"]
+        if bound["method"] in known and bound["evidence"] == "proved"
+    ]
+    best, objective = max((bound["value"] for bound in bounds), default=0), document["objective"]
+    changed = {**document, "bounds": bounds, "lower_bound": best}
+    if objective is not None:
+        gap = Fraction(objective - best, max(objective, 1))
+        changed["gap"] = f"{gap.numerator}/{gap.denominator}"
+        changed["status"] = "OPTIMAL" if objective == best else "FEASIBLE"
+    return signed(changed)
+
+
+def signed(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document whose hash and digest fit what it says."""
+    changed = {**document, "problem_sha256": canonical_digest(document["problem"])}
+    changed.pop("digest", None)
+    return {**changed, "digest": canonical_digest(changed)}
+
+
 def certificates(seed: int) -> Iterator[dict[str, Any]]:
     """Yield documents about a random problem."""
     problem = drawn(seed)
     if problem.recompute is not Recompute.NONE or seed % 3 == 0:
-        yield certify(problem, time_limit=2.0, workers=1, seed=seed).to_json()
+        yield known_part(certify(problem, time_limit=2.0, workers=1, seed=seed).to_json())
         return
     rng = random.Random(seed)
     for method in rng.sample(_METHODS, 2):
         try:
-            yield solve(problem, method, time_limit=2.0, workers=1).to_json()
+            yield known_part(solve(problem, method, time_limit=2.0, workers=1).to_json())
         except (MethodError, NoPlanError, InputError):
             continue
 
@@ -108,17 +136,25 @@ def certificates(seed: int) -> Iterator[dict[str, Any]]:
 def forged(document: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     """Return a copy in which one number is changed, and hash and digest fit again."""
     changed = copy.deepcopy(document)
+    packed = [bound["details"] for bound in changed["bounds"] if "proof" in bound["details"]]
+    if packed and rng.random() < 0.5:
+        details = rng.choice(packed)
+        proof = unpack(details["proof"], "proof")
+        _change(proof, rng)
+        details["proof"] = pack(proof)
+    else:
+        _change(changed, rng)
+    return signed(changed)
+
+
+def _change(value: Any, rng: random.Random) -> None:
     places: list[tuple[Any, Any]] = []
-    _numbers(changed, places)
+    _numbers(value, places)
     holder, key = rng.choice(places)
     if isinstance(holder[key], str):
         holder[key] = f"{rng.randint(1, 6)}/{rng.randint(1, 4)}"
     else:
         holder[key] = max(-1, holder[key] + rng.choice((-3, -2, -1, 1, 2, 3)))
-    changed["problem_sha256"] = canonical_digest(changed["problem"])
-    del changed["digest"]
-    changed["digest"] = canonical_digest(changed)
-    return changed
 
 
 def _numbers(value: Any, places: list[tuple[Any, Any]]) -> None:
@@ -132,9 +168,9 @@ def _numbers(value: Any, places: list[tuple[Any, Any]]) -> None:
             _numbers(item, places)
 
 
-def compared(module: ModuleType, document: dict[str, Any]) -> tuple[str, str]:
+def compared(document: dict[str, Any]) -> tuple[str, str]:
     """Return how both agree on a document, and what each says where they do not."""
-    found = module.check(document)
+    found = MODULE.check(document)
     try:
         verification = verify(document)
         valid, faults = verification.valid, verification.faults
@@ -158,7 +194,7 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    module, outcomes, made, seed = checker(), Counter[str](), 0, options.seed
+    outcomes, made, seed = Counter[str](), 0, options.seed
     while made < options.count:
         for document in certificates(seed):
             made += 1
@@ -167,7 +203,7 @@ def main() -> int:
             for kind, each in zip(
                 ("true", *["forged"] * options.forgeries), documents, strict=True
             ):
-                outcome, said = compared(module, each)
+                outcome, said = compared(each)
                 outcomes[f"{kind}: {outcome}"] += 1
                 if outcome == "DISAGREEMENT":
                     print(f"seed {seed}, {kind}: {said}", file=sys.stderr)

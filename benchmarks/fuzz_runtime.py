@@ -50,7 +50,7 @@ from offcert.runtime.predict import predict
 from offcert.runtime.program import Program, program
 from offcert.runtime.reports import StepReport
 from offcert.runtime.step import TrainingStep
-from offcert.runtime.streaming.forecast import forecast
+from offcert.runtime.streaming.record import forecast
 
 STEPS = 2
 State = list[torch.Tensor]

@@ -30,8 +30,8 @@ from offcert.instances.modnn.networks import NETWORKS
 from offcert.instances.modnn.problems import RATE, UNITS
 from offcert.instances.modnn.tasks import step_round
 from offcert.instances.modnn_devices import CORE, CORES, NAIVE, modnn_devices
-from offcert.report.claims.modnn import written
-from offcert.report.claims.modnn_claims import Agreement, agreement
+from papers.claims.modnn import written
+from papers.claims.modnn_claims import Agreement, agreement
 
 MEMORIES = (12, 10, 8, 6, 5, 4, 3, 2)
 POWER = "resnet34"

@@ -40,10 +40,10 @@ from offcert.runtime.offload import offload
 from offcert.runtime.profile import profile
 from offcert.runtime.standard_step import standard_step
 from offcert.runtime.step import TrainingStep
-from offcert.runtime.stopwatch import Stopwatch
-from offcert.runtime.streaming.forecast import forecast
+from offcert.runtime.streaming.record import forecast
 from offcert.runtime.timing import Timing
 from offcert.runtime.tracker import LiveBytes
+from offcert.runtime.turns import Stopwatch
 from offcert.runtime.workload import Workload
 
 HARDWARE = "v100-pcie"

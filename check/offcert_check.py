@@ -10,7 +10,8 @@ none of its code is used. It checks, in integers and rationals,
 - the execution, if computations may run again: that it is a legal one of the network;
 - the schedule: order of operations, transfers, the link, the memory at every moment;
 - lower bounds that need no search: Proposition 3, the fractional bound, both with whole tensors,
-  large tensors, forced returns, and the fluid bounds with their multipliers and trees of cases;
+  large tensors, forced returns, the fluid bounds and those on moving and running again, with
+  their multipliers and trees of cases;
 - that objective, lower bound, gap and status follow from these.
 
 What it does not know it says: such a bound is neither confirmed nor refuted. Exit code 0: all that
@@ -29,11 +30,8 @@ from fractions import Fraction
 from itertools import pairwise
 
 LARGEST_INTEGER = 2**63 - 1
-LARGEST_TOTAL = 2**61
-# Sums of sizes are told apart up to so many units (theory, "Sums of many sizes").
-FINEST = 1 << 24
-# The same for sums of large tensors.
-FINEST_LARGE = 1 << 26
+# Sums of sizes, and of those of large tensors, are told apart up to so many units (theory).
+FINEST, FINEST_LARGE = 1 << 24, 1 << 26
 LONGEST_PROOF = 1 << 25
 
 
@@ -86,7 +84,7 @@ def integers(value, place, least=0, count=None):
 
 def rational(value, place):
     """Return a value that has to be a rational in lowest terms, such as "3/2", as a fraction."""
-    parts = value.split("/") if isinstance(value, str) else []
+    parts = value.split("/") if isinstance(value, str) else ()
     if len(parts) != 2 or not all(p.isascii() and p.isdigit() and len(p) <= 40 for p in parts):
         raise WrongError(f'{place} must be a rational such as "3/2", not {value!r:.40}')
     above, below = map(int, parts)
@@ -166,12 +164,8 @@ def read_trace(document, place, offload):
     for i, each in enumerate(fields["operations"]):
         here = f"{place}.operations[{i}]"
         take(each, here, ("name", "duration", "workspace"))
-        operations.append(
-            (
-                integer(each["duration"], f"{here}.duration"),
-                integer(each["workspace"], f"{here}.workspace"),
-            )
-        )
+        names = ("duration", "workspace")
+        operations.append(tuple(integer(each[name], f"{here}.{name}") for name in names))
     if not operations:
         raise WrongError(f"{place}.operations must not be empty")
     tensors = []
@@ -244,10 +238,14 @@ def read_network(document, place):
         required = ("name", "duration", "workspace", "reads", "writes", "repeatable")
         take(each, here, required, ("holds", "lean", "of"))
         row = {name: integer(each[name], f"{here}.{name}") for name in ("duration", "workspace")}
-        for name in ("reads", "writes", "holds"):
+        for name in ("reads", "writes", "holds", "of"):
             row[name] = integers(each.get(name, []), f"{here}.{name}")
-            if any(value >= len(values) for value in row[name]):
-                raise WrongError(f"{here}.{name} names a value that does not exist")
+            most, rising = (
+                i if name == "of" else len(values),
+                all(a < b for a, b in pairwise(row[name])),
+            )
+            if any(number >= most for number in row[name]) or (name != "of" and not rising):
+                raise WrongError(f"{here}.{name} must increase, and name what there is")
         row["lean"] = None if each.get("lean") is None else integer(each["lean"], f"{here}.lean")
         row["repeatable"] = bool(each["repeatable"])
         computations.append(row)
@@ -269,31 +267,19 @@ def checkpoint_network(chain, place):
     values = [(size, True, None) for size in rows["output"] + extra]
     values += [(size, False, None) for size in rows["gradient"]]
     first_extra, first_gradient = stages + 1, 2 * stages + 1
-    computations = [
-        {
-            "duration": rows["forward"][i],
-            "workspace": rows["forward_workspace"][i],
-            "reads": [i],
-            "writes": [i + 1, first_extra + i],
-            "holds": [],
-            "lean": rows["forward_workspace"][i],
-            "repeatable": True,
-        }
-        for i in range(stages)
-    ]
+    computations = []
+    for i in range(stages):
+        workspace, writes = rows["forward_workspace"][i], [i + 1, first_extra + i]
+        each = {"duration": rows["forward"][i], "workspace": workspace, "lean": workspace}
+        computations.append({**each, "reads": [i], "writes": writes, "repeatable": True})
     for i in reversed(range(stages)):
         top, gradient = i == stages - 1, first_gradient + i
-        computations.append(
-            {
-                "duration": rows["backward"][i],
-                "workspace": rows["backward_workspace"][i],
-                "reads": [i, i + 1, first_extra + i] + ([] if top else [gradient + 1]),
-                "writes": [gradient, gradient + 1] if top else [gradient],
-                "holds": [],
-                "lean": None,
-                "repeatable": False,
-            }
-        )
+        each = {"duration": rows["backward"][i], "workspace": rows["backward_workspace"][i]}
+        each["reads"] = [i, i + 1, first_extra + i] + ([] if top else [gradient + 1])
+        each["writes"] = [gradient, gradient + 1] if top else [gradient]
+        computations.append({**each, "lean": None, "repeatable": False})
+    for each in computations:
+        each["holds"] = []
     return Network(computations, values)
 
 
@@ -324,21 +310,13 @@ def plain_trace(network, offload):
                 uses[memory].append(number)
                 settled[memory] = number
     tensors = []
-    for value, (size, leaves, base) in enumerate(network.values):
-        if base is not None or uses.get(value, [-1]) == [-1]:
-            continue
+    there = [value for value in uses if uses[value] != [-1]]
+    for value in sorted(there, key=lambda value: (network.writer[value], value)):
+        size, leaves, _ = network.values[value]
         first, last = min(uses[value]), max(uses[value])
-        if leaves:
-            found = sorted({*uses[value], *range(first, settled.get(value, first) + 1)})
-        else:
-            found = sorted({first, last})
+        between = {*uses[value], *range(first, settled.get(value, first) + 1)}
+        found = sorted(between if leaves else {first, last})
         tensors.append((size, found, leaves and offload))
-    order = sorted(
-        (value for value in uses if uses[value] != [-1]),
-        key=lambda value: (network.writer[value], value),
-    )
-    place = {value: i for i, value in enumerate(sorted(v for v in uses if uses[v] != [-1]))}
-    tensors = [tensors[place[value]] for value in order]
     operations = [(each["duration"], each["workspace"]) for each in network.computations]
     return Trace(operations, tensors)
 
@@ -371,12 +349,16 @@ class Problem:
             self.back = rational(document["prefetch_bandwidth"], "problem.prefetch_bandwidth")
         if not self.out or not self.back:
             raise WrongError("problem.bandwidth must be positive")
+        # What is as usual is left out.
+        usual = {"prefetch_bandwidth": document["bandwidth"], "sharing": 1, "recompute": "none"}
+        for name, value in {**usual, "offload": True, "minimise": "time", "deadline": None}.items():
+            if document.get(name, ...) == value:
+                raise WrongError(f"problem.{name} must be left out where it is {value}")
         sharing = integer(document.get("sharing", 1), "problem.sharing", 1)
         self.out, self.back = self.out / sharing, self.back / sharing
         self.duplex = self._one_of(document, "link", ("simplex", "duplex")) == "duplex"
-        self.transfers = self._one_of(
-            document, "transfers", ("atomic", "interruptible", "fractional")
-        )
+        kinds = ("atomic", "interruptible", "fractional")
+        self.transfers = self._one_of(document, "transfers", kinds)
         self.recompute = self._one_of(document, "recompute", ("none", "chain", "any"), "none")
         self.minimise = self._one_of(document, "minimise", ("time", "memory"), "time")
         self.deadline = document.get("deadline")
@@ -527,9 +509,7 @@ def _check_cost(operation, each, discarded, position):
     if each.get("discards"):
         least = least + discarded if each["lean"] is None else each["lean"]
     if ticks < each["duration"] or workspace < least:
-        raise WrongError(
-            f"run {position} lasts less, or takes less workspace, than the network says"
-        )
+        raise WrongError(f"run {position} lasts less, or takes less workspace, than it has to")
 
 
 # --- schedules ----------------------------------------------------------------------------------
@@ -549,9 +529,7 @@ def check_schedule(problem, trace, document):
         take(each, f"schedule.operations[{i}]", ("name", "start", "end"))
         start = integer(each["start"], f"schedule.operations[{i}].start")
         if start < now or integer(each["end"], f"schedule.operations[{i}].end") != start + ticks:
-            raise WrongError(
-                f"operation {i} starts before the one before has ended, or lasts wrong"
-            )
+            raise WrongError(f"operation {i} begins before the one before ends, or lasts wrong")
         now = start + ticks
         starts.append(start)
         ends.append(now)
@@ -893,10 +871,8 @@ def _idle(problem, trace, needs, weights, kept, evicted):
     fine = math.lcm(problem.out.denominator, problem.back.denominator)
     scale = Fraction(fine, math.gcd(int(problem.out * fine), int(problem.back * fine)))
     available, due, opened, end, start = (_after(rows[name]) for name in FACTS)
-    total = sum(
-        needs[o] * (rows["opened"][o] + rows["end"][o] + rows["start"][o]) for o in range(count)
-    )
-    total *= scale
+    absent = [sum(rows[name][o] for name in ("opened", "end", "start")) for o in range(count)]
+    total = scale * sum(need * weight for need, weight in zip(needs, absent, strict=True))
     for o, (ticks, _) in enumerate(trace.operations):
         out = available[o] - end[o]
         back = opened[o] + end[o]
@@ -909,9 +885,8 @@ def _idle(problem, trace, needs, weights, kept, evicted):
     for number, gap in enumerate(trace.gaps):
         gaps.setdefault(gap[0], []).append(number)
     for tensor, numbers in gaps.items():
-        total += (scale * trace.tensors[tensor][0]) * _evictions(
-            trace, numbers, (available, due, opened, end, start), kept, evicted
-        )
+        cost = _evictions(trace, numbers, (available, due, opened, end, start), kept, evicted)
+        total += scale * trace.tensors[tensor][0] * cost
     return total / over
 
 
@@ -942,6 +917,346 @@ def _evictions(trace, numbers, sums, kept, evicted):
     return never
 
 
+# --- moving and running again together ----------------------------------------------------------
+
+# What the place of a fact of each family is made of, after the span, boundary or window.
+FAMILIES = {
+    **dict.fromkeys(("available", "origin", "kept", "left", "returned", "runs", "returns"), 1),
+    **dict.fromkeys(("memory", "outputs", "link", "out", "in"), 0),
+    "inputs": 2,
+}
+# Sums of sizes are told apart up to so many units when room is rounded down to one.
+FINEST_ROOM = 1 << 22
+
+
+class Joint:
+    """The facts about any execution, cut at moments of first runs (theory, "joint").
+
+    A share is a tuple that begins with its letter in the theory, or the number that it is fixed at.
+    Each state of a memory that is changed in place is a value by itself.
+    """
+
+    def __init__(self, problem, details):
+        self.problem, self.network = problem, problem.network
+        self._read_states()
+        count = len(self.network.computations)
+        moments = integers(details["moments"], "details.moments")
+        # Moment 2o is the start of the first run of o, 2o + 1 its end; -1 is the beginning.
+        self.at = [-1, *moments, 2 * count - 1]
+        if any(b <= a for a, b in pairwise(self.at)):
+            raise WrongError("details.moments must increase, and lie before the end")
+        self.windows = len(moments) + 1
+        self.spans = [(w, w + 1) for w in range(self.windows)]
+        for i, span in enumerate(details["spans"]):
+            begin, end = integers(span, f"details.spans[{i}]", 0, 2)
+            if not begin + 2 <= end <= self.windows:
+                raise WrongError(f"details.spans[{i}] must have several windows")
+            self.spans.append((begin, end))
+        if type(details["whole"]) is not bool:
+            raise WrongError("details.whole must be true or false")
+        if details["whole"] and problem.transfers != "atomic" and problem.offload:
+            raise WrongError("details.whole is for atomic transfers")
+        self.rooms = [self._room(t, details["whole"]) for t in range(1, self.windows)]
+
+    def _read_states(self):
+        """Note of each value who reads it, in which state, and until when it is of use."""
+        network = self.network
+        self.stored = [network.memory(v) for v in range(len(network.values))]
+        self.size = [network.values[memory][0] for memory in self.stored]
+        self.movable = [
+            self.problem.offload and network.values[memory][1] and self.size[memory] > 0
+            for memory in self.stored
+        ]
+        made = sorted(range(len(self.stored)), key=lambda v: (network.writer[v], v))
+        self.reads = []
+        for number, each in enumerate(network.computations):
+            found = set()
+            for memory in {self.stored[value] for value in each["reads"]}:
+                states = [v for v in made if self.stored[v] == memory]
+                found.add([v for v in states if v == memory or network.writer[v] < number][-1])
+            self.reads.append(found)
+        self.latest, self.last_reader = [-1] * len(self.stored), [-1] * len(self.stored)
+        for number in reversed(range(len(network.computations))):
+            each, last = network.computations[number], number
+            if each["repeatable"]:
+                last = max([last, *(self.latest[value] for value in each["writes"])])
+            for value in self.reads[number]:
+                self.latest[value] = max(self.latest[value], last)
+                self.last_reader[value] = max(self.last_reader[value], number)
+
+    def _again(self, value):
+        maker = self.network.writer[value]
+        return maker >= 0 and self.network.computations[maker]["repeatable"]
+
+    # What a first run leaves to all that it does not use.
+
+    def _room(self, boundary, whole):
+        """Return the rows about memory at a moment: by family, the room and who takes none of it.
+
+        Beside it stand the values that are too large to be there.
+        """
+        running = self.at[boundary] // 2
+        each, own = self.network.computations[running], self.reads[running]
+        read = sum(self.size[value] for value in own)
+        writes = set(each["writes"])
+        outputs = {value for value in writes if self.stored[value] == value}
+        beside = each["workspace"] + sum(self.size[value] for value in outputs)
+        if each["lean"] is not None:
+            beside = min(beside, each["lean"])
+        rows = {"memory": (self.problem.memory - beside - read, own | writes)}
+        if self.at[boundary] % 2 and outputs and each["lean"] is not None:
+            least = min(each["workspace"], each["lean"])
+            rows["outputs"] = (self.problem.memory - least - read, (own | writes) - outputs)
+        large = frozenset()
+        if whole:
+            for family, (most, used) in rows.items():
+                room, found = self._rounded(boundary, most, used)
+                rows[family] = (room, used)
+                large = found if family == "memory" else large
+        return rows, large
+
+    def _rounded(self, boundary, most, used):
+        """Return the greatest sum of whole values within some room, and what is larger than it."""
+        moment, held, others = self.at[boundary], 0, []
+        for value, latest in enumerate(self.latest):
+            if value in used or not 2 * self.network.writer[value] < moment <= 2 * latest:
+                continue
+            lasting = not self.movable[value] and not self._again(value)
+            if lasting and 2 * self.last_reader[value] >= moment:
+                held += self.size[value]
+            else:
+                others.append(value)
+        if most < held:
+            return most, frozenset()
+        sizes, rest = [self.size[value] for value in others], most - held
+        unit = math.gcd(*sizes)
+        fitting = 0
+        if unit and rest // unit > FINEST_ROOM:
+            fitting = rest
+        elif unit:
+            sums = sums_up_to([size // unit for size in sizes], rest // unit)
+            fitting = unit * (sums.bit_length() - 1)
+        return held + fitting, frozenset(v for v in others if self.size[v] > rest)
+
+    # Shares: a number where they are known, None where the theory has none.
+
+    def present(self, boundary, value):
+        """Return whether a value is on the device at a boundary."""
+        moment = self.at[boundary]
+        if not 2 * self.network.writer[value] < moment <= 2 * self.latest[value]:
+            return None
+        if boundary == 0 or value in self.reads[moment // 2]:
+            return 1
+        return 0 if value in self.rooms[boundary - 1][1] else ("p", boundary, value)
+
+    def there(self, span, value):
+        """Return whether a value is on the device at some time in a span."""
+        begin, end = self.spans[span]
+        if self.present(begin, value) is None:
+            return None
+        first_runs = range((self.at[begin] + 1) // 2, (self.at[end] + 1) // 2)
+        return 1 if any(value in self.reads[run] for run in first_runs) else ("a", span, value)
+
+    def single(self, span):
+        """Return whether a span is a window that is one first run."""
+        begin, end = self.spans[span]
+        return self.at[begin] % 2 == 0 and end == begin + 1 and self.at[end] == self.at[begin] + 1
+
+    def runs(self, span, computation):
+        """Return whether a computation runs again in a span."""
+        if computation < 0 or not self.network.computations[computation]["repeatable"]:
+            return 0
+        over = 2 * computation < self.at[self.spans[span][0]]
+        return 0 if self.single(span) or not over else ("r", span, computation)
+
+    def back(self, span, value):
+        """Return whether a value comes back from the host in a span."""
+        return ("q", span, value) if self.movable[value] else 0
+
+    def left(self, boundary, value):
+        """Return whether a value has left for the host by a boundary."""
+        writer = self.network.writer[self.stored[value]]
+        useful = self.movable[value] and self.latest[value] >= 0
+        if not useful or 2 * writer + 1 >= self.at[boundary] or boundary == 0:
+            return 0
+        return ("h", boundary, value)
+
+    # Facts: terms that add up to something that is at least 0.
+
+    def fact(self, family, where, about):
+        """Return the terms of a fact, as pairs of a share and a factor; None if there is none."""
+        # Of what is named, the first may be a computation, all else are values.
+        counts = [len(self.stored)] * len(about)
+        if family in ("inputs", "runs"):
+            counts[0] = len(self.network.computations)
+        if where >= len(self.spans) or any(
+            n >= count for n, count in zip(about, counts, strict=True)
+        ):
+            return None
+        begin, end = self.spans[where]
+        if family in ("runs", "returns"):
+            share = self.runs if family == "runs" else self.back
+            known = where >= self.windows and share(where, about[0]) != 0
+            windows = [(share(window, about[0]), 1) for window in range(begin, end)]
+            return [*windows, (share(where, about[0]), -1)] if known else None
+        if family == "inputs":
+            computation, value = about
+            run = self.runs(where, computation)
+            known = value in self.reads[computation] and run != 0
+            return [(self.there(where, value), 1), (run, -1)] if known else None
+        (value,) = about
+        maker = self.network.writer[value]
+        if family in ("available", "origin"):
+            come = self.back(where, value) if family == "available" else self.left(begin, value)
+            terms = [(self.present(begin, value), 1), (come, 1), (self.runs(where, maker), 1)]
+            return [*terms, (self.there(where, value), -1)]
+        if family == "kept":
+            there = self.there(where, value)
+            inside = end < self.windows
+            return [(there, 1), (self.present(end, value), -1)] if inside else None
+        if family == "returned":
+            known = self.movable[value] and self.present(begin, value) is not None
+            return [(self.left(end, value), 1), (self.back(where, value), -1)] if known else None
+        return self._left_fact(where, value)
+
+    def _left_fact(self, span, value):
+        begin, end = self.spans[span]
+        writer, memory = self.network.writer, self.stored[value]
+        order = (writer[value], value)
+        states = [
+            v
+            for v, stored in enumerate(self.stored)
+            if stored == memory and (v == memory or (writer[v], v) <= order)
+        ]
+        states = [v for v in states if self.present(begin, v) is not None]
+        made = 2 * writer[value] < self.at[begin]
+        if not states or (made and value not in states) or not self.left(end, value):
+            return None
+        terms = [(self.present(begin, v), 1) for v in states]
+        terms += [(self.left(begin, value), 1), (self.runs(span, writer[memory]), 1)]
+        return [*terms, (self.left(end, value), -1)]
+
+    # What multipliers prove.
+
+    def bound(self, over, rows, fixed):
+        """Return the ticks that multipliers prove, where some runs again are known."""
+        total, prices = Fraction(0), {}
+
+        def add(share, price):
+            nonlocal total
+            if isinstance(share, tuple):
+                prices[share] = prices.get(share, 0) + price
+            else:
+                total += share * price
+
+        for (family, where, about), weight in rows.items():
+            if family in ("memory", "outputs"):
+                total -= self._weigh_memory(family, where, Fraction(weight, over), add)
+            elif family not in ("link", "out", "in"):
+                terms = self.fact(family, where, about)
+                if terms is None or any(share is None for share, _ in terms):
+                    raise WrongError(f"multipliers name {family} {where} {about}, which is no fact")
+                for share, factor in terms:
+                    add(share, -factor * Fraction(weight, over))
+        for window in range(self.windows):
+            self._weigh_window(window, over, rows, add)
+        for share, value in fixed.items():
+            total += prices.pop(share, 0) * value
+        return total + _least(prices)
+
+    def _weigh_memory(self, family, boundary, weight, add):
+        """Price what takes room at a moment; return what the room itself is worth."""
+        known = self.rooms[boundary - 1][0] if 1 <= boundary < self.windows else {}
+        if family not in known:
+            raise WrongError(f"multipliers name {family} {boundary}, which is no fact")
+        room, used = known[family]
+        limit = max(self.problem.memory, 1)
+        for value in range(len(self.stored)):
+            share = self.present(boundary, value)
+            if value not in used and share is not None:
+                add(share, weight * self.size[value] / limit)
+        return weight * room / limit
+
+    def _weigh_window(self, window, over, rows, add):
+        """Price what makes a window long: its runs, and what the link moves."""
+        names = ("out", "in") if self.problem.duplex else ("link", "link")
+        parts = [Fraction(rows.get((name, window, ()), 0), over) for name in names]
+        for name in ("link", "out", "in"):
+            if (name, window, ()) in rows and name not in names:
+                raise WrongError(f"multipliers name {name} {window}, which is no fact")
+        runs = 1 - sum(parts[: 2 if self.problem.duplex else 1])
+        if runs < 0 and not self.single(window):
+            raise WrongError(f"multipliers of the link come to more than 1 in window {window}")
+        first = range((self.at[window] + 1) // 2, (self.at[window + 1] + 1) // 2)
+        computations = self.network.computations
+        add(1, runs * sum(computations[run]["duration"] for run in first))
+        for number, each in enumerate(computations):
+            add(self.runs(window, number), runs * each["duration"])
+        for value, size in enumerate(self.size):
+            if self.movable[value]:
+                away = parts[0] * size / self.problem.out
+                add(self.left(window + 1, value), away)
+                add(self.left(window, value), -away)
+                add(self.back(window, value), parts[1] * size / self.problem.back)
+
+
+def _least(prices):
+    """Return the least that shares from 0 to 1 can cost; what has left stays so."""
+    total, left = 0, {}
+    for (kind, where, about), price in prices.items():
+        if kind == "h":
+            left.setdefault(about, {})[where] = price
+        else:
+            total += min(price, 0)
+    for by_boundary in left.values():
+        now = best = 0
+        for boundary in sorted(by_boundary, reverse=True):
+            now += by_boundary[boundary]
+            best = min(best, now)
+        total += best
+    return total
+
+
+def _joint_weights(document):
+    take(document, "multipliers", ("over",), tuple(FAMILIES))
+    over, rows = integer(document["over"], "over", 1), {}
+    for family, parts in FAMILIES.items():
+        for item in document.get(family, []):
+            *place, weight = integers(item, family, 0, parts + 2)
+            if weight < 1 or (family, place[0], tuple(place[1:])) in rows:
+                raise WrongError(f"multipliers {family} must be positive, each place once")
+            rows[family, place[0], tuple(place[1:])] = weight
+    return over, rows
+
+
+def joint(problem, details):
+    """Return the bound on any execution that multipliers, or a tree of cases, prove."""
+    take(details, "details", ("moments", "spans", "whole", "proof"))
+    facts, document = Joint(problem, details), unpack(details["proof"])
+    if not isinstance(document, dict) or "tree" not in document:
+        document = {"multipliers": [document], "tree": [0]}
+    take(document, "proof", ("multipliers", "tree"))
+    weights = [_joint_weights(each) for each in document["multipliers"]]
+    nodes, waiting, worst = iter(document["tree"]), [{}], None
+    while waiting:
+        fixed, node = waiting.pop(), next(nodes, None)
+        if isinstance(node, list):
+            span, computation = integers(node, "tree", 0, 2)
+            known = span < len(facts.spans) and computation < len(problem.network.computations)
+            share = facts.runs(span, computation) if known else 0
+            if not isinstance(share, tuple) or share in fixed:
+                raise WrongError(f"the tree of a proof cannot decide {node}")
+            waiting += [{**fixed, share: 1}, {**fixed, share: 0}]
+        elif type(node) is int and 0 <= node < len(weights):
+            value = facts.bound(*weights[node], fixed)
+            worst = value if worst is None else min(worst, value)
+        else:
+            raise WrongError(f"the tree of a proof has no such node: {node!r:.40}")
+    if next(nodes, None) is not None:
+        raise WrongError("the tree of a proof has nodes that nothing leads to")
+    return math.ceil(worst)
+
+
 # --- bounds -------------------------------------------------------------------------------------
 
 
@@ -949,6 +1264,8 @@ def proved(problem, method, details):
     """Return what a method proves for a problem in which everything runs once."""
     trace, atomic = problem.trace, problem.transfers == "atomic"
     simplex = not problem.duplex
+    if method.startswith("fractional-") and not atomic:
+        raise WrongError(f"{method} is for atomic transfers")
     if method in ("prop3", "fractional"):
         take(details, "details", ())
         rule = proposition_3 if method == "prop3" else fractional
@@ -960,12 +1277,10 @@ def proved(problem, method, details):
         return proposition_3(problem, trace, required(problem, trace, whole=True))
     if method == "fractional-subset-sum":
         take(details, "details", ())
-        _require_atomic(method, atomic)
         return fractional(problem, trace, required(problem, trace, whole=True))
     if method.startswith("fractional-large-tensors"):
         take(details, "details", ("smallest",))
         smallest = integer(details["smallest"], "details.smallest", 1)
-        _require_atomic(method, atomic)
         rest, taken = trace, 0
         if method.endswith("-returns"):
             if not simplex:
@@ -977,21 +1292,9 @@ def proved(problem, method, details):
     return fluid(problem, trace, details)
 
 
-def _require_atomic(method, atomic):
-    if not atomic:
-        raise WrongError(f"{method} is for atomic transfers")
-
-
-KNOWN = (
-    "prop3",
-    "fractional",
-    "prop3-subset-sum",
-    "fractional-subset-sum",
-    "fractional-large-tensors",
-    "fractional-large-tensors-returns",
-    "fluid-lp",
-    "fluid-milp",
-)
+JOINT = "joint-lp"
+KNOWN = ("prop3", "fractional", "prop3-subset-sum", "fractional-subset-sum")
+KNOWN += ("fractional-large-tensors", "fractional-large-tensors-returns", "fluid-lp", "fluid-milp")
 
 
 def check_bound(problem, bound):
@@ -1003,24 +1306,32 @@ def check_bound(problem, bound):
     plain = problem.recompute == "none" and problem.minimise == "time"
     if method in KNOWN and not plain:
         raise WrongError(f"{method} is no bound where computations may run again")
+    if method == JOINT and (problem.recompute == "none" or problem.minimise != "time"):
+        raise WrongError(f"{method} is a bound on time where computations may run again")
     if bound["evidence"] != "proved":
         raise UnknownError(f"{method}: the word of {bound['details'].get('solver', 'a solver')}")
+    if method == JOINT:
+        most = joint(problem, bound["details"])
+        if value > most:
+            raise WrongError(f"{method} claims {value}, but proves {most}")
+        return
     if method not in KNOWN:
         raise UnknownError(f"{method}: a kind of bound that needs a search, or another argument")
-    if problem.memory < least_memory(problem.trace):
+    start, needs = least_memories(problem.trace)
+    if problem.memory < max(start, *needs):
         raise UnknownError(f"{method}: bounds on problems without any schedule")
     most = proved(problem, method, bound["details"])
     if value != most:
         raise WrongError(f"{method} claims {value}, but proves {most}")
 
 
-def least_memory(trace):
-    """Return the memory with which there is a schedule at all."""
+def least_memories(trace):
+    """Return what is there at the start, and what each operation needs if all else has left."""
     needs = trace.demands()
     for operation, over in enumerate(trace.gaps_over()):
         needs[operation] -= sum(trace.size(trace.gaps[number]) for number in over)
     start = sum(size for size, uses, _ in trace.tensors if uses[0] < 0)
-    return max(start, *needs)
+    return start, needs
 
 
 # --- certificates -------------------------------------------------------------------------------
@@ -1083,14 +1394,11 @@ def check(document):
     result = None
     if document["schedule"] is not None and trace is not None:
         result = found.run("schedule", check_schedule, problem, trace, document["schedule"])
-    confirmed = []
     for bound in document["bounds"]:
-        before = len(found.holds)
-        found.run(f"bound {bound.get('method')}", check_bound, problem, bound)
-        if len(found.holds) > before:
-            confirmed.append(bound["value"])
+        found.run(f"bound {bound.get('method')} {bound.get('value')}", check_bound, problem, bound)
     found.run("conclusion", _check_conclusion, document, problem, result)
-    _note_unneeded(found, document, confirmed)
+    if "placement" in document:
+        found.unknown.append("placement: addresses")
     return found
 
 
@@ -1156,19 +1464,14 @@ def _check_infeasible(document, problem, lack):
     take(lack, "infeasibility", ("operation", "name", "needed", "lacking"))
     if problem.recompute != "none" or problem.minimise != "time":
         raise UnknownError("why nothing can be executed where computations may run again")
-    needed = least_memory(problem.trace)
+    start, needs = least_memories(problem.trace)
+    needed = max(start, *needs)
     if needed <= problem.memory:
         raise WrongError("every operation fits if all else has left")
-    if (lack["needed"], lack["lacking"]) != (needed, needed - problem.memory):
-        raise WrongError(f"infeasibility must say that {needed} units are needed")
-
-
-def _note_unneeded(found, document, confirmed):
-    """Say what the confirmed bounds amount to, where others are not known here."""
-    if found.unknown and confirmed:
-        found.holds.append(f"lower bound of at least {max(confirmed)}")
-    if "placement" in document:
-        found.unknown.append("placement: addresses")
+    where = -1 if start == needed else needs.index(needed)
+    said = (lack["operation"], lack["needed"], lack["lacking"])
+    if said != (where, needed, needed - problem.memory):
+        raise WrongError(f"infeasibility must say that {needed} units are needed at {where}")
 
 
 def main(arguments):
@@ -1184,11 +1487,8 @@ def main(arguments):
             print(f"{path}: cannot be read: {error}")
             return 2
         found = check(document)
-        for word, lines in (
-            ("holds", found.holds),
-            ("WRONG", found.wrong),
-            ("not known here", found.unknown),
-        ):
+        said = {"holds": found.holds, "WRONG": found.wrong, "not known here": found.unknown}
+        for word, lines in said.items():
             for line in lines:
                 print(f"{path}: {word}: {line}")
         code = max(code, found.exit_code, key=(0, 3, 2, 1).index)

@@ -12,7 +12,7 @@ from joint_oracle import least_time
 from random_networks import checkpoint_chain, random_network, recompute_problem
 
 from offcert.certify.effort import Effort
-from offcert.certify.joint_bound_steps import bound_computing, climb_joint
+from offcert.certify.joint_steps import bound_computing, climb_joint
 from offcert.certify.search import Search
 from offcert.core.problem import Problem
 from offcert.core.result import Bound

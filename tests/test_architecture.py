@@ -86,6 +86,7 @@ def test_arrows_between_rooms(room: str) -> None:
             parts = name.split(".")
             if parts[0] == "offcert" and len(parts) > 1:
                 assert parts[1] in ALLOWED[room] | ANYBODY | {room}, f"{path} imports {name}"
+            assert parts[0] != "papers", f"{path} imports {name}, which is in no wheel"
             if parts[0] == "torch":
                 assert room in ("runtime", "training"), f"{path} imports torch"
             if parts[0] in SOLVERS:

@@ -29,8 +29,7 @@ from offcert.report.bars import (
 )
 from offcert.report.gantt_svg import gantt_text
 from offcert.report.memory_curve import fluid_memory_curve, memory_curve
-from offcert.report.robust import band_text
-from offcert.report.robust_svg import BAND
+from offcert.report.robust import BAND, band_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

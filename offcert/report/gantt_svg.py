@@ -27,7 +27,7 @@ from offcert.report.bars import (
     time_scale,
 )
 from offcert.report.memory_curve import fluid_memory_curve, memory_curve
-from offcert.report.robust_svg import draw_band, latest_end
+from offcert.report.robust import draw_band, latest_end
 from offcert.report.svg import Element, element, ticks, write
 
 LEFT, RIGHT = 84, 28

@@ -14,6 +14,7 @@ without them would be wrong.
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Protocol, TypeVar
@@ -21,9 +22,27 @@ from typing import Any, Protocol, TypeVar
 from torch.utils.checkpoint import CheckpointError, _StopRecomputationError
 
 from offcert.core.errors import OffcertError
-from offcert.runtime.quiet import one_line
 from offcert.runtime.saved import InPlaceError
 from offcert.runtime.segments.proof import RecomputeError
+
+
+def one_line(error: BaseException) -> str:
+    """Return the kind of an error and the first line of what it says."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep fake tensors from logging a failure that is reported in one sentence."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
 
 # PyTorch leaves by the last of them what has been run again as far as it is needed.
 _MEANT = (InPlaceError, CheckpointError, RecomputeError, Warning, _StopRecomputationError)

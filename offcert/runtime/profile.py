@@ -21,13 +21,13 @@ from offcert.runtime.capture import Clock, capture
 from offcert.runtime.capture.capture import Capture
 from offcert.runtime.capture.run import uncounted_bytes
 from offcert.runtime.device.interface import Device
+from offcert.runtime.guard import one_line
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware import hardware as find_hardware
 from offcert.runtime.measured_step import measure_step
 from offcert.runtime.measurement import Measurement, modelled, retimed_network
 from offcert.runtime.optimisers import named_state_bytes, require_optimiser, state_bytes
-from offcert.runtime.quiet import one_line
-from offcert.runtime.stages.profile import profile_stages
+from offcert.runtime.stages.measure import profile_stages
 from offcert.runtime.standard_step import standard_step, without_data
 from offcert.runtime.step import TrainingStep
 from offcert.runtime.workload import DEFAULT_DTYPE, DEFAULT_LOSS, Workload

@@ -18,7 +18,7 @@ from offcert.core.training_record import (
 )
 from offcert.runtime.program import Program
 from offcert.runtime.step_pair import Taken
-from offcert.runtime.streaming.forecast import forecast
+from offcert.runtime.streaming.record import forecast
 from offcert.runtime.timed_mover import forecast_at_once
 from offcert.runtime.train_device import TrainDevice
 

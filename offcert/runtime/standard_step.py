@@ -12,10 +12,9 @@ from torch import nn
 from offcert.core.errors import InputError, OffcertError
 from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
 from offcert.runtime.capture.fake import FakeTwins
-from offcert.runtime.losses import loss_function
-from offcert.runtime.quiet import one_line, quiet
+from offcert.runtime.guard import one_line, quiet
 from offcert.runtime.step import TrainingStep
-from offcert.runtime.workload import Batches, Workload
+from offcert.runtime.workload import Batches, Workload, loss_function
 
 
 def standard_step(model: nn.Module, workload: Workload) -> TrainingStep:

@@ -14,9 +14,9 @@ from offcert.core.errors import InputError, OffcertError
 from offcert.core.schedule import Schedule
 from offcert.core.training_record import AllocatorPeaks
 from offcert.runtime.comparison import Comparison, Pair
+from offcert.runtime.guard import one_line
 from offcert.runtime.offload import Offload
 from offcert.runtime.program import Program
-from offcert.runtime.quiet import one_line
 from offcert.runtime.reports import OffloadWarning, StepReport
 from offcert.runtime.standard_step import device_of
 from offcert.runtime.step import TrainingStep

@@ -27,7 +27,7 @@ from offcert.runtime.hooks import Hooks, unwrap
 from offcert.runtime.measurement import retimed, spread_of
 from offcert.runtime.predict import predict
 from offcert.runtime.step import TrainingStep
-from offcert.runtime.stopwatch import Stopwatch
+from offcert.runtime.turns import Stopwatch
 
 
 def timed_trace(

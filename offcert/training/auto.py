@@ -14,11 +14,11 @@ from offcert.core.problem import Problem, Recompute
 from offcert.proofs.certificate import Certificate
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.events import Session
+from offcert.runtime.guard import one_line
 from offcert.runtime.host_memory import host_memory_of
 from offcert.runtime.modes import sweep, within_transform
 from offcert.runtime.offload import Offload
 from offcert.runtime.program import Program, program
-from offcert.runtime.quiet import one_line
 from offcert.runtime.reports import OffloadWarning, StepReport
 from offcert.runtime.run import StepRun
 from offcert.runtime.segments.attach import Segments

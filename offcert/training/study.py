@@ -23,7 +23,7 @@ from offcert.runtime.kinds import Attributes
 from offcert.runtime.measurement import measured, retimed
 from offcert.runtime.signature import Signature
 from offcert.runtime.step import TrainingStep
-from offcert.runtime.stopwatch import Stopwatch
+from offcert.runtime.turns import Stopwatch
 from offcert.training.planner import Planner
 
 

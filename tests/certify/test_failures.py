@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 from random_instances import random_problem
 
-from offcert.certify import joint_time_rungs, rungs
+from offcert.certify import ladder
 from offcert.certify.ladder import certify
+from offcert.certify.ladders.choice import LADDERS
+from offcert.certify.method import Method
 from offcert.certify.methods import solve
 from offcert.certify.rung import Rung
 from offcert.certify.running import ALONE, ContradictionError, UnsoundError
@@ -133,10 +135,10 @@ def test_a_step_that_fails_is_named_and_the_next_one_runs(
         search.begin("doomed")
         raise error
 
-    first, *others = rungs.LADDERS["repeated sizes"]
-    failing = (first, Rung(fail, 1.0, "it fails"), *others)
-    monkeypatch.setattr(joint_time_rungs, "ladder_for", lambda problem: "failing")
-    monkeypatch.setitem(rungs.LADDERS, "failing", failing)
+    first, *others = LADDERS["repeated sizes"]
+    failing = (first, Rung(Method(fail), 1.0, "it fails"), *others)
+    monkeypatch.setattr(ladder, "ladder_for", lambda problem: "failing")
+    monkeypatch.setitem(LADDERS, "failing", failing)
     with pytest.warns(UserWarning, match="doomed failed"):
         certificate = valid(certify(random_problem(7, 5), time_limit=30, workers=1))
     assert certificate.result.status is SolveStatus.OPTIMAL

@@ -13,12 +13,13 @@ from dataclasses import replace
 import pytest
 from random_instances import random_problem
 
-from offcert.certify import climbing, joint_time_rungs, watchdog
+from offcert.certify import climbing, ladder, watchdog
 from offcert.certify.effort import Effort
 from offcert.certify.ladder import certify
+from offcert.certify.ladders.choice import LADDERS, ladder_for
+from offcert.certify.method import Method
 from offcert.certify.methods import METHODS, solve
 from offcert.certify.rung import Rung
-from offcert.certify.rungs import LADDERS, ladder_for
 from offcert.certify.search import Search
 from offcert.certify.watchdog import ending_with, watched
 from offcert.core.threads import in_threads
@@ -83,7 +84,7 @@ def rung_that(act: Callable[[], None]) -> Rung:
         search.begin("stuck")
         act()
 
-    return Rung(run, 0.01, "it is stuck")
+    return Rung(Method(run), 0.01, "it is stuck")
 
 
 @pytest.mark.parametrize("act", STUCK, ids=lambda act: act.__name__)
@@ -98,7 +99,7 @@ def test_a_step_that_never_ends_is_left_and_the_next_ones_run(
         rung_that(act),
         rung_that(lambda: reached.append("next")),
     )
-    monkeypatch.setattr(joint_time_rungs, "LADDERS", {ladder_for(problem): short})
+    monkeypatch.setattr(ladder, "LADDERS", {ladder_for(problem): short})
     before = signal.getsignal(signal.SIGURG)
     with pytest.warns(UserWarning, match="stuck failed"):
         certificate = certify(problem, time_limit=30, workers=1)

@@ -19,9 +19,9 @@ from offcert.runtime.hardware import hardware
 from offcert.runtime.measured_step import captured_on_device, measure_step
 from offcert.runtime.predict import predict
 from offcert.runtime.profile import profile
-from offcert.runtime.stopwatch import Stopwatch
 from offcert.runtime.timing import RepeatedStep, timed_trace
 from offcert.runtime.tracker import LiveBytes
+from offcert.runtime.turns import Stopwatch
 
 _T4 = hardware("t4")
 

@@ -19,7 +19,7 @@ from offcert.core.result import SolveStatus
 from offcert.runtime.device.simulated.device import SimulatedDevice
 from offcert.runtime.reports import OffloadWarning
 from offcert.runtime.step import TrainingStep
-from offcert.runtime.streaming.forecast import forecast
+from offcert.runtime.streaming.record import forecast
 from offcert.training import offload
 
 FAST = {"hardware": "v100-pcie", "time_limit": 1.0}

@@ -46,7 +46,7 @@ def found(method: str, problem: Problem) -> list[Bound]:
     """Return the bounds of one kind that our finders prove, whatever others would say."""
     search = Search(problem, 60)
     if method in METHODS:
-        METHODS[method].run(search, Effort(20, workers=1))
+        METHODS[method].alone(search, Effort(20, workers=1))
     elif method == "fractional-large-tensors":
         for smallest in (1, *sizes_worth_counting(problem)):
             search.add(large_tensors_bound(problem, smallest))

@@ -29,7 +29,7 @@ from offcert.runtime.nodes import NodeCount, keeps_casts
 from offcert.runtime.saved import Entry, Handle
 from offcert.runtime.saved_storages import SavedStorages, dtype_name, owned_storages
 from offcert.runtime.saving import Saving
-from offcert.runtime.segments.caches import given_a_cache
+from offcert.runtime.segments.handed import given_a_cache
 from offcert.runtime.signature import Signature, signature
 from offcert.runtime.tracker import LiveBytes, StorageRecord
 

@@ -19,9 +19,9 @@ from offcert.runtime.capture.capture import Capture, Clock
 from offcert.runtime.capture.fake import FakeTwins
 from offcert.runtime.capture.kernels import CpuKernels
 from offcert.runtime.capture.recorder import Recorder
+from offcert.runtime.guard import one_line, quiet
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hooks import Hooks, uncompiled, unwrap
-from offcert.runtime.quiet import one_line, quiet
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.segments.steps import SegmentedSteps

@@ -17,7 +17,7 @@ from offcert.core.errors import InputError, require_transformers
 from offcert.core.messages import meant, short_repr, show
 from offcert.runtime.configured.lora import with_adapters
 from offcert.runtime.configured.shapes import SHAPES
-from offcert.runtime.quiet import one_line, quiet
+from offcert.runtime.guard import one_line, quiet
 from offcert.runtime.standard_step import device_of
 from offcert.runtime.step import TrainingStep
 

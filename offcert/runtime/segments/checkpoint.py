@@ -23,7 +23,7 @@ from torch.utils.checkpoint import (
     _StopRecomputationError,
 )
 
-from offcert.runtime.quiet import one_line
+from offcert.runtime.guard import one_line
 from offcert.runtime.saved import InPlaceError, View, is_plain
 from offcert.runtime.segments.evidence import Sample, copied, is_same
 from offcert.runtime.segments.proof import Proof, RecomputeError

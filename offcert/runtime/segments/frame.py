@@ -18,9 +18,9 @@ from offcert.runtime.events import AGAIN, RESUME
 from offcert.runtime.guard import Guard, entry
 from offcert.runtime.recomputing import recomputing
 from offcert.runtime.saved import InPlaceError, is_plain
-from offcert.runtime.segments.caches import require_no_cache
 from offcert.runtime.segments.checkpoint import Begun, Given
 from offcert.runtime.segments.generators import GeneratorStates
+from offcert.runtime.segments.handed import require_no_cache
 from offcert.runtime.segments.keeper import Keeper, Tick, Watch, outer_hooks
 from offcert.runtime.segments.keeping import Give, Keep
 from offcert.runtime.segments.proof import Proof

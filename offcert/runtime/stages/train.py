@@ -14,11 +14,10 @@ from offcert.core.plan import Plan
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.runtime.comparison import Comparison, Pair, seeded
-from offcert.runtime.losses import Loss, loss_function
 from offcert.runtime.stages.replay import Offload, StepReport, offload
 from offcert.runtime.step_pair import Training
 from offcert.runtime.training_report import StepComparison, TrainReport, deviations
-from offcert.runtime.workload import Workload
+from offcert.runtime.workload import Loss, Workload, loss_function
 
 
 def train_stages(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from offcert.core.placement import PlacementProblem
-from offcert.proofs.placement.kinds import InfeasibleSubset
+from offcert.proofs.placement.registry import InfeasibleSubset
 from offcert.proofs.proof import Proof
 from offcert.verify.limits import Allowance, BeyondLimitsError
 

@@ -18,7 +18,7 @@ from offcert.runtime.device.clerk import ThreadClerk
 from offcert.runtime.device.simulated import SimulatedDevice, by_chance, early, late
 from offcert.runtime.device.simulated.clerk import SimulatedClerk
 from offcert.runtime.offload import offload
-from offcert.runtime.streaming.forecast import forecast
+from offcert.runtime.streaming.record import forecast
 from offcert.runtime.streaming.staging import Staging
 
 pytestmark = pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")

@@ -18,7 +18,7 @@ from offcert.core.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.sequential import sequential
 from offcert.runtime.predict import predict
-from offcert.runtime.streaming.forecast import forecast
+from offcert.runtime.streaming.record import forecast
 from offcert.runtime.streaming.timetable import Act, Action, timetable
 
 
