@@ -24,7 +24,7 @@ from offcert.core.program import Program, Segment
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Trace
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 
 PRODUCTS = r"(conv\d*|fc\d*|c_fc|c_attn|c_proj|\w+_proj|lm_head|linear\d*|downsample\.0)$"
 BUDGETS = (Fraction(3, 4), Fraction(1, 2), Fraction(1, 4))

@@ -19,7 +19,8 @@ verifies certificates, so times, peaks and bytes are counted the same way for al
   the saved results of all computations as items. What it does not save is computed again on demand.
   (The minimum cut in front of it is about operators of a compiled graph and is not done here.)
 
-For each, `certify` is given the memory that the way takes at most. The proved distance is how much
+For each, `certify` is given the memory that the way takes at most, and begins with the fastest way
+that fits. The proved distance is how much
 of the way's time lies above the bound at its peak: what a better plan could save at most.
 """
 
@@ -29,7 +30,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -40,14 +41,45 @@ from offcert.certify.ladder import certify
 from offcert.core.documents import write_json
 from offcert.core.files import read_problem
 from offcert.core.problem import Problem, Recompute
+from offcert.core.result import Result, SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.core.units import format_size, format_time
+from offcert.proofs.certificate import Certificate
 
 
-def compared(problem: Problem, row: dict[str, Any], time_limit: float) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Measured:
+    """A way, and what it takes: a row of the table."""
+
+    way: Way
+    row: dict[str, Any]
+
+
+def begun(problem: Problem, found: list[Measured], *, offload: bool = True) -> Certificate:
+    """Return the fastest of some ways that a problem admits: where its search begins.
+
+    Parameters
+    ----------
+    problem : Problem
+        With the memory that at least one of the ways takes.
+    found : list of Measured
+        Ways of the same network.
+    offload : bool
+        Whether tensors may leave.
+    """
+    fits = (each for each in found if each.row["peak"] <= problem.platform.memory)
+    admitted = (each for each in fits if offload or not each.row["host"])
+    best = min(admitted, key=lambda each: int(each.row["step"])).way
+    result = Result(SolveStatus.FEASIBLE, best.schedule, execution=best.execution)
+    return Certificate(problem, result=result, method=best.name)
+
+
+def compared(measure: Measured, found: list[Measured], time_limit: float) -> dict[str, Any]:
     """Return a row with what is certified at the same peak, and how far the way is from it."""
+    row, problem = measure.row, measure.way.problem
     limited = replace(problem, recompute=Recompute.ANY).with_memory(row["peak"])
-    result = certify(limited, time_limit=time_limit).result
+    known = begun(limited, [each for each in found if each.way.problem is problem])
+    result = certify(limited, time_limit=time_limit, known=known).result
     host = 0
     if isinstance(result.schedule, Schedule):
         runs = limited if result.execution is None else limited.executed(result.execution)
@@ -60,23 +92,34 @@ def compared(problem: Problem, row: dict[str, Any], time_limit: float) -> dict[s
     }
 
 
-def offloading(problem: Problem, row: dict[str, Any], time_limit: float) -> dict[str, Any]:
+def offloading(
+    measure: Measured, bound: int, found: list[Measured], time_limit: float
+) -> dict[str, Any]:
     """Return what moving can save at most where nothing has to move: a plan, and the bound on all.
 
     Parameters
     ----------
-    row : dict
-        Of a way at whose peak that is asked, with what is certified there.
+    measure : Measured
+        A way that moves nothing, at whose peak that is asked.
+    bound : int
+        Ticks that are proved to be necessary at this peak, whatever moves.
+    found : list of Measured
+        All ways.
+    time_limit : float
+        Seconds to look for a plan that moves nothing.
     """
+    row, problem = measure.row, measure.way.problem
     alone = replace(problem, recompute=Recompute.ANY, offload=False).with_memory(row["peak"])
-    result = certify(alone, time_limit=time_limit).result
-    best = min(filter(None, (result.objective, row["step"] if not row["host"] else None)))
+    same = [each for each in found if each.way.problem is problem]
+    result = certify(alone, time_limit=time_limit, known=begun(alone, same, offload=False)).result
+    best = result.objective
+    assert best is not None, "it began with a plan"
     return {
         "at": row["way"],
         "peak": row["peak"],
         "recomputing": best,
-        "bound": row["bound"],
-        "saves": float(Fraction(best - row["bound"], best)),
+        "bound": bound,
+        "saves": float(Fraction(best - bound, best)),
     }
 
 
@@ -136,18 +179,20 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     documents = []
     for problem in problems(options):
+        made = list(ways(problem, options.products))
+        found = [Measured(way, measured(way)) for way in made if isinstance(way, Way)]
         rows: list[dict[str, Any]] = []
-        for way in ways(problem, options.products):
-            if isinstance(way, Way):
-                rows.append(compared(way.problem, measured(way), options.time_limit))
-            else:
-                rows.append({"way": way[0], "reason": way[1]})
+        for measure in found:
+            rows.append(compared(measure, found, options.time_limit))
             print(json.dumps(rows[-1]), file=sys.stderr)
         # Where every layer is checkpointed nothing has to move: what could moving save there?
-        asked = next((row for row in rows if row["way"] == "checkpoint all"), rows[0])
-        found = offloading(problem, asked, options.time_limit)
-        documents.append({"problem": problem.name, "rows": rows, "offloading": found})
-        print(f"\n{problem.name}\n\n{table(problem, rows)}\n\n{answer(problem, found)}")
+        asked = next((n for n, row in enumerate(rows) if row["way"] == "checkpoint all"), 0)
+        least = rows[asked]["bound"]
+        moving = offloading(found[asked], least, found, options.time_limit)
+        missing = (way for way in made if not isinstance(way, Way))
+        rows += ({"way": name, "reason": reason} for name, reason in missing)
+        documents.append({"problem": problem.name, "rows": rows, "offloading": moving})
+        print(f"\n{problem.name}\n\n{table(problem, rows)}\n\n{answer(problem, moving)}")
         if options.output is not None:
             write_json(options.output, documents)
 
