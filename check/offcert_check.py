@@ -988,8 +988,6 @@ class Joint:
         maker = self.network.writer[value]
         return maker >= 0 and self.network.computations[maker]["repeatable"]
 
-    # What a first run leaves to all that it does not use.
-
     def _room(self, boundary, whole):
         """Return the rows about memory at a moment: by family, the room and who takes none of it.
 
@@ -1041,9 +1039,9 @@ class Joint:
     # Shares: a number where they are known, None where the theory has none.
 
     def present(self, boundary, value):
-        """Return whether a value is on the device at a boundary."""
+        """Return whether a value is on the device at a boundary; None before it is made."""
         moment = self.at[boundary]
-        if not 2 * self.network.writer[value] < moment <= 2 * self.latest[value]:
+        if 2 * self.network.writer[value] >= moment:
             return None
         if boundary == 0 or value in self.reads[moment // 2]:
             return 1
@@ -1076,8 +1074,7 @@ class Joint:
     def left(self, boundary, value):
         """Return whether a value has left for the host by a boundary."""
         writer = self.network.writer[self.stored[value]]
-        useful = self.movable[value] and self.latest[value] >= 0
-        if not useful or 2 * writer + 1 >= self.at[boundary] or boundary == 0:
+        if not self.movable[value] or 2 * writer + 1 >= self.at[boundary] or boundary == 0:
             return 0
         return ("h", boundary, value)
 
@@ -1172,9 +1169,9 @@ class Joint:
         room, used = known[family]
         limit = max(self.problem.memory, 1)
         for value in range(len(self.stored)):
-            share = self.present(boundary, value)
-            if value not in used and share is not None:
-                add(share, weight * self.size[value] / limit)
+            # What is of no further use may be thrown away.
+            if value not in used and 2 * self.latest[value] >= self.at[boundary]:
+                add(self.present(boundary, value) or 0, weight * self.size[value] / limit)
         return weight * room / limit
 
     def _weigh_window(self, window, over, rows, add):
@@ -1221,11 +1218,13 @@ def _joint_weights(document):
     take(document, "multipliers", ("over",), tuple(FAMILIES))
     over, rows = integer(document["over"], "over", 1), {}
     for family, parts in FAMILIES.items():
+        previous = []
         for item in document.get(family, []):
             *place, weight = integers(item, family, 0, parts + 2)
-            if weight < 1 or (family, place[0], tuple(place[1:])) in rows:
-                raise WrongError(f"multipliers {family} must be positive, each place once")
+            if weight < 1 or place <= previous:
+                raise WrongError(f"multipliers {family} must be positive, at increasing places")
             rows[family, place[0], tuple(place[1:])] = weight
+            previous = place
     return over, rows
 
 

@@ -21,14 +21,6 @@ def descend_sequential(search: Search, effort: Effort) -> None:
     search.offer(simulate(search.problem, sequential(search.problem)))
 
 
-def descend_cover(search: Search, effort: Effort) -> None:
-    """Offer the plan that evicts as little as possible where most has to be absent."""
-    search.begin("least cover")
-    with held_interrupts():
-        from offcert.heuristics.least_cover import least_cover_plan
-    search.offer(simulate(search.problem, least_cover_plan(search.problem)))
-
-
 def descend_local_search(search: Search, effort: Effort) -> None:
     """Anneal from the best schedule so far."""
     search.begin("local search")

@@ -28,6 +28,7 @@ from offcert.heuristics.devices import RULES, best_by_rules, improve
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.devices_bounds import DEVICE
 from offcert.proofs.devices_certificate import DevicesCertificate
+from offcert.proofs.questions import DEVICES
 from offcert.proofs.settings import Settings
 
 
@@ -104,8 +105,6 @@ class DevicesSearch(Running[DevicesCertificate]):
         )
 
 
-# What a certificate says where no single rule was asked for.
-LADDER = "devices"
 # Events in a problem up to which the model is tried.
 _MOST_EVENTS = 300
 
@@ -157,7 +156,7 @@ def certify_devices(
     limit = require_seconds(time_limit, "time_limit")
     workers, seed = require_count(workers, "workers"), require_seed(seed, "seed")
     settings = Settings(time_limit=limit, workers=workers, seed=seed)
-    name = LADDER if rule is None else rule
+    name = DEVICES.command if rule is None else rule
     search = DevicesSearch(problem, limit, progress, keeper(name, settings, keep))
     known = partial(search.certificate, name, settings)
     step = problem.step.plain()

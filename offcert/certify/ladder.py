@@ -20,6 +20,7 @@ from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.certificate import Certificate
+from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.settings import Settings
 
 
@@ -116,10 +117,10 @@ def certify(
         exact = partial(certify, workers=workers, target_gap=target_gap, seed=seed)
         return certify_box(problem, exact, time_limit, progress, keep, known)
     settings = Settings(time_limit=time_limit, workers=workers, target_gap=target_gap, seed=seed)
-    keeping = keeper("certify", settings, keep)
+    keeping = keeper(SCHEDULE.command, settings, keep)
     search = Search(problem, time_limit, target_gap, progress, keeping)
     search.infeasibility = infeasibility(problem)
-    so_far = partial(search.certificate, "certify", settings)
+    so_far = partial(search.certificate, SCHEDULE.command, settings)
     if known is not None:
         require_known(problem, known)
     try:
@@ -128,4 +129,4 @@ def certify(
         climb(search, LADDERS[ladder_for(problem)], so_far, workers, seed)
     except KeyboardInterrupt:
         search.note(interrupted=True)
-    return search.certificate("certify", settings)
+    return so_far()

@@ -27,6 +27,7 @@ from offcert.core.trace import require_integer
 from offcert.formulations.placement.shortening import shortened
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.proofs.questions import PLACEMENT
 from offcert.proofs.settings import Settings
 from offcert.proofs.step_certificate import StepCertificate
 
@@ -64,8 +65,6 @@ def with_short_residences(certificate: Certificate, time_limit: float) -> Certif
     return replace(certificate, result=replace(certificate.result, schedule=found), placement=None)
 
 
-# What a certificate says where no single method was asked for.
-LADDER = "place"
 # Seconds that even the last round has, so that something quick is tried.
 _LEAST = 0.1
 
@@ -184,7 +183,7 @@ def place_alone(
         except KeyboardInterrupt:
             interrupted = True
         problem, occupants = _problem(what, options)
-    name = LADDER if method is None else method
+    name = PLACEMENT.command if method is None else method
     asked = {"time_limit": time_limit, "workers": workers, "seed": seed}
     if chosen is not None:
         asked = {key: value for key, value in asked.items() if key in chosen.reads}

@@ -42,6 +42,12 @@ def _greedy(problem: Problem) -> Plan:
     return greedy(problem)
 
 
+def _least_cover(problem: Problem) -> Plan:
+    from offcert.heuristics.least_cover import least_cover_plan
+
+    return least_cover_plan(problem)
+
+
 def _descend_dynprog(search: Search, effort: Effort) -> None:
     from offcert.heuristics.dynprog import dynprog
 
@@ -115,6 +121,11 @@ SEQUENTIAL = Method(
 PLAN_METHODS = {
     "sequential": SEQUENTIAL,
     "greedy": _plan_method(_greedy, "GREEDY of the offloading paper, §4.2"),
+    "least-cover": _plan_method(
+        _least_cover,
+        "evict as little as whole tensors allow where most has to be absent",
+        "traces with an ordered schedule",
+    ),
     "dynprog": Method(
         run=_descend_dynprog,
         summary="DYNPROG of the offloading paper, §5.3",

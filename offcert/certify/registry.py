@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from offcert.certify.checkpoint_steps import descend_graphs
 from offcert.certify.deadline_steps import climb_limits, descend_sinking, halve_limits
-from offcert.certify.descents import descend_cover, descend_set_search
+from offcert.certify.descents import descend_set_search
 from offcert.certify.joint_methods import JOINT_METHODS
 from offcert.certify.joint_steps import bound_computing, descend_sequentially, descend_whole
 from offcert.certify.method import Choice, Method, called
@@ -30,7 +29,6 @@ METHODS: dict[str, Method] = called(
 STEPS: dict[str, Method] = METHODS | called(
     {
         "combinatorial-bounds": Method(climb_combinatorial),
-        "least-cover": Method(descend_cover),
         "set-search": Method(descend_set_search, warm=(warm_set_search,)),
         # Only where heads and tails leave little open.
         "pivot-outward-near": Method(
@@ -39,7 +37,6 @@ STEPS: dict[str, Method] = METHODS | called(
         "computing-time": Method(bound_computing),
         "everything-once": Method(descend_whole),
         "sequential-least-memory": Method(descend_sequentially),
-        "graph-selections": Method(descend_graphs),
         "sinking-search": Method(descend_sinking, warm=(warm_plans, warm_joint_search)),
         "bounds-at-limits": Method(climb_limits),
         "searches-at-limits": Method(halve_limits),

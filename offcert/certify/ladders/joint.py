@@ -27,7 +27,7 @@ _LEAST_TIME = (
     _rung("everything-once", 1.0, "if all fits nothing has to be done", always=True),
     _CLOSE,
     _rung("rematerialisation", 0.1, "a plan that moves nothing, at once", at_most=3.0),
-    _rung("graph-selections", 0.05, "stored vertices of graphs, as published", at_most=1.0),
+    _rung("arbitrary-graph", 0.05, "stored vertices of graphs, as published", at_most=1.0),
     _rung("persistent", 0.1, "on chains, optimal if stored copies stay", at_most=5.0),
     _rung("checkpoints", 0.1, "on chains, the best segments if nothing leaves", at_most=5.0),
     _rung(
@@ -58,7 +58,7 @@ _LEAST_MEMORY = (
     _CLOSE,
     _rung("checkpoints", 0.2, "on chains, the fewest live bytes of all segments"),
     _rung("persistent", 0.2, "on chains, fewer still if nothing else stays"),
-    _rung("graph-selections", 0.1, "stored vertices of graphs, as published", at_most=5.0),
+    _rung("arbitrary-graph", 0.1, "stored vertices of graphs, as published", at_most=5.0),
     _rung("rematerialisation", 0.4, "gives up what is cheapest, at any size"),
     _rung("combined", 0.4, "on chains with offloading, by halving the memory"),
     _rung(
@@ -77,7 +77,7 @@ _LEAST_MEMORY_IN_TIME = (
     _CLOSE,
     _rung("checkpoints", 0.1, "on chains, the fewest live bytes of all segments"),
     _rung("persistent", 0.1, "on chains, fewer still if nothing else stays"),
-    _rung("graph-selections", 0.05, "stored vertices of graphs, as published", at_most=5.0),
+    _rung("arbitrary-graph", 0.05, "stored vertices of graphs, as published", at_most=5.0),
     _rung("rematerialisation", 0.1, "gives up what is cheapest, at any size"),
     _rung(
         "sinking-search",
@@ -106,7 +106,7 @@ _LEAST_MEMORY_IN_TIME = (
 # Of a captured step, only programs of segments can be carried out.
 _ANY_EXECUTION = {
     "rematerialisation",
-    "graph-selections",
+    "arbitrary-graph",
     "persistent",
     "checkpoints",
     "combined",
