@@ -8,9 +8,7 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import counts, size
-from offcert.cli.output import native_output_to_stderr, show
-from offcert.cli.parser import Commands, add_command
-from offcert.cli.profile import (
+from offcert.cli.chosen import (
     add_configured,
     add_hardware,
     add_network,
@@ -18,7 +16,10 @@ from offcert.cli.profile import (
     add_peak,
     chosen_model,
     chosen_optimiser,
+    machine,
 )
+from offcert.cli.output import native_output_to_stderr, show
+from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 from offcert.cli.searching import add_effort, progress_line, search_settings
 
@@ -71,12 +72,11 @@ def add(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.certify.interrupts import terminating_interrupts
-    from offcert.core.extras import require_torch
+    from offcert.core.errors import require_torch
     from offcert.core.units import Units, format_time
     from offcert.report.doctor import describe_doctor, doctor_summary
 
     require_torch("offcert doctor")
-    from offcert.runtime.hardware import hardware
     from offcert.training.doctor import doctor
 
     model, given, _, named = chosen_model(options)
@@ -99,7 +99,7 @@ def _run(options: argparse.Namespace) -> int:
             batch=options.batches,
             sequence=options.sequences,
             optimiser=chosen_optimiser(options),
-            hardware=hardware(options.hardware, peak=options.peak),
+            hardware=machine(options),
             options=given,
             seed=options.seed,
             recompute=options.recompute == "any",

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from contextlib import redirect_stdout
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from offcert.cli.arguments import count, seed
+from offcert.cli.chosen import (
+    add_configured,
+    add_hardware,
+    add_network,
+    add_optimiser,
+    add_peak,
+    chosen_model,
+    chosen_optimiser,
+    machine,
+)
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
@@ -18,34 +25,8 @@ if TYPE_CHECKING:
     from offcert.core.problem import Problem
 
 
-# What the runtime knows, which would load torch; a test keeps the two the same.
 CLOCKS = ("modules", "operators", "stages")
-HARDWARE = (
-    "v100-pcie",
-    "v100-sxm2",
-    "a100-40gb-pcie",
-    "a100-80gb-sxm",
-    "h100-sxm",
-    "h100-pcie",
-    "h200",
-    "gh200",
-    "b200",
-    "mi300x",
-    "rtx-3090",
-    "rtx-4090",
-    "rtx-5090",
-    "a10",
-    "l4",
-    "l40s",
-    "t4",
-    "k40",
-)
-OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
-LOSSES = ("cross-entropy", "mean")
-DTYPES = ("float32", "float64", "bfloat16", "float16")
-# Short for three of them, as models from configurations are usually said to be of.
-SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-ATTENTION = ("flash", "math")
+LINKS = ("duplex", "simplex")
 _EXAMPLES = (
     "offcert profile resnet50 --input 32x3x224x224 --memory 25% -o problem.json",
     "offcert profile my.package:make_step --option layers=4 --measure -o problem.json",
@@ -75,6 +56,12 @@ def add(commands: Commands) -> None:
         "rates of the link while the step runs",
     )
     add_peak(parser)
+    parser.add_argument(
+        "--link",
+        choices=LINKS,
+        help="whether a hardware model's link serves both directions at once, where it is known at "
+        f"which rates (default: {LINKS[0]}; stages are always {LINKS[1]})",
+    )
     limits = parser.add_mutually_exclusive_group()
     limits.add_argument(
         "--memory",
@@ -97,143 +84,8 @@ def add(commands: Commands) -> None:
     )
 
 
-def add_hardware(parser: argparse._ActionsContainer) -> None:
-    """Add the argument that names a hardware model."""
-    parser.add_argument(
-        "--hardware",
-        type=_hardware,
-        default=HARDWARE[0],
-        metavar="NAME",
-        help="whose roofline model says how long operations take: "
-        f"{', '.join(HARDWARE)}; or a TOML file that describes another (default: {HARDWARE[0]})",
-    )
-
-
-def add_peak(parser: argparse.ArgumentParser) -> None:
-    """Add the argument that has the hardware model reach its peaks."""
-    parser.add_argument(
-        "--peak",
-        action="store_true",
-        help="let all operations reach the hardware's peak rates, whatever is known of what they "
-        "reach",
-    )
-
-
-def add_optimiser(parser: argparse.ArgumentParser) -> None:
-    """Add the argument that says whose state is counted."""
-    parser.add_argument(
-        "--optimiser",
-        choices=OPTIMISERS,
-        help="whose state is counted (default: that of the TrainingStep, if it has one; with --hf "
-        "adamw)",
-    )
-
-
-def add_network(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that name a network."""
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        nargs="?",
-        help="network of the zoo, or package.module:callable that returns a module or a "
-        "TrainingStep; not with --hf",
-    )
-    parser.add_argument("--zoo", action=_Zoo, nargs=0, help="list the networks of the zoo, and end")
-    parser.add_argument(
-        "--input",
-        metavar="SHAPE",
-        help="shape with the batch size first, for example 32x3x224x224 (no default; a "
-        "TrainingStep has none)",
-    )
-    parser.add_argument(
-        "--loss",
-        choices=LOSSES,
-        help=f"of the output (default: {LOSSES[0]}; not for TrainingSteps)",
-    )
-    parser.add_argument(
-        "--dtype",
-        choices=(*DTYPES, *SHORT),
-        metavar="TYPE",
-        help=f"of parameters and inputs: {', '.join(DTYPES)}, or short {', '.join(SHORT)} "
-        f"(default: {DTYPES[0]}, with --hf bf16; not for TrainingSteps)",
-    )
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="keyword argument for what MODEL names, as JSON or text; may be repeated (default: "
-        "none)",
-    )
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the initial weights")
-
-
-def add_configured(parser: argparse.ArgumentParser, sizes: bool = True) -> None:
-    """Add the arguments that name a model of transformers; its sizes only if asked for."""
-    group = parser.add_argument_group("models of transformers, without weights, memory or network")
-    group.add_argument(
-        "--hf",
-        metavar="CONFIG",
-        help="configuration file of a model (config.json), or the name of a public shape, such as "
-        "llama-3.1-8b; instead of MODEL",
-    )
-    if sizes:
-        group.add_argument(
-            "--batch", type=count, metavar="N", help="sequences or images in a batch (default: 1)"
-        )
-        group.add_argument("--sequence", type=count, metavar="N", help="tokens of a sequence")
-    group.add_argument(
-        "--autocast",
-        choices=("bf16", "fp16"),
-        help="keep parameters in float32 and run the forward pass under autocast to this type",
-    )
-    group.add_argument(
-        "--attention",
-        choices=ATTENTION,
-        help=f"how attention is computed: by a kernel that keeps no scores, or by products and a "
-        f"softmax (default: {ATTENTION[0]})",
-    )
-    group.add_argument(
-        "--lora",
-        type=count,
-        metavar="RANK",
-        help="train adapters of this rank on the linear layers, and nothing else",
-    )
-
-
-def _hardware(text: str) -> str:
-    """Return the name of a hardware model, or of a file, which is read later."""
-    from offcert.core.messages import meant, show
-
-    if text in HARDWARE or text.endswith(".toml"):
-        return text
-    known = ", ".join(HARDWARE)
-    raise argparse.ArgumentTypeError(
-        f"must be one of {known}, or a file that ends in .toml, not {show(text)}"
-        f"{meant(text, HARDWARE)}"
-    )
-
-
-class _Zoo(argparse.Action):
-    """Lists what else would have to be known, as ``--help`` does."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
-        from offcert.core.errors import MissingPackageError
-        from offcert.core.extras import require_torch
-
-        try:
-            require_torch("offcert profile")
-        except MissingPackageError as error:
-            parser.error(str(error))
-        from offcert.runtime import zoo
-
-        for name in zoo.names():
-            print(f"{name:16}  --input {'x'.join(map(str, zoo.default_shape(name)))}")
-        parser.exit()
-
-
 def _run(options: argparse.Namespace) -> int:
-    from offcert.core.extras import require_torch
+    from offcert.core.errors import require_torch
     from offcert.core.files import write_problem
     from offcert.core.problem import parse_memory
     from offcert.report.text import describe_problem, problem_summary
@@ -276,11 +128,11 @@ def _measured_lines(problem: Problem) -> list[str]:
 def _profile(options: argparse.Namespace) -> Problem:
     from offcert.core.errors import InputError
     from offcert.core.units import parse_size
-    from offcert.runtime.hardware import hardware
-    from offcert.runtime.profile import profile
+    from offcert.runtime.profiling.profile import profile
 
-    if options.measure and options.peak:
-        raise InputError("--peak is for hardware models, not for --measure")
+    for flag in ("peak", "link", "attention"):
+        if options.measure and getattr(options, flag):
+            raise InputError(f"--{flag} is for hardware models, not for --measure")
     device_memory = options.device_memory
     if device_memory is not None:
         device_memory = parse_size(device_memory, "device memory")
@@ -289,7 +141,8 @@ def _profile(options: argparse.Namespace) -> Problem:
         model,
         options.input,
         clock=options.clock,
-        hardware=None if options.measure else hardware(options.hardware, peak=options.peak),
+        hardware=None if options.measure else machine(options),
+        link=options.link or LINKS[0],
         measure=options.measure,
         options=given,
         seed=options.seed,
@@ -298,91 +151,3 @@ def _profile(options: argparse.Namespace) -> Problem:
         optimiser=chosen_optimiser(options),
         **named,
     )
-
-
-def chosen_optimiser(options: argparse.Namespace) -> str | None:
-    """Return the name of the optimiser whose state is counted; None for the step's own."""
-    named: str | None = options.optimiser
-    return named or ("adamw" if options.hf is not None else None)
-
-
-def chosen_model(
-    options: argparse.Namespace,
-) -> tuple[str, dict[str, Any], str | None, dict[str, Any]]:
-    """Return what `profile` takes for the network that the options name.
-
-    Returns
-    -------
-    tuple
-        The model, keyword arguments for what it names, a name for the problem (None: the default),
-        and those of loss and data type that were given.
-    """
-    named = {name: getattr(options, name) for name in ("loss", "dtype")}
-    if named["dtype"] is not None:
-        named["dtype"] = SHORT.get(named["dtype"], named["dtype"])
-    if options.hf is not None:
-        model, given, label = _configured(options, named)
-        return model, given, label, {}
-    _require_no_configuration(options)
-    named = {name: value for name, value in named.items() if value is not None}
-    return options.model, _options(options.option), None, named
-
-
-def _configured(
-    options: argparse.Namespace, named: dict[str, Any]
-) -> tuple[str, dict[str, Any], str]:
-    """Return what makes the step of a model from its configuration, its arguments, and a name."""
-    from offcert.core.errors import InputError
-    from offcert.core.extras import require_transformers
-    from offcert.runtime.configured import CONFIGURED
-    from offcert.runtime.configured.step import read_config
-
-    require_transformers("offcert profile --hf")
-    for other in ("model", "input", "loss"):
-        if getattr(options, other) is not None:
-            flag = "MODEL" if other == "model" else f"--{other}"
-            raise InputError(f"{flag} and --hf exclude each other: a configuration names its own")
-    if options.option:
-        raise InputError("--option is for MODEL; what a configuration file says is changed there")
-    if options.autocast is not None and named["dtype"] not in (None, "float32"):
-        raise InputError(f"--autocast keeps parameters in float32, not in {named['dtype']}")
-    given = {name: getattr(options, name, None) for name in _CONFIGURED}
-    given["dtype"] = named["dtype"]
-    given = {name: value for name, value in given.items() if value is not None}
-    label = Path(options.hf).stem if options.hf.endswith(".json") else options.hf
-    sizes = [str(given.get("batch", 1))]
-    sizes += [str(given["sequence"])] if "sequence" in given else []
-    adapters = f" lora {options.lora}" if options.lora else ""
-    return (
-        CONFIGURED,
-        {"config": read_config(options.hf)} | given,
-        (f"{label} {'x'.join(sizes)}{adapters}"),
-    )
-
-
-_CONFIGURED = ("batch", "sequence", "autocast", "attention", "lora")
-
-
-def _require_no_configuration(options: argparse.Namespace) -> None:
-    from offcert.core.errors import InputError
-
-    if options.model is None:
-        raise InputError("MODEL is missing: a network, or --hf with a configuration")
-    for name in _CONFIGURED:
-        if getattr(options, name, None) is not None:
-            raise InputError(f"--{name} goes with --hf")
-
-
-def _options(texts: list[str]) -> dict[str, Any]:
-    from offcert.core.errors import InputError
-
-    found: dict[str, Any] = {}
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if not separator or not name.isidentifier() or name in found:
-            raise InputError(f"option must look like layers=4, once for each name, not {text!r}")
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = value
-    return found

@@ -62,7 +62,11 @@ def _times(problem: Problem) -> list[str]:
         return [f"  times          measured on {cut(name)}"]
     reached = source.get("efficiency")
     rows = reached.items() if isinstance(reached, dict) else ()
-    parts = [f", {cut(kind)}: {cut(str(part))} of the peak" for kind, part in rows]
+    by = f" ({cut(str(source['attention']))})" if "attention" in source else ""
+    parts = [
+        f", {cut(kind)}{by if kind == 'attention' else ''}: {cut(str(part))} of the peak"
+        for kind, part in rows
+    ]
     return [f"  times          roofline of {cut(name)} at its peak rates{''.join(parts)}"]
 
 

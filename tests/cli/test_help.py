@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.cli import adversarial, core, main, profile, program, searching, train
+from offcert.cli import adversarial, chosen, core, main, profile, program, searching, train
 from offcert.core.problem import Transfers
 
 
@@ -55,22 +55,21 @@ def test_examples_are_accepted(prog: str) -> None:
 def test_what_the_help_repeats_of_other_rooms_is_what_they_say() -> None:
     """Loading them for a help text would take seconds."""
     from offcert.hunts.adversarial.chains import AdversarialChains
-    from offcert.hunts.phase.core import CoreProblems
+    from offcert.hunts.phase.search import CoreProblems
     from offcert.runtime.capture import Clock
     from offcert.runtime.hardware import HARDWARE
-    from offcert.runtime.losses import LOSSES
-    from offcert.runtime.optimisers import OPTIMISERS
-    from offcert.runtime.profile import profile as profile_function
-    from offcert.runtime.train_device import DeviceKind
-    from offcert.runtime.workload import _DTYPES, DEFAULT_DTYPE, DEFAULT_LOSS
+    from offcert.runtime.pairs.train_device import DeviceKind
+    from offcert.runtime.profiling.optimisers import OPTIMISERS
+    from offcert.runtime.profiling.profile import profile as profile_function
+    from offcert.runtime.workloads.workload import _DTYPES, DEFAULT_DTYPE, DEFAULT_LOSS, LOSSES
 
     assert tuple(DeviceKind) == train.DEVICES
     assert tuple(Clock) == profile.CLOCKS
-    assert tuple(HARDWARE) == profile.HARDWARE
-    assert tuple(LOSSES) == profile.LOSSES
-    assert profile.OPTIMISERS == OPTIMISERS
-    assert profile.DTYPES == _DTYPES
-    assert (profile.DTYPES[0], profile.LOSSES[0]) == (DEFAULT_DTYPE, DEFAULT_LOSS)
+    assert tuple(HARDWARE) == chosen.HARDWARE
+    assert tuple(LOSSES) == chosen.LOSSES
+    assert chosen.OPTIMISERS == OPTIMISERS
+    assert chosen.DTYPES == _DTYPES
+    assert (chosen.DTYPES[0], chosen.LOSSES[0]) == (DEFAULT_DTYPE, DEFAULT_LOSS)
     assert tuple(map(str, Transfers)) == searching.TRANSFERS
     given = {action.dest for action in EVERY["offcert profile"]._actions}
     # The command line has words of its own for `input_shape` and `options`, and measures where the

@@ -5,9 +5,9 @@ from torch._subclasses import FakeTensorMode
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from offcert.runtime.cost import computed_as, operator_cost
 from offcert.runtime.hardware import Work, hardware
-from offcert.runtime.profile import profile
+from offcert.runtime.hardware.cost import attention_scratch, computed_as, operator_cost
+from offcert.runtime.profiling.profile import profile
 
 aten = torch.ops.aten
 
@@ -102,6 +102,33 @@ def test_fused_attention_counts_both_products():
     work = [flops for _, (flops, _) in recorded.calls if flops]
     product = 2 * 2 * 4 * 16 * 16 * 8
     assert work == [2 * product, 5 * product]
+
+
+def test_causal_attention_computes_the_scores_that_are_seen():
+    """Of 16 tokens the first sees one, the last 16: 136 of 256 scores; two heads share a key."""
+    query = torch.randn(2, 4, 16, 8, requires_grad=True)
+    key, value = (torch.randn(2, 2, 16, 8, requires_grad=True) for _ in range(2))
+    recorded = costs(
+        lambda: (
+            scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+            .sum()
+            .backward()
+        )
+    )
+    work = [flops for packet, (flops, _) in recorded.calls if "flash" in packet.__name__]
+    assert work == [count * 2 * 2 * 4 * 136 * 8 for count in (2, 5)]
+
+
+def test_what_attention_takes_beside_tensors_by_hand():
+    """One sequence of 200 tokens, filled up to 256; 4 heads of 40 columns, filled up to 64."""
+    query = torch.empty(1, 4, 200, 40, dtype=torch.bfloat16)
+    key = torch.empty(1, 2, 200, 40, dtype=torch.bfloat16)
+    backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+    sums = 4 * 4 * 256 * (64 + 1)
+    assert attention_scratch(backward, (query, query, query, query)) == sums
+    expanded = 2 * 4 * 200 * 40 * 2
+    assert attention_scratch(backward, (query, query, key, key)) == sums + expanded
+    assert attention_scratch(aten.mm.default, (query, query)) == 0
 
 
 @pytest.mark.parametrize(

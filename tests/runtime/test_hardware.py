@@ -33,6 +33,17 @@ def test_numbers_are_positive_integers_in_a_plausible_order(model):
         elif field.name == "efficiency":
             assert value.keys() <= set(Work)
             assert all(0 < part < 1 for part in value.values())
+        elif field.name == "kernels":
+            assert value.keys() <= {"flash-2", "flash-3"}
+            assert all(0 < part < 1 for part in value.values())
+        elif field.name == "attention":
+            assert value == "flash-2"
+        elif field.name == "link_both":
+            # Each way is slower then, but more is moved than by turns.
+            alone = model.link_rates(at_once=False)
+            assert value is None or max(alone) < sum(value) <= sum(alone)
+        elif field.name == "link_back":
+            assert value is None or type(value) is int
         else:
             assert type(value) is int
             assert value > 0
@@ -70,11 +81,36 @@ def test_types_and_what_is_reached_by_hand():
     assert TOY.origin == {"hardware": "toy"}
 
 
+def test_attention_is_that_of_the_kernel_that_is_named():
+    """989.4 TFLOP/s, of which FlashAttention-2 reaches 35 %, and its successor 75 %."""
+    second, third = (hardware("h100-sxm", attention=f"flash-{n}") for n in (2, 3))
+    assert second is hardware("h100-sxm")
+    flops = 10**12
+    for model, part in ((second, 0.35), (third, 0.75)):
+        found = roofline_ns(model, flops, 0, "bfloat16", Work.ATTENTION)
+        assert abs(found - (1e9 / (989.4 * part) + 2000)) < 1
+        assert model.origin["attention"] == model.attention
+    at_peak = hardware(third, peak=True)
+    assert at_peak.reached(Work.ATTENTION) == 1
+    with pytest.raises(InputError, match=r"a100-80gb-sxm must be by flash-2, not \"flash-3\""):
+        hardware("a100-80gb-sxm", attention="flash-3")
+
+
+def test_links_by_hand():
+    """Measured on a GH200: 297 GB/s to the host, 375 back; on an A100 both ways: 24 and 12."""
+    assert hardware("gh200").link_rates(at_once=False) == (297 * 10**9, 375 * 10**9)
+    a100 = hardware("a100-80gb-sxm")
+    assert a100.link_rates(at_once=True) == (24 * 10**9, 12 * 10**9)
+    assert a100.link_rates(at_once=False) == (24_400_000_000, 24_400_000_000)
+
+
 FILE = """
 name = "mine"
 memory = "24GiB"
 memory_bandwidth = 1.008e12
 link_bandwidth = 25_000_000_000
+link_back = 26e9
+link_both = [24e9, 13e9]
 overhead_ns = 2000
 source = "measured by me"
 [rates]
@@ -93,6 +129,8 @@ def test_a_file_of_ones_own(tmp_path):
     assert (mine.rate("bfloat16"), mine.rate("float16")) == (165_200 * 10**9, 82_600 * 10**9)
     assert mine.reached(Work.PRODUCT) == Fraction(85, 100)
     assert mine.reached(Work.CONVOLUTION) == 1
+    assert mine.link_rates(at_once=False) == (25 * 10**9, 26 * 10**9)
+    assert mine.link_rates(at_once=True) == (24 * 10**9, 13 * 10**9)
     at_peak = hardware(str(path), peak=True)
     assert at_peak.reached(Work.PRODUCT) == 1
     assert hardware(at_peak) is at_peak
@@ -108,6 +146,7 @@ def test_a_file_of_ones_own(tmp_path):
         ("0.85", '"most"', 'efficiency.product must be an integer or a number, not "most"'),
         ("1.008e12", "0", "memory_bandwidth must be finite and more than 0, not 0"),
         ("1.008e12", "inf", "memory_bandwidth must be finite and more than 0, not inf"),
+        ("[24e9, 13e9]", "[24e9]", "link_both must be two rates, out and back, not [24"),
         ("24GiB", "24", 'memory "24" needs a unit'),
         ("2000", "-1", "overhead_ns must be at least 0, not -1"),
         ("[rates]", "[rates", "is not valid TOML"),

@@ -15,12 +15,13 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.core.files import read_problem, write_problem
 from offcert.core.plan import Kind
+from offcert.core.platform import Link
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import HARDWARE
-from offcert.runtime.profile import profile
+from offcert.runtime.profiling.profile import profile
 from offcert.runtime.stages.linearise import trace_module, vocabulary
-from offcert.runtime.standard_step import standard_step
-from offcert.runtime.step import TrainingStep
-from offcert.runtime.workload import Workload, load_model
+from offcert.runtime.workloads.standard_step import standard_step
+from offcert.runtime.workloads.workload import Workload, load_model
 
 
 def small() -> nn.Module:
@@ -171,7 +172,7 @@ def test_programs_that_look_at_values_are_captured_on_real_tensors_and_the_sourc
 BIG = """
 import resource, torch
 from torch import nn
-from offcert.runtime.profile import profile
+from offcert.runtime.profiling.profile import profile
 
 def status(field):
     with open("/proc/self/status") as lines:
@@ -345,3 +346,21 @@ def test_a_step_that_fails_says_why_in_one_sentence():
     with pytest.raises(InputError, match="Sequential cannot be captured: RuntimeError") as caught:
         profile(step, hardware="t4")
     assert "\n" not in str(caught.value)
+
+
+def test_links_serve_both_ways_at_once_where_that_was_measured() -> None:
+    """An A100's moves 24 GB/s out and 12 back then; alone each way 24.4."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+    found = {
+        (card, link): profile(model, "2x8", hardware=card, loss="mean", link=link).platform
+        for card in ("a100-80gb-sxm", "t4")
+        for link in ("duplex", "simplex")
+    }
+    both = found["a100-80gb-sxm", "duplex"]
+    assert (both.link, both.bandwidth, both.prefetch_bandwidth) == (Link.DUPLEX, 24, 12)
+    alone = found["a100-80gb-sxm", "simplex"]
+    assert alone.link is Link.SIMPLEX
+    assert (alone.bandwidth, alone.prefetch_bandwidth) == (Fraction(244, 10), None)
+    assert found["t4", "duplex"] == found["t4", "simplex"]
+    with pytest.raises(InputError, match="link must be one of simplex, duplex"):
+        profile(model, "2x8", hardware="t4", link="half")

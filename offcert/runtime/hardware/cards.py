@@ -8,7 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 from types import MappingProxyType
 
-from offcert.runtime.hardware.model import Hardware, Work
+from offcert.runtime.hardware.model import FLASH_2, FLASH_3, Hardware, Work
 
 _GIB = 2**30
 _GIGA = 10**9
@@ -20,15 +20,18 @@ _OVERHEAD_NS = 2_000
 # What a copy between pinned memory and the device reaches is less than the link's raw rate.
 # 12.2 GB/s is the measurement of the offloading paper on 16 lanes of PCI Express 3.0 (raw:
 # 15.75 GB/s in each direction). Later generations double the raw rate; their effective rate
-# is taken to double too. So is the part of the raw rate that is reached of NVLink-C2C (raw: 450
-# GB/s in each direction).
+# is taken to double too.
 _PCIE_3 = 12_200_000_000
 _LINKS = {
     "3.0": _PCIE_3,
     "4.0": 2 * _PCIE_3,
     "5.0": 4 * _PCIE_3,
 }
-_C2C = 450 * _GIGA * 122 // 158
+
+# NVLink-C2C: to the host and back, of 450 GB/s in each direction.
+_C2C = (297 * _GIGA, 375 * _GIGA)
+# PCIe 4.0, both directions at once: out 24 GB/s, back 12 to 13; 25 to 26 alone.
+_BOTH_4 = (24 * _GIGA, 12 * _GIGA)
 
 _MEASURED = "measured by Beaumont, Eyraud-Dubois, Shilova, Euro-Par 2020"
 _SCALED = "scaled from 12.2 GB/s measured on PCIe 3.0"
@@ -38,10 +41,15 @@ _MATMUL = (
     "; products: the most that bfloat16 reaches, S. Bekman, Machine Learning Engineering, table of "
     "maximum achievable products as of August 2026"
 )
+# Which part of the peak kernels reach at most.
+_AMPERE = {FLASH_2: "0.73"}
+_HOPPER_KERNELS = {FLASH_2: "0.35", FLASH_3: "0.75"}
 _ATTENTION = {
-    "0.73": "; attention: the most of FlashAttention-2, Dao 2023",
-    "0.75": "; attention: the most of FlashAttention-3, Shah and others 2024",
+    FLASH_2: "; attention: the most of FlashAttention-2, Dao 2023, and, on Hopper, Shah and others "
+    "2024",
+    FLASH_3: "; the most of FlashAttention-3, Shah and others 2024",
 }
+_BOTH = "; both ways at once measured on an A100, github.com/NVIDIA/nvbandwidth/issues/11"
 
 
 def _link(generation: str, origin: str = _SCALED) -> str:
@@ -56,8 +64,9 @@ def _card(
     source: str,
     pcie: str = "4.0",
     products: str | None = None,
-    attention: str | None = None,
-    link: int | None = None,
+    attention: dict[str, str] | None = None,
+    link: tuple[int, int] | None = None,
+    both: tuple[int, int] | None = None,
 ) -> Hardware:
     """Return a card; rates are given in 10^12 operations a second, bandwidth in GB/s."""
     rates = {dtype: round(rate * 1000) * _GIGA for dtype, rate in tera.items()}
@@ -65,19 +74,22 @@ def _card(
     if products is not None:
         efficiency[Work.PRODUCT] = Fraction(products)
         source += _MATMUL
-    if attention is not None:
-        efficiency[Work.ATTENTION] = Fraction(attention)
-        source += _ATTENTION[attention]
+    for kernel in attention or ():
+        source += _ATTENTION[kernel]
+    out, back = (_LINKS[pcie], None) if link is None else link
     return Hardware(
         name=name,
         flops=rates.pop("float32"),
         memory_bandwidth=bandwidth * _GIGA,
-        link_bandwidth=_LINKS[pcie] if link is None else link,
+        link_bandwidth=out,
         memory=memory,
         overhead_ns=_OVERHEAD_NS,
         source=source,
         rates=MappingProxyType(rates),
         efficiency=MappingProxyType(efficiency),
+        kernels=MappingProxyType({k: Fraction(part) for k, part in (attention or {}).items()}),
+        link_back=back,
+        link_both=both,
     )
 
 
@@ -112,18 +124,20 @@ _ALL = (
         40 * _GIB,
         1_555,
         _half(312, float64=19.5, float32=19.5, tf32=156),
-        "NVIDIA A100 Tensor Core GPU data sheet, 2021 (40 GB PCIe)" + _link("4.0"),
+        "NVIDIA A100 Tensor Core GPU data sheet, 2021 (40 GB PCIe)" + _link("4.0") + _BOTH,
+        both=_BOTH_4,
         products="0.811",
-        attention="0.73",
+        attention=_AMPERE,
     ),
     _card(
         "a100-80gb-sxm",
         80 * _GIB,
         2_039,
         _half(312, float64=19.5, float32=19.5, tf32=156),
-        "NVIDIA A100 Tensor Core GPU data sheet, 2021 (80 GB SXM)" + _link("4.0"),
+        "NVIDIA A100 Tensor Core GPU data sheet, 2021 (80 GB SXM)" + _link("4.0") + _BOTH,
+        both=_BOTH_4,
         products="0.869",
-        attention="0.73",
+        attention=_AMPERE,
     ),
     _card(
         "h100-sxm",
@@ -133,7 +147,7 @@ _ALL = (
         "NVIDIA H100 Tensor Core GPU data sheet, 2023 (SXM5)" + _link("5.0"),
         "5.0",
         products="0.803",
-        attention="0.75",
+        attention=_HOPPER_KERNELS,
     ),
     _card(
         "h100-pcie",
@@ -151,16 +165,17 @@ _ALL = (
         "NVIDIA H200 Tensor Core GPU data sheet, 2024 (SXM)" + _link("5.0"),
         "5.0",
         products="0.803",
-        attention="0.75",
+        attention=_HOPPER_KERNELS,
     ),
     _card(
         "gh200",
         96 * _GIB,
         4_000,
         _HOPPER,
-        "NVIDIA GH200 Grace Hopper Superchip data sheet, 2024 (96 GB HBM3); link: NVLink-C2C, 450 "
-        "GB/s in one direction, of which the part is reached that was measured on PCIe 3.0",
+        "NVIDIA GH200 Grace Hopper Superchip data sheet, 2024 (96 GB HBM3); link: NVLink-C2C, each "
+        "way measured by Schieffer and others, ICPP 2024",
         products="0.838",
+        attention=_HOPPER_KERNELS,
         link=_C2C,
     ),
     _card(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,12 +16,12 @@ from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
 from offcert.core.units import parse_size
 from offcert.runtime.hardware.cards import HARDWARE
-from offcert.runtime.hardware.model import TYPES, Hardware, Work
+from offcert.runtime.hardware.model import FLASH_2, TYPES, Hardware, Work
 
 _SUFFIX = ".toml"
 
 
-def hardware(name: str | Hardware, *, peak: bool = False) -> Hardware:
+def hardware(name: str | Hardware, *, peak: bool = False, attention: str | None = None) -> Hardware:
     """Return the accelerator called `name`, or the one that a file describes.
 
     Parameters
@@ -31,6 +31,9 @@ def hardware(name: str | Hardware, *, peak: bool = False) -> Hardware:
         be.
     peak : bool
         Whether operations reach the peaks, whatever is known of what they do reach.
+    attention : str, optional
+        The kernel that attention runs on: ``"flash-2"``, or ``"flash-3"`` where it is known what
+        that reaches.
 
     Raises
     ------
@@ -50,7 +53,20 @@ def hardware(name: str | Hardware, *, peak: bool = False) -> Hardware:
             f"hardware must be one of {known}, or a file that ends in {_SUFFIX}, not "
             f"{show(name)}{hint}"
         )
-    return replace(found, efficiency=MappingProxyType({})) if peak else found
+    if attention is not None and attention != found.attention:
+        found = _with_kernel(found, attention)
+    none: Mapping[str, Fraction] = MappingProxyType({})
+    return replace(found, efficiency=none, kernels=none) if peak else found
+
+
+def _with_kernel(found: Hardware, kernel: str) -> Hardware:
+    if kernel not in (FLASH_2, *found.kernels):
+        known = ", ".join({FLASH_2: None, **found.kernels})
+        raise InputError(
+            f"attention on {found.name} must be by {known}, not {show(kernel)}: what that reaches "
+            "there is not known"
+        )
+    return replace(found, attention=kernel)
 
 
 def _read(path: Path) -> Hardware:
@@ -83,6 +99,8 @@ def _parsed(fields: Fields) -> Hardware:
         source=fields.get("source", str),
         rates=MappingProxyType({name: int(value) for name, value in rates.items()}),
         efficiency=MappingProxyType(efficiency),
+        link_back=int(_positive(fields, "link_back")) if fields.has("link_back") else None,
+        link_both=_pair(fields, "link_both"),
     )
     fields.finish()
     return found
@@ -100,6 +118,18 @@ def _numbers(
     found = {name: _positive(rows, name) for name in names if rows.has(name)}
     rows.finish()
     return found
+
+
+def _pair(fields: Fields, name: str) -> tuple[int, int] | None:
+    """Return the rates out and back, if there are any."""
+    if not fields.has(name):
+        return None
+    found = fields.get(name, list)
+    if len(found) != 2 or not all(
+        type(rate) in (int, float) and 0 < rate < math.inf for rate in found
+    ):
+        raise InputError(f"{fields.path(name)} must be two rates, out and back, not {found}")
+    return int(found[0]), int(found[1])
 
 
 def _positive(fields: Fields, name: str) -> Fraction:

@@ -19,6 +19,10 @@ from offcert.core.errors import InputError
 _NS_PER_SECOND = 10**9
 
 
+# Kernels that attention may run on, which keep no scores; products and a softmax are no kernel.
+FLASH_2, FLASH_3 = "flash-2", "flash-3"
+
+
 class Work(StrEnum):
     """Classes of operations, by which part of a peak they reach."""
 
@@ -46,7 +50,7 @@ class Hardware:
     memory_bandwidth
         Peak rate of the device memory in bytes per second, reads and writes together.
     link_bandwidth
-        Effective, not peak, rate between host and device in one direction, bytes per second.
+        Effective, not peak, rate from the device to the host, bytes per second.
     memory
         Device memory in bytes: the nominal size, from which driver and context still take
         their part, where the source names no smaller number.
@@ -59,7 +63,17 @@ class Hardware:
         where there are some: dense, with sums in float32. A type without one has that of float32.
     efficiency
         By class of work (`Work`), which part of a peak is reached. A class without a number is
-        counted at the peak.
+        counted at the peak. That of attention is in `kernels` where it depends on the kernel.
+    kernels
+        By kernel of attention, which part of a peak it reaches.
+    attention
+        The kernel that attention is assumed to run on: ``"flash-2"`` (FlashAttention-2, which
+        PyTorch has) or ``"flash-3"``.
+    link_back
+        Rate from the host to the device; that of the other direction if it is not given.
+    link_both
+        Rates out and back while both directions are used at once. Without them the link is taken to
+        serve one direction at a time.
     """
 
     name: str
@@ -71,12 +85,20 @@ class Hardware:
     source: str
     rates: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     efficiency: Mapping[str, Fraction] = field(default_factory=lambda: MappingProxyType({}))
+    kernels: Mapping[str, Fraction] = field(default_factory=lambda: MappingProxyType({}))
+    attention: str = FLASH_2
+    link_back: int | None = None
+    link_both: tuple[int, int] | None = None
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What a problem's ``source`` records of it: its name, and what operations reach."""
-        reached = {str(name): str(float(part)) for name, part in self.efficiency.items()}
-        return {"hardware": self.name} | ({"efficiency": reached} if reached else {})
+        """What the ``source`` of a problem records: what operations reach, by which kernel."""
+        parts = dict(self.efficiency)
+        if self.kernels:
+            parts[Work.ATTENTION] = self.reached(Work.ATTENTION)
+        reached = {str(name): str(float(part)) for name, part in parts.items()}
+        kernel = {"attention": self.attention} if self.kernels else {}
+        return {"hardware": self.name} | ({"efficiency": reached} if reached else {}) | kernel
 
     def rate(self, dtype: str) -> int:
         """Return the peak of a type in floating-point operations per second."""
@@ -84,7 +106,14 @@ class Hardware:
 
     def reached(self, work: str) -> Fraction:
         """Return which part of its peak a class of work reaches."""
-        return self.efficiency.get(work, Fraction(1))
+        kernel = self.kernels.get(self.attention) if work == Work.ATTENTION else None
+        return self.efficiency.get(work, Fraction(1)) if kernel is None else kernel
+
+    def link_rates(self, *, at_once: bool) -> tuple[int, int]:
+        """Return the rates out and back: each alone, or both at once where that is known."""
+        if at_once and self.link_both is not None:
+            return self.link_both
+        return self.link_bandwidth, self.link_back or self.link_bandwidth
 
 
 def roofline_ns(

@@ -12,9 +12,9 @@ from offcert.cli import main
 from offcert.core.errors import InputError
 from offcert.core.files import read_problem
 from offcert.runtime.capture import capture
-from offcert.runtime.configured import SHAPES, training_step
-from offcert.runtime.profile import profile
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.profiling.profile import profile
+from offcert.runtime.workloads.configured import SHAPES, training_step
 
 TINY: dict[str, Any] = {
     "model_type": "llama",
@@ -117,6 +117,7 @@ def test_what_is_no_step_gets_one_sentence(config: Any, options: Any, message: s
     [
         (["--sequence", "8"], "MODEL is missing"),
         (["gpt-tiny", "--input", "2x8", "--lora", "4"], "--lora goes with --hf"),
+        (["gpt-tiny", "--input", "2x8", "--attention", "math"], "--attention math goes with --hf"),
         (["gpt-tiny", "--hf", "llama-3.2-1b"], "MODEL and --hf exclude each other"),
         (["--hf", "llama-3.2-1b", "--option", "x=1"], "--option is for MODEL"),
         (["--hf", "gpt2", "--dtype", "bf16", "--autocast", "bf16"], "keeps parameters in float32"),

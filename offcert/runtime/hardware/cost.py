@@ -1,0 +1,252 @@
+"""What one ATen operator computes and moves, the input of a roofline.
+
+The operators are the ones that a `TorchDispatchMode` sees, that is below autograd; real and
+fake tensors give the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import (
+    conv_flop_count,
+    flop_registry,
+    sdpa_backward_flop_count,
+    sdpa_flop_count,
+)
+
+from offcert.runtime.hardware import Work
+
+aten = torch.ops.aten
+
+# These return memory without writing to it.
+_ALLOCATIONS = frozenset({
+    aten.empty, aten.empty_like, aten.empty_strided, aten.new_empty, aten.new_empty_strided,
+    aten.empty_permuted,
+})  # fmt: skip
+
+# These overwrite their first argument without reading it.
+_OVERWRITES = frozenset({
+    aten.copy_, aten.fill_, aten.zero_, aten.normal_, aten.uniform_, aten.random_,
+    aten.exponential_, aten.bernoulli_,
+})  # fmt: skip
+
+# These read from their first argument no more than what they write.
+_GATHERS = frozenset({aten.embedding, aten.gather, aten.index, aten.index_select})
+
+_CONVOLUTIONS = frozenset({aten.convolution, aten._convolution, aten.convolution_backward})
+
+_Key = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+
+
+def operator_cost(
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any
+) -> tuple[int, int]:
+    """Return the flops of one operator call and the bytes that it moves.
+
+    Parameters
+    ----------
+    func, args, kwargs
+        The call, as a `TorchDispatchMode` gets it.
+    out
+        What the call returned.
+
+    Returns
+    -------
+    flops : int
+        Multiplications and additions of matrix products, convolutions and attention; 0 for
+        every other operator, which memory traffic dominates.
+    bytes : int
+        Every distinct tensor that is read, once, and every distinct tensor that is written,
+        once. A tensor changed in place counts twice, an expanded one with the bytes it has
+        in memory.
+
+    Notes
+    -----
+    Views, operators on metadata and allocations cost (0, 0): they launch no kernel.
+    """
+    if _launches_nothing(func, args, kwargs, out):
+        return 0, 0
+    return _flops(func, args, kwargs, out), _traffic(func, args, kwargs, out)
+
+
+def computed_as(func: OpOverload, args: Sequence[Any]) -> tuple[str, Work]:
+    """Return in which type an operator multiplies, and of which class of work it is.
+
+    Parameters
+    ----------
+    func, args
+        The call, as a `TorchDispatchMode` gets it: below autocast, which has cast its operands.
+
+    Returns
+    -------
+    dtype : str
+        One of `offcert.runtime.hardware.model.TYPES`. Products in float32 count as TF32 where
+        PyTorch may use that: convolutions by default, other products if it was asked for.
+    work : Work
+        What it multiplies for; of an operator without products it does not matter.
+    """
+    packet = func.overloadpacket
+    work = Work.PRODUCT
+    if packet in _CONVOLUTIONS:
+        work = Work.CONVOLUTION
+    elif "attention" in packet.__name__:
+        work = Work.ATTENTION
+    operands = [each.dtype for each in _tensors(args) if each.dtype.is_floating_point]
+    dtype = min(operands, key=lambda each: each.itemsize, default=torch.float32)
+    if dtype is torch.float32:
+        return ("tf32" if _allows_tf32(work) else "float32"), work
+    return "float8" if dtype.itemsize == 1 else str(dtype).removeprefix("torch."), work
+
+
+def _allows_tf32(work: Work) -> bool:
+    convolves = work is Work.CONVOLUTION
+    getter = getattr(torch._C, "_get_fp32_precision_getter", None)
+    if getter is not None:
+        return bool(getter("cuda", "conv" if convolves else "matmul") == "tf32")
+    matmul = torch.backends.cuda.matmul
+    return bool(torch.backends.cudnn.allow_tf32 if convolves else matmul.allow_tf32)
+
+
+def _launches_nothing(
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any
+) -> bool:
+    if func.overloadpacket in _ALLOCATIONS or torch.Tag.inplace_view in func.tags:
+        return True
+    if func._schema.is_mutable:
+        return False
+    inputs = {_storage(tensor) for tensor in _tensors((args, kwargs))}
+    # Without any tensor in `out` it asked for metadata; a value (`item`) is read from the
+    # device, but moves nothing worth counting.
+    return all(_storage(tensor) in inputs for tensor in _tensors(out))
+
+
+def _flops(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> int:
+    packet = func.overloadpacket
+    if _is_fused_attention(func):
+        return _attention_flops(func, args, kwargs, out)
+    if packet is aten.convolution_backward:
+        return _convolution_backward_flops(*args, **kwargs)
+    formula = flop_registry.get(packet)
+    return 0 if formula is None else int(formula(*args, **kwargs, out_val=out))
+
+
+def _is_fused_attention(func: OpOverload) -> bool:
+    return func.overloadpacket.__name__.startswith("_scaled_dot_product_")
+
+
+def _attention_flops(
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any
+) -> int:
+    """Return the flops of attention by a kernel: it computes no scores that are masked anyway.
+
+    Of `n` tokens each sees those before it and itself: (n + 1) / 2 on average.
+    """
+    packet = func.overloadpacket
+    if packet is aten._scaled_dot_product_flash_attention_for_cpu:
+        flops = sdpa_flop_count(*_expanded(args[:3]))
+    elif packet is aten._scaled_dot_product_flash_attention_for_cpu_backward:
+        flops = sdpa_backward_flop_count(*_expanded(args[:4]))
+    else:
+        formula = flop_registry.get(packet)
+        flops = 0 if formula is None else int(formula(*args, **kwargs, out_val=out))
+    query, key = args[1:3] if "backward" in packet.__name__ else args[:2]
+    rows, columns = query.shape[-2], key.shape[-2]
+    if rows == columns and _argument(func, args, kwargs, "is_causal"):
+        return int(flops * (rows + 1) // (2 * rows))
+    return int(flops)
+
+
+def _expanded(tensors: Sequence[Tensor]) -> list[torch.Size]:
+    """Return shapes with as many heads as there are queries: several may share keys and values."""
+    heads = max(tensor.shape[1] for tensor in tensors)
+    return [torch.Size((each.shape[0], heads, *each.shape[2:])) for each in tensors]
+
+
+def _argument(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], name: str) -> Any:
+    for index, argument in enumerate(func._schema.arguments):
+        if argument.name == name:
+            return args[index] if index < len(args) else kwargs.get(name, argument.default_value)
+    return None
+
+
+def attention_scratch(func: OpOverload, args: Sequence[Any]) -> int:
+    """Return the bytes that FlashAttention allocates and frees within an operator.
+
+    Its backward pass adds up the gradient of the queries in float32, with rows filled up to 128 and
+    columns to 32, and row sums beside it; where several heads share keys and values, it makes their
+    gradients for every head first. Kernels on the CPU, which are captured, do otherwise.
+
+    References
+    ----------
+    Dao: FlashAttention-2. 2023, algorithm 2; `mha_bwd` of its implementation.
+    """
+    if func.overloadpacket is not aten._scaled_dot_product_flash_attention_for_cpu_backward:
+        return 0
+    query, key = args[1:3]
+    batch, heads, rows, width = query.shape
+    rows = -(-rows // 128) * 128
+    scratch = 4 * batch * heads * rows * (-(-width // 32) * 32 + 1)
+    if key.shape[1] != heads:
+        scratch += 2 * batch * heads * key.shape[2] * width * key.itemsize
+    return int(scratch)
+
+
+def _convolution_backward_flops(
+    grad: Tensor, x: Tensor, weight: Tensor, *options: Any, output_mask: Any = None
+) -> int:
+    # Each of the two gradients takes the multiplications of the forward pass. PyTorch's own
+    # formula says the same without groups, but forgets them in the gradient of the weights.
+    transposed = options[4]
+    mask = options[7] if output_mask is None else output_mask
+    forward = conv_flop_count(list(x.shape), list(weight.shape), list(grad.shape), transposed)
+    return forward * (bool(mask[0]) + bool(mask[1]))
+
+
+def _traffic(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> int:
+    packet = func.overloadpacket
+    read = _distinct(_tensors((args, kwargs)))
+    written = _distinct([*_mutated(func, args, kwargs), *_tensors(out)])
+    bytes_written = sum(written.values())
+    if packet in _OVERWRITES:
+        del read[_key(args[0])]
+    elif packet in _GATHERS:
+        table = _key(args[0])
+        read[table] = min(read[table], bytes_written)
+    return sum(read.values()) + bytes_written
+
+
+def _mutated(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterable[Tensor]:
+    for index, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[index] if index < len(args) else kwargs.get(argument.name)
+            yield from _tensors(value)
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    # Sparse tensors have no storage; nothing is known of their traffic.
+    leaves = tree_leaves(tree)
+    return [t for t in leaves if isinstance(t, Tensor) and t.layout is torch.strided]
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _key(tensor: Tensor) -> _Key:
+    return _storage(tensor), int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride()
+
+
+def _distinct(tensors: Iterable[Tensor]) -> dict[_Key, int]:
+    return {_key(tensor): _bytes(tensor) for tensor in tensors}
+
+
+def _bytes(tensor: Tensor) -> int:
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return prod(size for size, stride in sizes if stride != 0 or size == 0) * tensor.itemsize
