@@ -65,10 +65,18 @@ def repeats_of(tables: Tables) -> Repeats:
         end = first + period * count
         home[first:end] = number
         rows.append(tables.write[tables.write_first[first] : tables.write_first[end]])
-    first, period, copies = np.array(found, dtype=np.int64).reshape(len(found), 3).T.copy()
     value_first = np.cumsum([0, *map(len, rows)]).astype(np.int64)
     value = np.concatenate([np.zeros(0, dtype=np.int64), *rows])
-    return Repeats(first, period, copies, value_first, value, home, maker)
+    first, period, copies = ([row[place] for row in found] for place in range(3))
+    return Repeats(
+        np.array(first, dtype=np.int64),
+        np.array(period, dtype=np.int64),
+        np.array(copies, dtype=np.int64),
+        value_first,
+        value,
+        home,
+        maker,
+    )
 
 
 def _stretches(tables: Tables) -> Iterator[tuple[int, int, int]]:
@@ -129,9 +137,7 @@ def _aligned(tables: Tables, first: int, period: int, spare: int) -> int:
 
 
 @inlined
-def spread(
-    tables: Tables, repeats: Repeats, before: State, state: State, everywhere: float
-) -> bool:
+def spread(tables: Tables, repeats: Repeats, before: State, state: State, parts: int) -> bool:
     """Do in other copies what has just been changed in one; return whether it was in one.
 
     Parameters
@@ -140,8 +146,9 @@ def spread(
         The problem, and what repeats in it.
     before, state : State
         As it was before the change, and what is to be changed.
-    everywhere : float
-        How often it is done in all copies of a stretch.
+    parts : int
+        The stretch is divided in so many groups of copies, and it is done in all of one; if 0, in
+        any number of copies anywhere.
     """
     changed = _changed(repeats, before, state)
     if changed < 0 or repeats.home[changed] < 0:
@@ -149,8 +156,12 @@ def spread(
     stretch = repeats.home[changed]
     count = repeats.copies[stretch]
     copy = (changed - repeats.first[stretch]) // repeats.period[stretch]
-    tile, begin, end = 1, 0, count
-    if np.random.random() >= everywhere:
+    tile = 1
+    if parts > 0:
+        group = (count + parts - 1) // parts
+        begin = copy // group * group
+        end = min(count, begin + group)
+    else:
         if np.random.random() < _TILES:
             tile = min(1 + step(_MOST - 1), count - copy)
         length = step(count)
