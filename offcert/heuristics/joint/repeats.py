@@ -67,11 +67,11 @@ def repeats_of(tables: Tables) -> Repeats:
         rows.append(tables.write[tables.write_first[first] : tables.write_first[end]])
     value_first = np.cumsum([0, *map(len, rows)]).astype(np.int64)
     value = np.concatenate([np.zeros(0, dtype=np.int64), *rows])
-    first, period, copies = ([row[place] for row in found] for place in range(3))
+    begins, periods, counts = ([row[place] for row in found] for place in range(3))
     return Repeats(
-        np.array(first, dtype=np.int64),
-        np.array(period, dtype=np.int64),
-        np.array(copies, dtype=np.int64),
+        np.array(begins, dtype=np.int64),
+        np.array(periods, dtype=np.int64),
+        np.array(counts, dtype=np.int64),
         value_first,
         value,
         home,
