@@ -20,6 +20,7 @@ from offcert.heuristics.joint.annealing import ALONE, JointAnnealer, Spreading, 
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.moves import alike
 from offcert.heuristics.joint.plans import JointPlan, improved, realised, tidied
+from offcert.heuristics.joint.repeats import repeats_of
 from offcert.heuristics.joint.starts import starts
 from offcert.heuristics.joint.state import UNCOVERED, State, new_state, new_work, state_of
 from offcert.heuristics.joint.tables import COMPUTE, Ranges, tables_of
@@ -40,6 +41,8 @@ _COOLING = 0.2
 _SPREAD = 0.2
 # Or it is done in all copies of a group: up to which part of a cooling, in how many groups.
 _GROUPS = ((0.35, 4), (0.7, 16))
+# Only where there are so many copies: with the blocks of a ResNet-50, it costs more than it brings.
+_COPIES = 8
 # Steps by which the speed is measured.
 _TRIAL = 200
 # Ticks a byte that does not fit are this many times those of the whole step for the peak.
@@ -146,6 +149,7 @@ class _Search:
         weight = _DEAR * weight_of(self.tables, problem.trace.peak_memory)
         found = starts(self.tables, alike(self.tables), self.work, weight, (_FRESH + 1) * workers)
         self.starts = [*found, new_state(self.tables)]
+        self.spreads = max(repeats_of(self.tables).copies, default=0) >= _COPIES
         self.annealers = [
             JointAnnealer(self.tables, self._start(number), seed + 7919 * number, weight)
             for number in range(workers)
@@ -218,7 +222,7 @@ class _Search:
                     cooling.steps,
                     high,
                     high * factor,
-                    _spreading((done + number) % 3, round_ / _ROUNDS),
+                    _spreading((done + number) % 3, round_ / _ROUNDS) if self.spreads else ALONE,
                 )
                 for number, each in enumerate(self.annealers)
             ]
