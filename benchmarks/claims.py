@@ -36,17 +36,17 @@ from offcert.core.errors import InputError
 from offcert.core.files import read_problem, write_problem
 from offcert.core.problem import Problem
 from offcert.heuristics.chain_view import chain_view
-from offcert.report.claims import combined, figures, modnn, program, recomputation
-from offcert.report.claims.document import FOLDER, Report, write_report
-from offcert.report.claims.exhibits import exhibits_to_json
-from offcert.report.claims.facts import BY_BLOCKS, facts_of
-from offcert.report.claims.offloading import SLOTS
-from offcert.report.claims.predicates import CHAINS, view_of
-from offcert.report.claims.published import with_table
-from offcert.report.claims.theory import experiments_from_json, experiments_to_json
 from offcert.report.curve_figures import save_grid
 from offcert.report.curves import Curves, curves_of
 from offcert.report.points import Point, by_problem, plain_rows, points_of
+from papers.claims import combined, figures, modnn, program, recomputation
+from papers.claims.document import FOLDER, Report, write_report
+from papers.claims.exhibits import exhibits_to_json
+from papers.claims.facts import BY_BLOCKS, facts_of
+from papers.claims.offloading import SLOTS
+from papers.claims.predicates import CHAINS, view_of
+from papers.claims.published import with_table
+from papers.claims.theory import experiments_from_json, experiments_to_json
 
 HARDWARE = "v100-pcie"
 CHAIN, TRACE, BLOCKS = "chain", "trace", "blocks"
@@ -76,7 +76,7 @@ def problems(options: argparse.Namespace, blocks: bool = False) -> Iterator[Prob
         name = f"{network}-{image}-b{batch}"
         path = options.folder / PROBLEMS / f"{name}{f'-{BLOCKS}' * blocks}.json"
         if not path.exists():
-            from offcert.runtime.profile import profile
+            from offcert.runtime.profiling.profile import profile
 
             say(f"profiling {name}")
             shape = f"{batch}x3x{image}x{image}"

@@ -28,21 +28,20 @@ from offcert.core.errors import NoPlanError
 from offcert.core.result import SolveStatus
 from offcert.core.step import Round
 from offcert.core.trace import Trace
-from offcert.heuristics.modnn.lower_bounds import least_memory
-from offcert.heuristics.modnn.record import bytes_of
 from offcert.heuristics.modnn.scheduler import algorithm_1
-from offcert.heuristics.modnn.sub_batch import select_sub_batch
+from offcert.heuristics.modnn.sub_batch import least_memory, select_sub_batch
+from offcert.heuristics.modnn.tasks import bytes_of
 from offcert.heuristics.modnn.vdnn_tasks import best_vdnn, vdnn_least, vdnn_tasks
-from offcert.instances.modnn.hardware import GIGABYTE
+from offcert.instances.modnn.algorithms import GIGABYTE
 from offcert.instances.modnn.networks import NETWORKS
 from offcert.instances.modnn.problems import modnn_step
 from offcert.instances.modnn.tasks import step_round, step_split
 from offcert.proofs.step_certificate import StepCertificate
-from offcert.report.claims.evidence import EvidenceFile, evidence_path, read_evidence
-from offcert.report.claims.modnn import HEADING, modnn_section
-from offcert.report.claims.modnn_figure import save_figure
-from offcert.report.claims.modnn_rows import rows_from_json
 from offcert.verify import document
+from papers.claims.evidence import EvidenceFile, evidence_path, read_evidence
+from papers.claims.modnn import HEADING, modnn_section
+from papers.claims.modnn_figure import save_figure
+from papers.claims.modnn_rows import rows_from_json
 
 DOCS = Path(__file__).parent.parent / "docs"
 ROWS, FIGURE = "claims-modnn.json", "claims-modnn.png"

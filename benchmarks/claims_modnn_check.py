@@ -23,10 +23,10 @@ from modnn import Case
 
 from offcert.core.documents import read_json
 from offcert.proofs.step_certificate import StepCertificate
-from offcert.report.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
-from offcert.report.claims.evidence_check import Again, Judge, verdicts_on
-from offcert.report.claims.modnn import modnn_section
-from offcert.report.claims.modnn_rows import GB, ModnnRows, rows_from_json
+from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
+from papers.claims.evidence_check import Again, Judge, verdicts_on
+from papers.claims.modnn import modnn_section
+from papers.claims.modnn_rows import GB, ModnnRows, rows_from_json
 
 SECTION, COMMAND = "modnn", "python benchmarks/claims_modnn_check.py"
 # Larger certificates, as JSON, are named by their digests.

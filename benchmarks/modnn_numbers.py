@@ -21,17 +21,17 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.step import Round
 from offcert.core.trace import Trace
-from offcert.heuristics.devices.search import best_by_rules
-from offcert.heuristics.modnn.lower_bounds import least_memory
-from offcert.heuristics.modnn.record import bytes_of
+from offcert.heuristics.devices import best_by_rules
 from offcert.heuristics.modnn.scheduler import algorithm_1, modnn
+from offcert.heuristics.modnn.sub_batch import least_memory
+from offcert.heuristics.modnn.tasks import bytes_of
 from offcert.heuristics.modnn.vdnn_tasks import vdnn_tasks
 from offcert.instances.modnn.networks import NETWORKS
 from offcert.instances.modnn.problems import RATE, UNITS
 from offcert.instances.modnn.tasks import step_round
 from offcert.instances.modnn_devices import CORE, CORES, NAIVE, modnn_devices
-from offcert.report.claims.modnn import written
-from offcert.report.claims.modnn_claims import Agreement, agreement
+from papers.claims.modnn import written
+from papers.claims.modnn_claims import Agreement, agreement
 
 MEMORIES = (12, 10, 8, 6, 5, 4, 3, 2)
 POWER = "resnet34"

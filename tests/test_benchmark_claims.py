@@ -18,10 +18,10 @@ from offcert.core.files import read_problem, write_problem
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Transfers
 from offcert.instances.cnn import cnn_chain
-from offcert.report.claims.evidence import evidence_path, read_evidence
-from offcert.report.claims.evidence_check import check_section
-from offcert.report.claims.offloading import CLAIMS
-from offcert.report.claims.theory import Experiment
+from papers.claims.evidence import evidence_path, read_evidence
+from papers.claims.evidence_check import check_section
+from papers.claims.offloading import CLAIMS
+from papers.claims.theory import Experiment
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 NOTHING = {"status": "NO_PLAN", "seconds": 1.0}

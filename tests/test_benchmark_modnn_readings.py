@@ -16,8 +16,8 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.modnn.sub_batch import select_sub_batch, window_memory, workspaces
 from offcert.instances.modnn.networks import modnn_network
 from offcert.instances.modnn.tasks import step_round
-from offcert.report.claims.modnn import written
-from offcert.report.claims.modnn_claims import Agreement
+from papers.claims.modnn import written
+from papers.claims.modnn_claims import Agreement
 
 ROOT = Path(__file__).parent.parent
 

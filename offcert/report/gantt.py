@@ -24,13 +24,12 @@ from offcert.report.bars import (
     looks_of,
     rows_of,
     shown_looks,
+    size_scale,
+    time_scale,
 )
-from offcert.report.fluid_curve import fluid_memory_curve
 from offcert.report.gantt_svg import gantt_text
-from offcert.report.memory_curve import memory_curve
-from offcert.report.robust import band_text
-from offcert.report.robust_svg import BAND
-from offcert.report.scales import size_scale, time_scale
+from offcert.report.memory_curve import fluid_memory_curve, memory_curve
+from offcert.report.robust import BAND, band_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -23,11 +23,11 @@ from offcert.report.bars import (
     looks_of,
     rows_of,
     shown_looks,
+    size_scale,
+    time_scale,
 )
-from offcert.report.fluid_curve import fluid_memory_curve
-from offcert.report.memory_curve import memory_curve
-from offcert.report.robust_svg import draw_band, latest_end
-from offcert.report.scales import size_scale, time_scale
+from offcert.report.memory_curve import fluid_memory_curve, memory_curve
+from offcert.report.robust import draw_band, latest_end
 from offcert.report.svg import Element, element, ticks, write
 
 LEFT, RIGHT = 84, 28

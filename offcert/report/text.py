@@ -10,8 +10,7 @@ from offcert.core.result import SolveStatus
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.execution import choices_lines, choices_summary, reruns_of, within
-from offcert.report.findings import Text, checked_bounds, known_summary
-from offcert.report.notes import notes_lines, notes_summary
+from offcert.report.findings import Text, checked_bounds, known_summary, notes_lines, notes_summary
 from offcert.report.origin import origin_lines, origin_summary
 from offcert.report.placement_text import placed_summary, valid_placement_lines
 from offcert.report.robust import robust_lines, robust_summary

@@ -32,8 +32,8 @@ from offcert.proofs.kinds import Computed, JointProof
 from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.registry import PROOFS
 from offcert.verify.document import read_within, verify_within
-from offcert.verify.execution.check import legality_faults
-from offcert.verify.fractional.verifier import recompute
+from offcert.verify.execution import legality_faults
+from offcert.verify.fractional import recompute
 from offcert.verify.joint.verifier import proved_by
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.replay import replay

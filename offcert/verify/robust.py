@@ -15,7 +15,7 @@ from offcert.core.schedule import Schedule
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.registry import CLAIMS, PROOFS
 from offcert.proofs.robust import Robust
-from offcert.verify.execution.check import legality_faults
+from offcert.verify.execution import legality_faults
 from offcert.verify.findings import BoundCheck, CheckedBound, Verification
 from offcert.verify.limits import Allowance
 from offcert.verify.replay import replay

@@ -9,6 +9,12 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from joint_cases import joint_bounds_of, solvable
+from joint_certificates import checkpointed, random_certificate
+from joint_oracle import least_time
+from oracle import brute_force
+from random_instances import tiny_problems
+from random_plans import random_plan
 
 from offcert.certify.ladder import certify
 from offcert.certify.robust import longest
@@ -25,12 +31,6 @@ from offcert.proofs.certificate import Certificate
 from offcert.proofs.robust import Robust
 from offcert.verify.document import verify
 from offcert.verify.replay import replay
-from tests.joint_cases import joint_bounds_of, solvable
-from tests.joint_certificates import checkpointed, random_certificate
-from tests.joint_oracle import least_time
-from tests.oracle import brute_force
-from tests.random_instances import tiny_problems
-from tests.random_plans import random_plan
 
 
 def boxed(rng: random.Random, problem: Problem) -> Problem:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from random_networks import checkpoint_chain, random_network
 
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError
@@ -12,7 +13,6 @@ from offcert.core.files import problem_digest, problem_from_json, problem_to_jso
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.core.uncertainty import Spread, Uncertainty
-from tests.random_networks import checkpoint_chain, random_network
 
 
 def problem(platform: Platform | None = None) -> Problem:

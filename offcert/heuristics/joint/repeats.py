@@ -65,18 +65,10 @@ def repeats_of(tables: Tables) -> Repeats:
         end = first + period * count
         home[first:end] = number
         rows.append(tables.write[tables.write_first[first] : tables.write_first[end]])
+    firsts, periods, copies = np.array(found, dtype=np.int64).reshape(len(found), 3).T.copy()
     value_first = np.cumsum([0, *map(len, rows)]).astype(np.int64)
     value = np.concatenate([np.zeros(0, dtype=np.int64), *rows])
-    begins, periods, counts = ([row[place] for row in found] for place in range(3))
-    return Repeats(
-        np.array(begins, dtype=np.int64),
-        np.array(periods, dtype=np.int64),
-        np.array(counts, dtype=np.int64),
-        value_first,
-        value,
-        home,
-        maker,
-    )
+    return Repeats(firsts, periods, copies, value_first, value, home, maker)
 
 
 def _stretches(tables: Tables) -> Iterator[tuple[int, int, int]]:

@@ -10,8 +10,7 @@ from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.schedule import Schedule
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.registry import CLAIMS, PROOFS
-from offcert.verify.execution.check import legality_faults
-from offcert.verify.execution.need import least_need
+from offcert.verify.execution import least_need, legality_faults
 from offcert.verify.findings import BoundCheck, Verification
 from offcert.verify.joint_labels.verifier import nothing_fits
 from offcert.verify.limits import Allowance, BeyondLimitsError

@@ -11,7 +11,8 @@ import pytest
 from random_instances import seeded
 
 from offcert.core.compiled import compiled
-from offcert.core.network import Computation, Network, Value
+from offcert.core.computations import Computation, Value
+from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.core.program import Program, Segment
