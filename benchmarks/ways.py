@@ -176,7 +176,7 @@ def problems(options: argparse.Namespace) -> Iterator[Problem]:
     """Yield what is compared: problem files, and networks of the zoo."""
     yield from map(read_problem, options.problems)
     for spec in filter(None, options.networks.split(",")):
-        from offcert.runtime.profile import profile
+        from offcert.runtime.profiling.profile import profile
 
         network, _, shape = spec.partition(":")
         yield profile(network, shape, hardware=options.hardware)
