@@ -177,7 +177,7 @@ def reason(row: dict[str, Any]) -> str:
 
 def captured_row(name: str, shape: str) -> dict[str, Any]:
     """Return the published model beside exact live bytes on a captured step."""
-    from offcert.runtime.profile import profile
+    from offcert.runtime.profiling.profile import profile
 
     network = profile(name, shape, clock="operators", hardware="v100-pcie").computed
     assert network is not None

@@ -76,7 +76,7 @@ def problems(options: argparse.Namespace, blocks: bool = False) -> Iterator[Prob
         name = f"{network}-{image}-b{batch}"
         path = options.folder / PROBLEMS / f"{name}{f'-{BLOCKS}' * blocks}.json"
         if not path.exists():
-            from offcert.runtime.profile import profile
+            from offcert.runtime.profiling.profile import profile
 
             say(f"profiling {name}")
             shape = f"{batch}x3x{image}x{image}"

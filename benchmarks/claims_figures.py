@@ -209,7 +209,7 @@ def chen_rows() -> Iterator[EvidenceRow]:
 
 def overhead_rows(names: Iterable[str] = tuple(OVERHEADS)) -> Iterator[EvidenceRow]:
     """Yield the time overheads of Table 1, by the roofline, in percent."""
-    from offcert.runtime.profile import profile
+    from offcert.runtime.profiling.profile import profile
 
     for row in TABLE_1:
         if row.name in names:
@@ -235,7 +235,7 @@ def eighty_problem() -> Problem:
 
     from offcert.runtime import zoo
     from offcert.runtime.hardware import hardware
-    from offcert.runtime.workload import Workload
+    from offcert.runtime.workloads.workload import Workload
     from papers.combined.checkpoints import profile_checkpoints
 
     row = next(each for each in TABLE_1 if each.name == "resnet152")

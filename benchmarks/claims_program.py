@@ -56,7 +56,7 @@ def network(name: str) -> Problem:
 
     from offcert.runtime import zoo
     from offcert.runtime.hardware import hardware
-    from offcert.runtime.workload import Workload
+    from offcert.runtime.workloads.workload import Workload
     from papers.combined.checkpoints import profile_checkpoints
 
     with torch.device("meta"):

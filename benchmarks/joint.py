@@ -33,7 +33,7 @@ from offcert.core.units import format_size, format_time
 from offcert.heuristics.joint.plans import JointPlan
 from offcert.heuristics.joint.ranges import ranges_of
 from offcert.heuristics.joint.search import joint_search
-from offcert.runtime.profile import profile
+from offcert.runtime.profiling.profile import profile
 from offcert.verify.execution import execution_faults
 
 # What may be done, and its column.

@@ -219,8 +219,8 @@ def _configured(
 ) -> tuple[str, dict[str, Any], str]:
     """Return what makes the step of a model from its configuration, its arguments, and a name."""
     from offcert.core.errors import InputError, require_transformers
-    from offcert.runtime.configured import CONFIGURED
-    from offcert.runtime.configured.step import read_config
+    from offcert.runtime.workloads.configured import CONFIGURED
+    from offcert.runtime.workloads.configured.step import read_config
 
     require_transformers("offcert profile --hf")
     for other in ("model", "input", "loss"):

@@ -128,7 +128,7 @@ def _measured_lines(problem: Problem) -> list[str]:
 def _profile(options: argparse.Namespace) -> Problem:
     from offcert.core.errors import InputError
     from offcert.core.units import parse_size
-    from offcert.runtime.profile import profile
+    from offcert.runtime.profiling.profile import profile
 
     for flag in ("peak", "link", "attention"):
         if options.measure and getattr(options, flag):

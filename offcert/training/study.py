@@ -15,15 +15,15 @@ from offcert.core.problem import Problem
 from offcert.runtime.capture import Capture, Clock
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.run import batch_bytes, captured
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Event as DeviceEvent
-from offcert.runtime.events import END, Event, Session
-from offcert.runtime.hooks import Hooks
-from offcert.runtime.kinds import Attributes
-from offcert.runtime.measurement import measured, retimed
-from offcert.runtime.signature import Signature
-from offcert.runtime.step import TrainingStep
-from offcert.runtime.turns import Stopwatch
+from offcert.runtime.follow.kinds import Attributes
+from offcert.runtime.hardware.measurement import measured, retimed
+from offcert.runtime.watch.events import END, Event, Session
+from offcert.runtime.watch.hooks import Hooks
+from offcert.runtime.watch.signature import Signature
+from offcert.runtime.workloads.turns import Stopwatch
 from offcert.training.planner import Planner
 
 

@@ -58,10 +58,10 @@ def test_what_the_help_repeats_of_other_rooms_is_what_they_say() -> None:
     from offcert.hunts.phase.search import CoreProblems
     from offcert.runtime.capture import Clock
     from offcert.runtime.hardware import HARDWARE
-    from offcert.runtime.optimisers import OPTIMISERS
-    from offcert.runtime.profile import profile as profile_function
-    from offcert.runtime.train_device import DeviceKind
-    from offcert.runtime.workload import _DTYPES, DEFAULT_DTYPE, DEFAULT_LOSS, LOSSES
+    from offcert.runtime.pairs.train_device import DeviceKind
+    from offcert.runtime.profiling.optimisers import OPTIMISERS
+    from offcert.runtime.profiling.profile import profile as profile_function
+    from offcert.runtime.workloads.workload import _DTYPES, DEFAULT_DTYPE, DEFAULT_LOSS, LOSSES
 
     assert tuple(DeviceKind) == train.DEVICES
     assert tuple(Clock) == profile.CLOCKS

@@ -12,7 +12,7 @@ from offcert.core.carried.record import Call, Sight, StepRecord
 from offcert.core.carried.within import Ask, Making, Within
 from offcert.core.trace import Operation
 from offcert.runtime.capture.network import asked_of
-from offcert.runtime.events import ENTER, LEAVE
+from offcert.runtime.watch.events import ENTER, LEAVE
 
 if TYPE_CHECKING:
     from offcert.runtime.capture.line import Group, Line

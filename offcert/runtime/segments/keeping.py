@@ -10,8 +10,6 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from offcert.runtime.in_place import changed_in_place
-from offcert.runtime.saved import View
 from offcert.runtime.segments.keeper import (
     Alias,
     Keeper,
@@ -22,6 +20,8 @@ from offcert.runtime.segments.keeper import (
     address_of,
     tensors_of,
 )
+from offcert.runtime.watch.in_place import changed_in_place
+from offcert.runtime.watch.saved import View
 
 
 @dataclass(slots=True)

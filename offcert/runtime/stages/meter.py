@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager
 import torch
 
 from offcert.core.errors import PlanError
-from offcert.runtime.saved import Entry, Handle, is_plain
 from offcert.runtime.stages.staged import StagedModel
-from offcert.runtime.tracker import LiveBytes
+from offcert.runtime.watch.saved import Entry, Handle, is_plain
+from offcert.runtime.watch.tracker import LiveBytes
 
 # (operation that saved it first, how many storages that operation had saved before)
 Key = tuple[int, int]

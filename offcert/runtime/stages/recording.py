@@ -15,14 +15,14 @@ from torch.utils._pytree import tree_leaves
 
 from offcert.core.errors import OffcertError
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.runtime.cost import computed_as, operator_cost
 from offcert.runtime.hardware import Hardware, roofline_ns
-from offcert.runtime.saved import Entry
+from offcert.runtime.hardware.cost import computed_as, operator_cost
 from offcert.runtime.stages.linearise import Line, fake_copy, linearise, trace_module, vocabulary
 from offcert.runtime.stages.meter import Key, Meter
 from offcert.runtime.stages.staged import StagedModel
-from offcert.runtime.tracker import StorageRecord
-from offcert.runtime.workload import Batches, Workload
+from offcert.runtime.watch.saved import Entry
+from offcert.runtime.watch.tracker import StorageRecord
+from offcert.runtime.workloads.workload import Batches, Workload
 
 
 @dataclass(frozen=True)

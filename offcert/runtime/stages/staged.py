@@ -9,7 +9,7 @@ from torch import fx
 
 from offcert.core.errors import InputError
 from offcert.runtime.stages.linearise import Line, Stage
-from offcert.runtime.workload import loss_function
+from offcert.runtime.workloads.workload import loss_function
 
 
 class Observer(Protocol):

@@ -12,13 +12,13 @@ import torch
 from offcert.core.errors import OffcertError
 from offcert.core.plan import Kind
 from offcert.runtime.device.interface import Device, Event, Stream
-from offcert.runtime.mover import Mover, Step, away, lacking, uncounted, unfreed
-from offcert.runtime.program import Program
-from offcert.runtime.saved import Entry
-from offcert.runtime.saved_storages import Place
+from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.timetable import Act, Action
 from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.record import StepRecord
-from offcert.runtime.streaming.timetable import Act, Action
+from offcert.runtime.streaming.synchronous import Mover, Step, away, lacking, uncounted, unfreed
+from offcert.runtime.watch.saved import Entry
+from offcert.runtime.watch.saved_storages import Place
 
 
 class Flight:
@@ -80,7 +80,7 @@ class _Sent:
 class StreamMover(Mover):
     """Moves tensors by the streams of a device, as a timetable says.
 
-    The order of work is that of the timetable (`offcert.runtime.streaming.timetable`). What it
+    The order of work is that of the timetable (`offcert.runtime.plan.timetable`). What it
     relies on, so that no byte is read or given away too early:
 
     1. A copy to the host begins after ``compute`` has done all operations before the present one.

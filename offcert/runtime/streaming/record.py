@@ -15,11 +15,11 @@ from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
 from offcert.runtime.device.interface import Event
-from offcert.runtime.streaming.timetable import Act, Timetable
+from offcert.runtime.plan.timetable import Act, Timetable
 
 
 class Clock(Protocol):
-    """Who knows when an event was: a device, or the host (`offcert.runtime.timed_mover`)."""
+    """Who knows when an event was: a device, or the host (`timed_mover`)."""
 
     def nanoseconds(self, begin: Event, end: Event) -> int:
         """Return the time between two events that have been reached."""

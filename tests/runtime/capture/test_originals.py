@@ -10,7 +10,7 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.runtime.capture import capture
 from offcert.runtime.capture.borrowed import Originals
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
 
 
 class Changing(nn.Module):

@@ -4,7 +4,7 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.runtime.stages.recording import prepare
-from offcert.runtime.workload import Workload
+from offcert.runtime.workloads.workload import Workload
 
 
 def stages(model, shape, loss="mean"):

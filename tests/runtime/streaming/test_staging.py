@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from offcert.runtime.device.simulated import SimulatedDevice, by_chance, early, late
+from offcert.runtime.simulated import SimulatedDevice, by_chance, early, late
 from offcert.runtime.streaming.staging import Ring, Staged, Staging
 
 
