@@ -102,6 +102,7 @@ class Contents:
         self.size_of = cache(self._size_of)
         self.first_runs = cache(self._first_runs)
         self.wanted = cache(self._wanted)
+        self.wanted_there = cache(self._wanted_there)
         self.least_left = cache(self._least_left)
 
     def _changes_of(self, value: int) -> list[int]:
@@ -187,6 +188,21 @@ class Contents:
             more = {run for run in makers if run >= 0 and self.work[run].again} - runs
             runs |= more
             grown = bool(more)
+        return found
+
+    def _wanted_there(self, begun: int) -> Held:
+        """Return what somebody may still read of what is on the host.
+
+        A copy that has left and is changed afterwards counts in its later states, too.
+        """
+        found = self.wanted(begun)
+        for (value, count, _), place in self._places.items():
+            if any(
+                found >> other & 1
+                for (same, later, _), other in self._places.items()
+                if same == value and later > count
+            ):
+                found |= 1 << place
         return found
 
     def _least_left(self, begun: int, somewhere: Held) -> int | None:

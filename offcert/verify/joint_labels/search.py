@@ -135,7 +135,7 @@ class JointLabels:
         going = _bit(found.going)
         found = found._replace(
             here=found.here & (wanted | found.busy | found.due | going),
-            there=found.there & wanted,
+            there=found.there & contents.wanted_there(found.begun),
         )
         left = contents.least_left(found.begun, self._somewhere(found))
         if left is None:

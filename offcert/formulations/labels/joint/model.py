@@ -191,6 +191,22 @@ class JointModel:
         """For each number of first runs that are over, the contents that may still be read."""
         return [self._useful(frontier) for frontier in range(len(self.network) + 1)]
 
+    @cached_property
+    def hosted(self) -> list[int]:
+        """The same on the host: what left before a change in place counts in later states, too."""
+        found = []
+        for useful in self.useful:
+            latest: dict[int, int] = {}
+            for value, changes, _ in map(self.contents.__getitem__, bits(useful)):
+                latest[value] = max(changes, latest.get(value, 0))
+            earlier = (
+                1 << index
+                for index, (value, changes, _) in enumerate(self.contents)
+                if changes < latest.get(value, 0) and not useful >> index & 1
+            )
+            found.append(useful | sum(earlier))
+        return found
+
     def _useful(self, frontier: int) -> int:
         found = 0
         waiting = list(range(frontier, len(self.network)))

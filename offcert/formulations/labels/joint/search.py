@@ -164,7 +164,9 @@ class _Search:
         under_way = 1 << label.leaving if label.leaving != NOTHING else 0
         useful = self.model.useful[label.frontier]
         held = useful | label.running.busy | label.pinned | under_way
-        label = label._replace(device=label.device & held, host=label.host & useful)
+        label = label._replace(
+            device=label.device & held, host=label.host & self.model.hosted[label.frontier]
+        )
         needed = self._needed(label)
         if needed is None:
             return
