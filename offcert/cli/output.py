@@ -67,14 +67,14 @@ def require_files(options: argparse.Namespace) -> None:
             raise InputError(f"{cut(path)} cannot be read: {reason}") from None
     written: list[str] = []
     for name in _WRITTEN:
-        path = given.get(name)
-        if path in (None, STDOUT) or isinstance(path, (Source, list)):
+        target = given.get(name)
+        if target in (None, STDOUT) or isinstance(target, (Source, list)):
             continue
         for other in (*read, *written):
-            if _same(path, other) and not os.path.isdir(path):
+            if _same(target, other) and not os.path.isdir(target):
                 what = "another result goes there" if other in written else "it is read as input"
-                raise InputError(f"{cut(str(path))} cannot be written: {what}")
-        written.append(path)
+                raise InputError(f"{cut(str(target))} cannot be written: {what}")
+        written.append(target)
 
 
 def _parts(value: Any) -> list[Any]:
