@@ -19,6 +19,7 @@ from offcert.runtime.capture.moments import Life
 from offcert.runtime.capture.network import build_network
 from offcert.runtime.capture.record import build_record
 from offcert.runtime.capture.recorder import Recorder
+from offcert.runtime.capture.stretch import Recording
 from offcert.runtime.events import END, Event
 from offcert.runtime.segments.ranges import find_ranges
 
@@ -42,7 +43,7 @@ class Built:
     record: StepRecord | None = None
 
 
-def build(recorder: Recorder, clock: Clock) -> Built:
+def build(recorder: Recorder | Recording, clock: Clock) -> Built:
     """Return the trace of what was recorded, up to the end of the last backward pass.
 
     Raises

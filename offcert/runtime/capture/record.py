@@ -14,16 +14,20 @@ if TYPE_CHECKING:
     from offcert.runtime.capture.line import Group, Line
     from offcert.runtime.capture.moments import Seen
     from offcert.runtime.capture.recorder import Recorder
+    from offcert.runtime.capture.stretch import Recording
 
 
 def build_record(
-    recorder: Recorder, line: Line, groups: Sequence[Group], operations: Sequence[Operation]
+    recorder: Recorder | Recording,
+    line: Line,
+    groups: Sequence[Group],
+    operations: Sequence[Operation],
 ) -> StepRecord:
     """Return the record of a recorded step.
 
     Parameters
     ----------
-    recorder : Recorder
+    recorder : Recorder or Recording
         Finished.
     line : Line
         Its moments, cut into operations.
@@ -36,7 +40,7 @@ def build_record(
 
 
 class _Builder:
-    def __init__(self, recorder: Recorder, line: Line, groups: Sequence[Group]) -> None:
+    def __init__(self, recorder: Recorder | Recording, line: Line, groups: Sequence[Group]) -> None:
         self.recorder = recorder
         self.line = line
         self.value_of = {id(life): n for n, group in enumerate(groups) for life in group.lives}
