@@ -37,7 +37,7 @@ def problems(options: argparse.Namespace) -> Iterator[tuple[str, Problem]]:
             chains = CnnChains(stages=stages, spikes=options.spikes)
             yield f"cnn-{stages}", chains.problem(seed)
     for network in filter(None, options.networks.split(",")):
-        from offcert.runtime.profile import profile
+        from offcert.runtime.profiling.profile import profile
 
         yield (
             network,

@@ -91,7 +91,7 @@ def network(model: str, shape: str, suffix: str, group: str, stages: str | None 
     """Return a network as stages; `stages` says what those of a DenseNet are."""
 
     def make() -> Problem:
-        from offcert.runtime.profile import profile
+        from offcert.runtime.profiling.profile import profile
 
         asked = {} if stages is None else {"stages": stages}
         problem = profile(model, shape, clock="stages", hardware=HARDWARE, options=asked)
@@ -117,7 +117,7 @@ def fine_networks() -> Iterator[Recipe]:
 
 def fine_network(model: str, shape: str, clock: str) -> Recipe:
     def make() -> Problem:
-        from offcert.runtime.profile import profile
+        from offcert.runtime.profiling.profile import profile
 
         problem = profile(model, shape, hardware=HARDWARE, clock=clock)
         assert problem.source is not None
@@ -299,7 +299,7 @@ def core() -> Iterator[Recipe]:
 
 def hardest(shape: str, stages: int, seed: int) -> Problem:
     """Return what the search of a map finds."""
-    from offcert.hunts.phase.core import CoreProblems
+    from offcert.hunts.phase.search import CoreProblems
 
     less = FEWER if stages >= FEWER_FROM else FEW if stages >= FEW_FROM else {}
     return CoreProblems(shape=shape, stages=stages, **less).problem(seed)

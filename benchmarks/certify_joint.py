@@ -21,7 +21,7 @@ from offcert.core.documents import write_json
 from offcert.core.problem import Minimise, Problem, Recompute, format_objective
 from offcert.core.units import parse_percent
 from offcert.proofs.certificate import Certificate
-from offcert.runtime.profile import profile
+from offcert.runtime.profiling.profile import profile
 from offcert.verify.document import verify
 
 INPUTS = {"gpt": "8x256", "inception_v3": "32x3x299x299"}

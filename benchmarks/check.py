@@ -32,7 +32,7 @@ from offcert.core.schedule import Schedule
 from offcert.core.simulate import Simulator
 from offcert.proofs.certificate import Certificate
 from offcert.verify.document import verify
-from offcert.verify.fractional.verifier import recompute
+from offcert.verify.fractional import recompute
 
 TESTS = Path(__file__).parent.parent / "tests"
 METHODS = ("prop3", "fractional", "prop3-subset-sum", "fractional-subset-sum")

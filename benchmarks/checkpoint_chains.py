@@ -26,8 +26,7 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.documents import write_json
 from offcert.formulations.checkpoint.live import live_bytes, recomputed_time
 from offcert.formulations.checkpoint.memory_models import MEMORY_MODELS
-from offcert.heuristics.checkpoint.live_curve import live_curve
-from offcert.heuristics.checkpoint.live_selection import live_selection
+from offcert.heuristics.checkpoint.live_curve import live_curve, live_selection
 from offcert.heuristics.checkpoint.queued_reforwarding import limits_tried
 from offcert.heuristics.checkpoint.registry import SELECTIONS
 from papers.checkpoint_chains.networks import SELECTION_NETWORKS, selection_network

@@ -25,9 +25,9 @@ from typing import Any
 from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
 from offcert.core.documents import write_json
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
-from offcert.heuristics.checkpoint_graphs.closed_sets import Reading
+from offcert.heuristics.checkpoint_graphs.division_tree import Reading
 from offcert.heuristics.checkpoint_graphs.networks import NetworkGraph, graph_of
-from offcert.verify.selection.graph_bound import graph_bound_fault
+from offcert.verify.selection.bounds import graph_bound_fault
 from papers.checkpoint_graphs.exhaustive import exhaustive_selection
 from papers.checkpoint_graphs.frontier import TooWideError
 from papers.checkpoint_graphs.least import least_selection
@@ -177,7 +177,7 @@ def reason(row: dict[str, Any]) -> str:
 
 def captured_row(name: str, shape: str) -> dict[str, Any]:
     """Return the published model beside exact live bytes on a captured step."""
-    from offcert.runtime.profile import profile
+    from offcert.runtime.profiling.profile import profile
 
     network = profile(name, shape, clock="operators", hardware="v100-pcie").computed
     assert network is not None

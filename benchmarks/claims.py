@@ -5,10 +5,10 @@
 
 Profiles the ResNets, the DenseNets and Inception v3 at the paper's image sizes (V100-PCIe
 roofline), and runs every heuristic on the chains that the paper's methods see, at ten memory
-limits; on small images ``certify``, too, and all of it on the traces behind the chains at five
-limits. ``--certify-images 224,500,1000`` does so for all. What stays open of chains that usually
-close is searched again with more time. DenseNets are cut at every dense layer;
-as a variant, the chains of small images are run with every dense block as one stage, too. What is
+limits; on small images ``certify``, too. Chains that usually close (all but DenseNets, which are
+cut at every dense layer) are searched again with more time where they stay open. Of small images
+and large batches there are also the traces behind the chains, at five limits, and, as a variant,
+the chains of DenseNets with every dense block as one stage. What is
 in the folder already is not computed again: the campaign may be interrupted, extended by other
 options, and repeated. Then the page and the certificates that it links to are written from the
 table; the same table gives the same bytes.
@@ -36,17 +36,17 @@ from offcert.core.errors import InputError
 from offcert.core.files import read_problem, write_problem
 from offcert.core.problem import Problem
 from offcert.heuristics.chain_view import chain_view
-from offcert.report.claims import combined, figures, modnn, program, recomputation
-from offcert.report.claims.document import FOLDER, Report, write_report
-from offcert.report.claims.exhibits import exhibits_to_json
-from offcert.report.claims.facts import BY_BLOCKS, facts_of
-from offcert.report.claims.offloading import SLOTS
-from offcert.report.claims.predicates import CHAINS, view_of
-from offcert.report.claims.published import with_table
-from offcert.report.claims.theory import experiments_from_json, experiments_to_json
 from offcert.report.curve_figures import save_grid
 from offcert.report.curves import Curves, curves_of
 from offcert.report.points import Point, by_problem, plain_rows, points_of
+from papers.claims import combined, figures, modnn, program, recomputation
+from papers.claims.document import FOLDER, Report, write_report
+from papers.claims.exhibits import exhibits_to_json
+from papers.claims.facts import BY_BLOCKS, facts_of
+from papers.claims.offloading import SLOTS
+from papers.claims.predicates import CHAINS, view_of
+from papers.claims.published import with_table
+from papers.claims.theory import experiments_from_json, experiments_to_json
 
 HARDWARE = "v100-pcie"
 CHAIN, TRACE, BLOCKS = "chain", "trace", "blocks"
@@ -70,12 +70,13 @@ DOCS = Path(__file__).parent.parent / "docs"
 def problems(options: argparse.Namespace, blocks: bool = False) -> Iterator[Problem]:
     """Yield every network as a trace, profiled once and kept in the folder; or those of blocks."""
     for network, image, batch in product(options.networks, options.images, options.batches):
-        if blocks and (network not in DENSENETS or image not in options.certify_images):
+        searched = image in options.certify_images and batch in options.open_batches
+        if blocks and (network not in DENSENETS or not searched):
             continue
         name = f"{network}-{image}-b{batch}"
         path = options.folder / PROBLEMS / f"{name}{f'-{BLOCKS}' * blocks}.json"
         if not path.exists():
-            from offcert.runtime.profile import profile
+            from offcert.runtime.profiling.profile import profile
 
             say(f"profiling {name}")
             shape = f"{batch}x3x{image}x{image}"
@@ -119,13 +120,15 @@ def cells(options: argparse.Namespace) -> list[Cell]:
             found = [as_chain(each, BLOCKS) for each in problems(options, blocks=True)]
         else:
             found = [each for each in traces if image_of(each) in options.certify_images]
+            found = [each for each in found if batch_of(each) in options.open_batches]
             limits = few
         chosen += grid(found, METHODS, limits)
         small = [each for each in found if image_of(each) in options.certify_images]
         for problem in small:
             closes = view == BLOCKS or (view == CHAIN and network_of(problem) not in DENSENETS)
             seconds = options.time_limit if closes else options.open_time_limit
-            chosen += grid([problem], (CERTIFY,), limits, CellSettings(time_limit=seconds))
+            if closes or batch_of(problem) in options.open_batches:
+                chosen += grid([problem], (CERTIFY,), limits, CellSettings(time_limit=seconds))
         for seed in range(options.seeds):
             chosen += grid(small, (RANDOM,), few, CellSettings(seed=seed))
     return chosen
@@ -150,6 +153,11 @@ def network_of(problem: Problem) -> str:
 def image_of(problem: Problem) -> int:
     """Return the pixels a side that a network was profiled with."""
     return int((problem.source or {})["input"][-1])
+
+
+def batch_of(problem: Problem) -> int:
+    """Return the images of a step that a network was profiled with."""
+    return int((problem.source or {})["input"][0])
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -263,6 +271,12 @@ def _parse(arguments: Iterable[str] | None) -> argparse.Namespace:
         type=_numbers,
         default=[224],
         help="on which an optimum is looked for, and traces are used (%(default)s)",
+    )
+    parser.add_argument(
+        "--open-batches",
+        type=_numbers,
+        default=[32],
+        help="of which optima of DenseNets are looked for, and traces are used (%(default)s)",
     )
     parser.add_argument(
         "--time-limit", type=float, default=20.0, help="of certify, for chains (%(default)s)"

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from offcert.core.errors import InputError
-from offcert.report.claims.evidence import EvidenceFile, evidence_path, read_evidence
-from offcert.report.claims.evidence_check import ClaimCheck, check_section
+from papers.claims.evidence import EvidenceFile, evidence_path, read_evidence
+from papers.claims.evidence_check import ClaimCheck, check_section
 
 DOCS = Path(__file__).parent.parent / "docs"
 # The benchmark of each section: it judges, computes again what no certificate holds, and makes all.

@@ -27,7 +27,7 @@ from offcert.certify.ladder import certify
 from offcert.core.documents import read_json, write_json
 from offcert.core.files import problem_digest
 from offcert.core.problem import Problem, Recompute
-from offcert.report.claims.combined import (
+from papers.claims.combined import (
     COMBINED,
     HEADING,
     MEANS,
@@ -38,7 +38,7 @@ from offcert.report.claims.combined import (
     rows_from_json,
     rows_to_json,
 )
-from offcert.report.claims.evidence import (
+from papers.claims.evidence import (
     EvidenceFile,
     EvidenceRow,
     Figures,
@@ -46,7 +46,7 @@ from offcert.report.claims.evidence import (
     evidence_path,
     read_evidence,
 )
-from offcert.report.claims.evidence_check import Again, Judge, schedule_certificate
+from papers.claims.evidence_check import Again, Judge, schedule_certificate
 
 DOCS = Path(__file__).parent.parent / "docs"
 ROWS = "claims-combined.json"

@@ -41,9 +41,13 @@ from offcert.heuristics.checkpoint.linear_selection import linear_selection
 from offcert.heuristics.checkpoint.registry import SELECTIONS
 from offcert.heuristics.checkpoint_graphs.networks import graph_of
 from offcert.proofs.selection_certificate import SelectionCertificate
-from offcert.report.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
-from offcert.report.claims.evidence_check import Again, Judge, proved_range
-from offcert.report.claims.figures import (
+from papers.checkpoint_chains.networks import selection_network
+from papers.checkpoint_chains.stage_ends import stage_end_bytes
+from papers.checkpoint_graphs.networks import TABLE_1, reforwarding_network
+from papers.checkpoint_graphs.training_steps import training_step
+from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
+from papers.claims.evidence_check import Again, Judge, proved_range
+from papers.claims.figures import (
     FIGURES,
     HEADING,
     STATEMENTS,
@@ -51,11 +55,7 @@ from offcert.report.claims.figures import (
     recomputation_figures_section,
     statement_verdict,
 )
-from offcert.report.claims.theory import Experiment
-from papers.checkpoint_chains.networks import selection_network
-from papers.checkpoint_chains.stage_ends import stage_end_bytes
-from papers.checkpoint_graphs.networks import TABLE_1, reforwarding_network
-from papers.checkpoint_graphs.training_steps import training_step
+from papers.claims.theory import Experiment
 
 DOCS = Path(__file__).parent.parent / "docs"
 SECTION, COMMAND = "figures", "python benchmarks/claims_figures.py"
@@ -209,7 +209,7 @@ def chen_rows() -> Iterator[EvidenceRow]:
 
 def overhead_rows(names: Iterable[str] = tuple(OVERHEADS)) -> Iterator[EvidenceRow]:
     """Yield the time overheads of Table 1, by the roofline, in percent."""
-    from offcert.runtime.profile import profile
+    from offcert.runtime.profiling.profile import profile
 
     for row in TABLE_1:
         if row.name in names:
@@ -235,7 +235,7 @@ def eighty_problem() -> Problem:
 
     from offcert.runtime import zoo
     from offcert.runtime.hardware import hardware
-    from offcert.runtime.workload import Workload
+    from offcert.runtime.workloads.workload import Workload
     from papers.combined.checkpoints import profile_checkpoints
 
     row = next(each for each in TABLE_1 if each.name == "resnet152")

@@ -28,20 +28,20 @@ from offcert.core.errors import NoPlanError
 from offcert.core.result import SolveStatus
 from offcert.core.step import Round
 from offcert.core.trace import Trace
-from offcert.heuristics.modnn.lower_bounds import least_memory
-from offcert.heuristics.modnn.record import bytes_of
 from offcert.heuristics.modnn.scheduler import algorithm_1
-from offcert.heuristics.modnn.sub_batch import select_sub_batch
+from offcert.heuristics.modnn.sub_batch import least_memory, select_sub_batch
+from offcert.heuristics.modnn.tasks import bytes_of
 from offcert.heuristics.modnn.vdnn_tasks import best_vdnn, vdnn_least, vdnn_tasks
-from offcert.instances.modnn.hardware import GIGABYTE
+from offcert.instances.modnn.algorithms import GIGABYTE
 from offcert.instances.modnn.networks import NETWORKS
 from offcert.instances.modnn.problems import modnn_step
 from offcert.instances.modnn.tasks import step_round, step_split
 from offcert.proofs.step_certificate import StepCertificate
-from offcert.report.claims.modnn import HEADING, modnn_section
-from offcert.report.claims.modnn_figure import save_figure
-from offcert.report.claims.modnn_rows import rows_from_json
 from offcert.verify import document
+from papers.claims.evidence import EvidenceFile, evidence_path, read_evidence
+from papers.claims.modnn import HEADING, modnn_section
+from papers.claims.modnn_figure import save_figure
+from papers.claims.modnn_rows import rows_from_json
 
 DOCS = Path(__file__).parent.parent / "docs"
 ROWS, FIGURE = "claims-modnn.json", "claims-modnn.png"
@@ -226,6 +226,12 @@ def devices_rows(path: Path) -> list[Row]:
     return [{name: row[name] for name in names} for row in rows]
 
 
+def certificates(docs: Path) -> EvidenceFile | None:
+    """Return the evidence that `claims_modnn_check.py` has made, if it is there."""
+    path = evidence_path(docs, "modnn")
+    return read_evidence(path) if path.exists() else None
+
+
 def measure(options: argparse.Namespace) -> Row:
     """Return all rows."""
     image, seconds = options.image, options.time_limit
@@ -263,7 +269,8 @@ def main(arguments: Iterable[str] | None = None) -> None:
     rows = rows_from_json(read_json(options.docs / ROWS))
     save_figure(rows, options.docs / FIGURE)
     path = options.docs / "claims.md"
-    text = replaced(path.read_text(encoding="utf-8"), HEADING, modnn_section(rows, FIGURE))
+    section = modnn_section(rows, FIGURE, certificates(options.docs))
+    text = replaced(path.read_text(encoding="utf-8"), HEADING, section)
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
     print(f"wrote the section about moDNN of {path}", file=sys.stderr)
 

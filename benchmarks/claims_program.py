@@ -27,16 +27,11 @@ from offcert.core.result import Result, SolveStatus
 from offcert.core.units import Units
 from offcert.heuristics.combined.search import SLOTS, combined_plan
 from offcert.proofs.certificate import Certificate, current_versions
-from offcert.report.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
-from offcert.report.claims.evidence_check import (
-    Again,
-    Judge,
-    proved_range,
-    schedule_certificate,
-)
-from offcert.report.claims.figures import figure_row, statement_verdict
-from offcert.report.claims.program import HEADING, PROGRAM, THEOREMS, program_section
-from offcert.report.claims.theory import Experiment
+from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
+from papers.claims.evidence_check import Again, Judge, proved_range, schedule_certificate
+from papers.claims.figures import figure_row, statement_verdict
+from papers.claims.program import HEADING, PROGRAM, THEOREMS, program_section
+from papers.claims.theory import Experiment
 from papers.combined.assumptions import PUBLISHED
 from papers.combined.exact import solve_combined
 
@@ -61,7 +56,7 @@ def network(name: str) -> Problem:
 
     from offcert.runtime import zoo
     from offcert.runtime.hardware import hardware
-    from offcert.runtime.workload import Workload
+    from offcert.runtime.workloads.workload import Workload
     from papers.combined.checkpoints import profile_checkpoints
 
     with torch.device("meta"):

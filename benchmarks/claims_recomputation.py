@@ -28,21 +28,21 @@ from offcert.formulations.checkpoint.memory_models import (
 from offcert.heuristics.checkpoint.registry import SELECTIONS
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
 from offcert.proofs.selection_certificate import SelectionCertificate
-from offcert.report.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
-from offcert.report.claims.evidence_check import Again, Judge
-from offcert.report.claims.recomputation import (
-    HEADING,
-    RECOMPUTATION,
-    recomputation_section,
-    recomputation_verdict,
-)
-from offcert.report.claims.theory import Experiment
 from papers.checkpoint_graphs.counterexamples import CHAINS, GRAPHS, GraphCounterexample
 from papers.checkpoint_graphs.exhaustive import exhaustive_selection, recomputes_closed_sets
 from papers.checkpoint_graphs.least import least_selection
 from papers.checkpoint_graphs.networks import TABLE_1, reforwarding_network
 from papers.checkpoint_graphs.packing import packing_bound
 from papers.checkpoint_graphs.random_graphs import random_checkpoint_graph
+from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
+from papers.claims.evidence_check import Again, Judge
+from papers.claims.recomputation import (
+    HEADING,
+    RECOMPUTATION,
+    recomputation_section,
+    recomputation_verdict,
+)
+from papers.claims.theory import Experiment
 
 DOCS = Path(__file__).parent.parent / "docs"
 SECTION, COMMAND = "recomputation", "python benchmarks/claims_recomputation.py"

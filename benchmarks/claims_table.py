@@ -16,12 +16,12 @@ import claims
 from offcert.certify.methods import solve
 from offcert.core.documents import read_json
 from offcert.core.files import problem_digest
-from offcert.report.claims.document import FOLDER
-from offcert.report.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
-from offcert.report.claims.evidence_check import Again, Judge, schedule_certificate
-from offcert.report.claims.offloading import CLAIMS
-from offcert.report.claims.published import TABLE, TABLE_COMMAND, TABLE_SECTION
 from offcert.report.points import Point, points_of
+from papers.claims.document import FOLDER
+from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
+from papers.claims.evidence_check import Again, Judge, schedule_certificate
+from papers.claims.offloading import CLAIMS
+from papers.claims.published import TABLE, TABLE_COMMAND, TABLE_SECTION
 
 COMMAND = TABLE_COMMAND
 # Without random numbers, and quick.

@@ -34,16 +34,11 @@ from offcert.instances.library import default_library
 from offcert.instances.three_partition import ThreePartition
 from offcert.instances.two_partition import TwoPartition
 from offcert.proofs.certificate import Certificate
-from offcert.report.claims.document import theory_verdict
-from offcert.report.claims.evidence import EvidenceFile, EvidenceRow, Figures
-from offcert.report.claims.evidence_check import (
-    Again,
-    Judge,
-    proved_range,
-    schedule_certificate,
-)
-from offcert.report.claims.published import THEORY_COMMAND, THEORY_SECTION, theory_evidence
-from offcert.report.claims.theory import THEORY, Experiment
+from papers.claims.document import theory_verdict
+from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures
+from papers.claims.evidence_check import Again, Judge, proved_range, schedule_certificate
+from papers.claims.published import THEORY_COMMAND, THEORY_SECTION, theory_evidence
+from papers.claims.theory import THEORY, Experiment
 
 DOCS = Path(__file__).parent.parent / "docs"
 TIME_LIMIT = 5.0

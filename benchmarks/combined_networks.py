@@ -30,7 +30,7 @@ from offcert.core.units import Units
 from offcert.heuristics.combined.search import combined_plan
 from offcert.runtime import zoo
 from offcert.runtime.hardware import hardware
-from offcert.runtime.workload import Workload
+from offcert.runtime.workloads.workload import Workload
 from offcert.verify.document import verify
 from papers.combined.checkpoints import profile_checkpoints
 

@@ -30,7 +30,7 @@ from offcert.core.devices.problem import Accumulation, DevicesProblem
 from offcert.core.documents import write_json
 from offcert.formulations.devices.bounds import devices_bounds
 from offcert.heuristics.modnn.sub_batch import select_sub_batch
-from offcert.instances.modnn.hardware import GIGABYTE
+from offcert.instances.modnn.algorithms import GIGABYTE
 from offcert.instances.modnn.networks import NETWORKS, modnn_network
 from offcert.instances.modnn.problems import chosen, regular_sizes
 from offcert.instances.modnn.tasks import step_round

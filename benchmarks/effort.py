@@ -22,8 +22,8 @@ from typing import Any
 from offcert.certify.ladder import certify
 from offcert.core.documents import write_json
 from offcert.core.problem import Problem
-from offcert.hunts.phase.core import CoreProblems
 from offcert.hunts.phase.effort import effort
+from offcert.hunts.phase.search import CoreProblems
 
 SHAPES = ("cnn", "cnn-spiky", "uniform", "uniform-spiky", "broad", "narrow", "narrow-spiky")
 

@@ -5,7 +5,7 @@
 Computations are repeatable or not, wherever they stand, and change in place what they read: values
 of others, of their own and of the input, once or more often. Every fifth network is that of a chain
 of stages, on which the methods for chains run as well. Each heuristic's executions are given to
-`offcert.verify.execution.check`, which shares no code with them, and its schedules to the checker
+`offcert.verify.execution`, which shares no code with them, and its schedules to the checker
 of schedules. What fails is written down with the seed that makes the network.
 """
 
@@ -31,14 +31,14 @@ from offcert.core.problem import Problem, Recompute
 from offcert.core.schedule import Schedule
 from offcert.core.strategy import Strategy
 from offcert.formulations.checkpoint.live import checkpoint_execution
-from offcert.heuristics.checkpoint.live_selection import live_selection
+from offcert.heuristics.checkpoint.live_curve import live_selection
 from offcert.heuristics.checkpoint_graphs.arbitrary import expansions
 from offcert.heuristics.checkpoint_graphs.networks import graph_of
 from offcert.heuristics.combined.search import combined_plan
 from offcert.heuristics.joint.search import joint_search
 from offcert.heuristics.persistent.persistent import persistent, persistent_least_memory
 from offcert.heuristics.rematerialisation.search import RematerialisationSearch
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 
 Made = tuple[Execution, Schedule | None]
 # Selections that are drawn beside those of the solver, and limits of memory that are tried.

@@ -17,7 +17,7 @@ from offcert.core.program import Program, Segment
 from offcert.core.trace import Trace
 from offcert.core.units import Units
 from offcert.runtime.capture import Capture
-from offcert.runtime.segments.place import kept_with, program_of, steady
+from offcert.runtime.plan.place import kept_with, program_of, steady
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
 
 RATES = (Fraction(1, 7), Fraction(2, 3), Fraction(1), Fraction(5, 2), Fraction(40))

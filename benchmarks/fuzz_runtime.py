@@ -43,14 +43,14 @@ from offcert.core.plan import Plan
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.runtime.capture import Capture, capture
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.pinned import CHUNK
-from offcert.runtime.device.simulated import SimulatedDevice, by_chance, early, late
-from offcert.runtime.offload import Offload
-from offcert.runtime.predict import predict
-from offcert.runtime.program import Program, program
-from offcert.runtime.reports import StepReport
-from offcert.runtime.step import TrainingStep
-from offcert.runtime.streaming.forecast import forecast
+from offcert.runtime.follow.offload import Offload
+from offcert.runtime.plan.predict import predict
+from offcert.runtime.plan.program import Program, program
+from offcert.runtime.plan.reports import StepReport
+from offcert.runtime.simulated import SimulatedDevice, by_chance, early, late
+from offcert.runtime.streaming.record import forecast
 
 STEPS = 2
 State = list[torch.Tensor]

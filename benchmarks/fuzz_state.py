@@ -41,7 +41,7 @@ from state_models import BATCH, KINDS, WIDTH, Drawn, draw
 
 from offcert.core.documents import write_json
 from offcert.core.errors import OffcertError
-from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.watch.guard import OffloadWarning
 
 SAME, TOLD, RAISED, WARNED, SILENT = "same", "told", "raised", "warned", "silent"
 BOTH = "both raised"

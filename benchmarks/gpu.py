@@ -52,7 +52,7 @@ try:
         found["cuda_version"] = torch.version.cuda
 except ImportError as error:
     found["missing"].append(str(error))
-for name in ("pytest", "offcert.runtime.profile", "offcert.runtime.offload"):
+for name in ("pytest", "offcert.runtime.profiling.profile", "offcert.runtime.follow.offload"):
     try:
         __import__(name)
     except Exception as error:

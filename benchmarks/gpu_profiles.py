@@ -28,7 +28,7 @@ from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.training_record import AllocatorPeaks
 from offcert.runtime.device.cuda import versions
-from offcert.runtime.profile import profile
+from offcert.runtime.profiling.profile import profile
 
 HARDWARE = "v100-pcie"
 
@@ -61,7 +61,7 @@ def measured(case: Case, simulated: bool) -> Problem:
     """Profile a network on the device at hand."""
     if not simulated:
         return profile(case.model, case.shape, options=case.options, measure=True)
-    from offcert.runtime.device.simulated import SimulatedDevice
+    from offcert.runtime.simulated import SimulatedDevice
 
     device = SimulatedDevice(rate_out=Fraction(12), rate_back=Fraction(11), strict=True)
     return profile(

@@ -33,8 +33,8 @@ from offcert.core.units import format_size, format_time
 from offcert.heuristics.joint.plans import JointPlan
 from offcert.heuristics.joint.ranges import ranges_of
 from offcert.heuristics.joint.search import joint_search
-from offcert.runtime.profile import profile
-from offcert.verify.execution.check import execution_faults
+from offcert.runtime.profiling.profile import profile
+from offcert.verify.execution import execution_faults
 
 # What may be done, and its column.
 MEANS = {"both": "both", "recompute": "recomputation alone", "offload": "offloading alone"}

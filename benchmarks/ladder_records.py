@@ -9,17 +9,16 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 from offcert.certify.effort import Effort
-from offcert.certify.joint_rungs import JOINT_LADDERS, joint_ladder_for
 from offcert.certify.ladder import certify
+from offcert.certify.ladders.choice import LADDERS, ladder_for
 from offcert.certify.rung import Rung
-from offcert.certify.rungs import LADDERS, ladder_for
-from offcert.certify.search import Search, chooses_execution
+from offcert.certify.search import Search
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
@@ -169,12 +168,12 @@ class RecordedRung(Rung):
 def recorded(rung: Rung, position: int, tell: Callable[[Event], None]) -> RecordedRung:
     """Return a rung that does the same and tells what became of it."""
 
-    @wraps(rung.run)
+    @wraps(rung.method.run)
     def run(search: Search, effort: Effort) -> None:
         before, began, cpu = state_of(search), search.seconds, cpu_seconds()
         outcome, why = RAN, None
         try:
-            rung.run(search, effort)
+            rung.method.run(search, effort)
         except MethodError as error:
             outcome, why = DID_NOT_APPLY, str(error)
             raise
@@ -187,7 +186,9 @@ def recorded(rung: Rung, position: int, tell: Callable[[Event], None]) -> Record
             tell(Event(position, rung.name, outcome, why, effort.seconds, *spent, *states))
 
     same = {field.name: getattr(rung, field.name) for field in fields(Rung)}
-    return RecordedRung(**(same | {"run": run}), position=position, tell=tell)
+    return RecordedRung(
+        **(same | {"method": replace(rung.method, run=run)}), position=position, tell=tell
+    )
 
 
 def state_of(search: Search) -> State:
@@ -219,24 +220,23 @@ def _living_children_seconds() -> float:
 
 def all_ladders() -> dict[str, tuple[Rung, ...]]:
     """Return the ladders by name: of scheduling, and of problems that leave more open."""
-    return {**LADDERS, **JOINT_LADDERS}
+    return dict(LADDERS)
 
 
 def ladder_of(problem: Problem) -> str:
     """Return the name of the ladder that `certify` climbs for a problem."""
-    return joint_ladder_for(problem) if chooses_execution(problem) else ladder_for(problem)
+    return ladder_for(problem)
 
 
 @contextmanager
 def in_place_of(name: str, rungs: Sequence[Rung]) -> Iterator[None]:
     """Have `certify` climb other rungs where it would climb the ladder of this name."""
-    ladders = JOINT_LADDERS if name in JOINT_LADDERS else LADDERS
-    before = ladders[name]
-    ladders[name] = tuple(rungs)
+    before = LADDERS[name]
+    LADDERS[name] = tuple(rungs)
     try:
         yield
     finally:
-        ladders[name] = before
+        LADDERS[name] = before
 
 
 def certify_recorded(

@@ -11,7 +11,7 @@ from typing import Any
 from ladder_fit import Comparison, Fit, Fitted, proposals
 from ladder_records import RAN, Event, Run, all_ladders
 
-from offcert.certify.joint_rungs import JOINT_LADDERS
+from offcert.certify.ladders.joint import JOINT_LADDERS
 from offcert.certify.rung import Rung
 from offcert.core.messages import cut
 
@@ -131,5 +131,5 @@ def fitted_text(ladder: str, fitted: Fitted, fit: Fit) -> str:
     if not fitted.holds:
         return "\n".join([*lines, "It does not hold there: nothing is proposed."])
     proposed = proposals(all_ladders()[ladder], fitted.rungs)
-    file = "joint_rungs" if ladder in JOINT_LADDERS else "rungs"
-    return "\n".join([*lines, f"Proposed for offcert/certify/{file}.py:", *proposed])
+    file = "joint" if ladder in JOINT_LADDERS else "plain"
+    return "\n".join([*lines, f"Proposed for offcert/certify/ladders/{file}.py:", *proposed])

@@ -35,7 +35,7 @@ from offcert.core.trace import Trace
 from offcert.heuristics.modnn.scheduler import algorithm_1
 from offcert.heuristics.modnn.sub_batch import select_sub_batch
 from offcert.heuristics.modnn.vdnn_tasks import vdnn_plus, vdnn_tasks
-from offcert.instances.modnn.hardware import GIGABYTE
+from offcert.instances.modnn.algorithms import GIGABYTE
 from offcert.instances.modnn.networks import NETWORKS, modnn_network
 from offcert.instances.modnn.problems import RATE, UNITS, modnn_step
 from offcert.instances.modnn.tasks import step_round, step_split

@@ -21,17 +21,17 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.step import Round
 from offcert.core.trace import Trace
-from offcert.heuristics.devices.search import best_by_rules
-from offcert.heuristics.modnn.lower_bounds import least_memory
-from offcert.heuristics.modnn.record import bytes_of
+from offcert.heuristics.devices import best_by_rules
 from offcert.heuristics.modnn.scheduler import algorithm_1, modnn
+from offcert.heuristics.modnn.sub_batch import least_memory
+from offcert.heuristics.modnn.tasks import bytes_of
 from offcert.heuristics.modnn.vdnn_tasks import vdnn_tasks
 from offcert.instances.modnn.networks import NETWORKS
 from offcert.instances.modnn.problems import RATE, UNITS
 from offcert.instances.modnn.tasks import step_round
 from offcert.instances.modnn_devices import CORE, CORES, NAIVE, modnn_devices
-from offcert.report.claims.modnn import written
-from offcert.report.claims.modnn_claims import Agreement, agreement
+from papers.claims.modnn import written
+from papers.claims.modnn_claims import Agreement, agreement
 
 MEMORIES = (12, 10, 8, 6, 5, 4, 3, 2)
 POWER = "resnet34"
@@ -69,16 +69,22 @@ _METHODS: dict[str, Callable[[Problem, Round], Any]] = {
 
 
 @cache
-def speed_up(network: str, image: int, memory: int, size: int, who: Accumulation) -> Fraction:
+def speed_up(
+    network: str, image: int, memory: int, size: int, who: Accumulation
+) -> Fraction | None:
     """Return the speed-up of four GPUs with moDNN's rule for the link; memory 0 is enough for all.
 
-    Times are the library's in every reading: only the sub-batch is the reading's.
+    Times are the library's in every reading: only the sub-batch is the reading's. None if
+    Algorithm 1 finds no room for it.
     """
     alone = profile(network, image, Reading().model, NETWORKS[network].batch)
     problem = modnn_devices(
         network, 4, memory=memory or _ENOUGH, sub_batch=size, image=image, accumulation=who
     )
-    found = best_by_rules(problem, [modnn(problem.step)], ["fifo"])
+    try:
+        found = best_by_rules(problem, [modnn(problem.step)], ["fifo"])
+    except NoPlanError:
+        return None
     assert found is not None
     return Fraction(alone.chosen(alone.menu.fastest()).compute_time, found[0].makespan)
 
@@ -141,7 +147,7 @@ class Numbers:
             size = 1 << ((size - 1).bit_length() - 1)
         return found
 
-    def four(self, network: str, memory: int, who: Accumulation) -> Fraction:
+    def four(self, network: str, memory: int, who: Accumulation) -> Fraction | None:
         """Return the speed-up of four GPUs; with memory 0 for the whole part of the batch."""
         size = self.part(network, memory) if memory else NETWORKS[network].batch // 4
         return speed_up(network, self.image, memory * self.reading.gigabyte, size, who)
@@ -149,8 +155,10 @@ class Numbers:
     def over_one(self, network: str, who: Accumulation) -> Fraction | None:
         """Return the speed-up of four GPUs of 3 GB over moDNN on one of 12 GB."""
         alone = self.modnn(network, 12)
-        own = Fraction(alone[0], self.ideal_time(network)) if alone else None
-        return own and own * self.four(network, 3, who)
+        four = self.four(network, 3, who)
+        if alone is None or four is None:
+            return None
+        return Fraction(alone[0], self.ideal_time(network)) * four
 
 
 def placed_apart(trace: Trace) -> int:

@@ -25,8 +25,8 @@ from modnn_windows import Reading, Selector, variants
 from offcert.core.documents import write_json
 from offcert.heuristics.modnn.sub_batch import workspaces
 from offcert.instances.modnn.networks import NETWORKS
-from offcert.report.claims.modnn import written
-from offcert.report.claims.modnn_claims import Agreement
+from papers.claims.modnn import written
+from papers.claims.modnn_claims import Agreement
 
 READINGS = (
     Reading(),

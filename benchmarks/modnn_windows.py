@@ -11,9 +11,8 @@ from itertools import accumulate
 
 from offcert.core.step import Round
 from offcert.core.trace import Tensor, Trace
-from offcert.heuristics.modnn.lower_bounds import held_memory
-from offcert.heuristics.modnn.sub_batch import ALPHA, select_sub_batch
-from offcert.instances.modnn.hardware import GIGABYTE, K40
+from offcert.heuristics.modnn.sub_batch import ALPHA, held_memory, select_sub_batch
+from offcert.instances.modnn.algorithms import GIGABYTE, K40
 from offcert.instances.modnn.layers import Layers
 from offcert.instances.modnn.networks import NETWORKS, modnn_network
 from offcert.instances.modnn.tasks import step_round

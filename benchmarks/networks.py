@@ -30,7 +30,7 @@ from offcert.core.problem import Problem, parse_memory
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.runtime import zoo
-from offcert.runtime.profile import profile
+from offcert.runtime.profiling.profile import profile
 from offcert.verify.document import verify
 
 HEURISTICS = ("greedy", "dynprog")

@@ -35,13 +35,13 @@ from offcert.core.documents import write_json
 from offcert.core.plan import Plan
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
-from offcert.runtime.offload import Offload, offload
-from offcert.runtime.profile import profile
-from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.follow.offload import Offload, offload
+from offcert.runtime.profiling.profile import profile
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
 from offcert.runtime.segments.steps import segmented
-from offcert.runtime.standard_step import standard_step
-from offcert.runtime.workload import Workload
+from offcert.runtime.watch.guard import OffloadWarning
+from offcert.runtime.workloads.standard_step import standard_step
+from offcert.runtime.workloads.workload import Workload
 
 HARDWARE = "v100-pcie"
 

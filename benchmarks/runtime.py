@@ -31,20 +31,20 @@ from offcert.core.problem import Problem, Recompute
 from offcert.proofs.certificate import Certificate
 from offcert.runtime.capture import read_capture
 from offcert.runtime.capture.run import Nobody
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import CudaDevice, versions
 from offcert.runtime.device.interface import Device
-from offcert.runtime.device.simulated.device import SimulatedDevice
-from offcert.runtime.events import ENTER
-from offcert.runtime.hooks import Hooks
-from offcert.runtime.offload import offload
-from offcert.runtime.profile import profile
-from offcert.runtime.standard_step import standard_step
-from offcert.runtime.step import TrainingStep
-from offcert.runtime.stopwatch import Stopwatch
-from offcert.runtime.streaming.forecast import forecast
-from offcert.runtime.timing import Timing
-from offcert.runtime.tracker import LiveBytes
-from offcert.runtime.workload import Workload
+from offcert.runtime.follow.offload import offload
+from offcert.runtime.profiling.profile import profile
+from offcert.runtime.profiling.timing import Timing
+from offcert.runtime.simulated.device import SimulatedDevice
+from offcert.runtime.streaming.record import forecast
+from offcert.runtime.watch.events import ENTER
+from offcert.runtime.watch.hooks import Hooks
+from offcert.runtime.watch.tracker import LiveBytes
+from offcert.runtime.workloads.standard_step import standard_step
+from offcert.runtime.workloads.turns import Stopwatch
+from offcert.runtime.workloads.workload import Workload
 
 HARDWARE = "v100-pcie"
 WAYS: tuple[Way, ...] = (SaveOnHost(), Threshold(), Checkpointed(), MemoryBudget())

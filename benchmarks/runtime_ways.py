@@ -18,9 +18,9 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from offcert.runtime.device.interface import Arena, Device, Event, Part
-from offcert.runtime.parts import Parts
-from offcert.runtime.saved_storages import owned_storages
-from offcert.runtime.tracker import LiveBytes
+from offcert.runtime.watch.parts import Parts
+from offcert.runtime.watch.saved_storages import owned_storages
+from offcert.runtime.watch.tracker import LiveBytes
 
 
 class Way(ABC):

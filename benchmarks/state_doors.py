@@ -25,12 +25,12 @@ from offcert.core.result import Result, SolveStatus
 from offcert.core.simulate import simulate
 from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
-from offcert.runtime import recomputing
 from offcert.runtime.capture import capture
 from offcert.runtime.capture.capture import read_capture
-from offcert.runtime.predict import predict
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.plan.predict import predict
 from offcert.runtime.segments.steps import segmented
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.watch import recomputing
 from offcert.training import offload, planner
 
 # What is open; None where there is nothing to ask.
@@ -39,7 +39,7 @@ Door = Callable[[nn.Module], AbstractContextManager[Training]]
 
 
 class Again(threading.local):
-    """Counts what runs again, in place of the depth of `offcert.runtime.recomputing`."""
+    """Counts what runs again, in place of the depth of `offcert.runtime.watch.recomputing`."""
 
     def __init__(self) -> None:
         self.begun = 0

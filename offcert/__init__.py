@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_certificate
     from offcert.proofs.placement.certificate import PlacementCertificate, read_placement
     from offcert.proofs.step_certificate import StepCertificate, read_step_certificate
+    from offcert.runtime.capture.step import TrainingStep
     from offcert.runtime.compiled.backend import backend
-    from offcert.runtime.profile import profile
-    from offcert.runtime.step import TrainingStep
+    from offcert.runtime.profiling.profile import profile
     from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
     from offcert.training.doctor import doctor
     from offcert.training.offload import offload
@@ -186,10 +186,10 @@ _HOMES = {
     "write_problem": "offcert.core.files",
 }
 _NEED_TORCH = {
-    "TrainingStep": "offcert.runtime.step",
+    "TrainingStep": "offcert.runtime.capture.step",
     "backend": "offcert.runtime.compiled.backend",
     "offload": "offcert.training.offload",
-    "profile": "offcert.runtime.profile",
+    "profile": "offcert.runtime.profiling.profile",
     "sub_batch_steps": "offcert.runtime.sub_batches",
     "sub_batches": "offcert.runtime.sub_batches",
 }
@@ -218,7 +218,7 @@ def _without_torch(name: str) -> Any:
     """Return what says what to install: when it is called, so that looking at it does no harm."""
 
     def missing(*args: Any, **kwargs: Any) -> Any:
-        from offcert.core.extras import require_torch
+        from offcert.core.errors import require_torch
 
         require_torch(name)
         # It has been installed meanwhile.

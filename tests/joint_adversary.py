@@ -18,11 +18,9 @@ from scipy.sparse import csr_array
 
 from offcert.core.problem import Problem
 from offcert.proofs.joint_document import PLACES, JointCases, JointWeights, Place
-from offcert.verify.joint.cases import least
-from offcert.verify.joint.grid import Cuts
 from offcert.verify.joint.model import JointModel, Weighing, _NoFactError
-from offcert.verify.joint.room import rooms
-from offcert.verify.joint.states import States
+from offcert.verify.joint.room import Cuts, States, rooms
+from offcert.verify.joint.verifier import least
 from offcert.verify.limits import UNLIMITED
 
 # Multipliers are rounded to this part of a tick; nothing is proved by more than `_MOST` of them.

@@ -8,15 +8,16 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from joint_oracle import least_time
+from random_networks import checkpoint_chain, random_network, recompute_problem
+
 from offcert.certify.effort import Effort
-from offcert.certify.joint_bound_steps import bound_computing, climb_joint
+from offcert.certify.joint_steps import bound_computing, climb_joint
 from offcert.certify.search import Search
 from offcert.core.problem import Problem
 from offcert.core.result import Bound
 from offcert.formulations.labels.joint.bound import shortest_execution
 from offcert.proofs.fluid_document import unpack
-from tests.joint_oracle import least_time
-from tests.random_networks import checkpoint_chain, random_network, recompute_problem
 
 
 def joint_problem(seed: int) -> Problem:

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, combinations, count
 
+from oracle import brute_force
+
 from offcert.core.computations import Run
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.problem import Problem, Transfers
 from offcert.core.strategy import Strategy
-from offcert.verify.execution.check import execution_faults
-from tests.oracle import brute_force
+from offcert.verify.execution import execution_faults
 
 # What a value's memory holds: the value, and how many computations have changed it in place.
 Content = tuple[int, int]

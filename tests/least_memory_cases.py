@@ -7,6 +7,9 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
+from random_networks import checkpoint_chain, random_network
+from rematerialisation_oracle import RematerialisationOracle
+
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import Bound
@@ -20,8 +23,6 @@ from offcert.formulations.rematerialisation.least_memory import (
 )
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import MemoryByTime
-from tests.random_networks import checkpoint_chain, random_network
-from tests.rematerialisation_oracle import RematerialisationOracle
 
 
 def memory_problem(seed: int) -> tuple[Problem, int]:

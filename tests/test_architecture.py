@@ -86,6 +86,7 @@ def test_arrows_between_rooms(room: str) -> None:
             parts = name.split(".")
             if parts[0] == "offcert" and len(parts) > 1:
                 assert parts[1] in ALLOWED[room] | ANYBODY | {room}, f"{path} imports {name}"
+            assert parts[0] != "papers", f"{path} imports {name}, which is in no wheel"
             if parts[0] == "torch":
                 assert room in ("runtime", "training"), f"{path} imports torch"
             if parts[0] in SOLVERS:
@@ -132,7 +133,6 @@ BY_NAME: dict[str, set[str]] = {
     "campaign/preload_search.py": {
         "offcert.formulations.fluid.milp",
         "offcert.formulations.models.interval_cpsat",
-        "offcert.formulations.models.interval_dive",
         "offcert.formulations.models.stage_milp",
     },
     "verify/document.py": named_by_questions("verify", "checker"),
@@ -153,7 +153,7 @@ BY_NAME: dict[str, set[str]] = {
     "core/notebook.py": set(),
     # PyTorch's, and a user's own module.
     "runtime/compiled/operators.py": set(),
-    "runtime/workload.py": set(),
+    "runtime/workloads/workload.py": set(),
 }
 
 
@@ -202,6 +202,20 @@ def circles(files: Iterable[Path]) -> list[set[Path]]:
 def test_no_modules_use_each_other() -> None:
     """Neither when they are loaded, nor later, nor for types only, nor by name."""
     assert not circles(modules())
+
+
+def test_folders_of_the_runtime_do_not_use_each_other() -> None:
+    """Each is below those that use it: devices at the bottom, what `offcert train` runs on top."""
+    runtime = ROOT / "runtime"
+    graph = networkx.DiGraph(
+        (path.relative_to(runtime).parts[0], used.relative_to(runtime).parts[0])
+        for path in runtime.rglob("*.py")
+        for used in used_by(path)
+        if runtime in used.parents
+    )
+    graph.remove_edges_from([(name, name) for name in graph])
+    assert len(graph) > 12
+    assert networkx.is_directed_acyclic_graph(graph)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +333,7 @@ def test_people_who_only_verify_load_no_torch(package: str) -> None:
 def test_only_who_reads_and_writes_platforms_names_a_rate_without_its_direction() -> None:
     """Everything else asks `Platform.rate` or `Platform.transfer_time`, which want to know it."""
     core = {"core/platform.py", "core/problem.py", "core/platform_json.py", "core/step_json.py"}
-    may = core | {"cli/searching.py", "runtime/measurement.py"}
+    may = core | {"cli/searching.py", "runtime/hardware/measurement.py"}
     found = {
         str(path.relative_to(ROOT))
         for path in modules()

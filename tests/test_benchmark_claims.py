@@ -18,10 +18,10 @@ from offcert.core.files import read_problem, write_problem
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Transfers
 from offcert.instances.cnn import cnn_chain
-from offcert.report.claims.evidence import evidence_path, read_evidence
-from offcert.report.claims.evidence_check import check_section
-from offcert.report.claims.offloading import CLAIMS
-from offcert.report.claims.theory import Experiment
+from papers.claims.evidence import evidence_path, read_evidence
+from papers.claims.evidence_check import check_section
+from papers.claims.offloading import CLAIMS
+from papers.claims.theory import Experiment
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 NOTHING = {"status": "NO_PLAN", "seconds": 1.0}
@@ -77,7 +77,7 @@ def arguments(tmp_path: Path) -> list[str]:
     (tmp_path / "docs").mkdir()
     options = ["--networks", "resnet18", "--images", "224", "--batches", "8", "--seeds", "2"]
     options += ["--memory", "0:40:20", "--few", "0:40:40", "--time-limit", "2"]
-    options += ["--again-time-limit", "0"]
+    options += ["--again-time-limit", "0", "--open-batches", "8"]
     return [*options, "--folder", str(tmp_path / "run"), "--docs", str(tmp_path / "docs")]
 
 
@@ -128,6 +128,15 @@ def test_what_stays_open_is_given_less_time(
         "resnet18": 8,
         "densenet121": 8,
         "densenet121 by blocks": 8,
+    }
+    # With a batch that is not among those of what stays open, chains that close are left.
+    found = claims.cells(claims._parse([*arguments, "--open-batches", "32"]))
+    assert {cell.point.name for cell in found if cell.method == "certify"} == {
+        "resnet18-224-b8-chain"
+    }
+    assert {cell.point.name for cell in found} == {
+        "resnet18-224-b8-chain",
+        "densenet121-224-b8-chain",
     }
     # An image on which no optimum is looked for: what is quick, on chains.
     found = claims.cells(claims._parse([*arguments, "--certify-images", "500"]))

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from offcert.report.claims.evidence import EvidenceFile, evidence_path, read_evidence
-from offcert.report.claims.recomputation import RECOMPUTATION, recomputation_section
+from papers.claims.evidence import EvidenceFile, evidence_path, read_evidence
+from papers.claims.recomputation import RECOMPUTATION, recomputation_section
 
 ROOT = Path(__file__).parent.parent
 

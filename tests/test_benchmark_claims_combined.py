@@ -16,7 +16,8 @@ from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.problem import Minimise, Recompute
 from offcert.formulations.rematerialisation.least_memory import single_run_bound
-from offcert.report.claims.combined import (
+from offcert.runtime.profiling.profile import profile
+from papers.claims.combined import (
     COMBINED,
     HEADING,
     MEANS,
@@ -26,10 +27,9 @@ from offcert.report.claims.combined import (
     rows_from_json,
     rows_to_json,
 )
-from offcert.report.claims.evidence import evidence_path, read_evidence
-from offcert.report.claims.evidence_check import check_section
-from offcert.report.claims.judge import Outcome, Verdict
-from offcert.runtime.profile import profile
+from papers.claims.evidence import evidence_path, read_evidence
+from papers.claims.evidence_check import check_section
+from papers.claims.judge import Outcome, Verdict
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from offcert.formulations.checkpoint.memory_models import dynamic_memory
-from offcert.report.claims.evidence import evidence_path, read_evidence
-from offcert.report.claims.evidence_check import check_section
-from offcert.report.claims.figures import HEADING, recomputation_figures_section
 from offcert.runtime import zoo
 from papers.checkpoint_chains.networks import selection_network
 from papers.checkpoint_chains.stage_ends import stage_end_bytes
+from papers.claims.evidence import evidence_path, read_evidence
+from papers.claims.evidence_check import check_section
+from papers.claims.figures import HEADING, recomputation_figures_section
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")

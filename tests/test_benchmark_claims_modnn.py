@@ -16,12 +16,12 @@ import pytest
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.heuristics.modnn.sub_batch import select_sub_batch
-from offcert.report.claims.judge import Outcome
-from offcert.report.claims.modnn import HEADING, modnn_section, written
-from offcert.report.claims.modnn_cases import CASES
-from offcert.report.claims.modnn_claims import Agreement, Numbers, agreement
-from offcert.report.claims.modnn_list import NUMBERS
-from offcert.report.claims.modnn_rows import GB, ModnnRows, rows_from_json, rows_to_json
+from papers.claims.judge import Outcome
+from papers.claims.modnn import HEADING, modnn_section, written
+from papers.claims.modnn_cases import CASES
+from papers.claims.modnn_claims import Agreement, Numbers, agreement
+from papers.claims.modnn_list import NUMBERS
+from papers.claims.modnn_rows import GB, ModnnRows, rows_from_json, rows_to_json
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
@@ -36,7 +36,8 @@ def _benchmark_module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_the_published_section_is_written_again(benchmark_module: ModuleType) -> None:
-    section = modnn_section(ROWS, benchmark_module.FIGURE)
+    certificates = benchmark_module.certificates(ROOT / "docs")
+    section = modnn_section(ROWS, benchmark_module.FIGURE, certificates)
     sections = importlib.import_module("claims_sections")
     assert sections.section_of(PAGE, HEADING) == section
     for key in BY_KEY:

@@ -9,9 +9,9 @@ import pytest
 
 from offcert.core.fluid_schedule import FluidSchedule, Piece
 from offcert.proofs.certificate import certificate_from_json
-from offcert.report.claims.evidence import evidence_path, read_evidence
-from offcert.report.claims.evidence_check import check_section
-from offcert.report.claims.program import HEADING, program_section
+from papers.claims.evidence import evidence_path, read_evidence
+from papers.claims.evidence_check import check_section
+from papers.claims.program import HEADING, program_section
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")

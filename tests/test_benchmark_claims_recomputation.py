@@ -6,10 +6,10 @@ from types import ModuleType
 
 import pytest
 
-from offcert.report.claims.evidence import evidence_path, read_evidence
-from offcert.report.claims.evidence_check import check_section
-from offcert.report.claims.recomputation import HEADING, recomputation_section
 from papers.checkpoint_graphs.counterexamples import GRAPHS
+from papers.claims.evidence import evidence_path, read_evidence
+from papers.claims.evidence_check import check_section
+from papers.claims.recomputation import HEADING, recomputation_section
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")

@@ -70,7 +70,8 @@ def test_no_state_makes_training_silently_another_one(fuzz, tmp_path, door, coun
 
 def unguard(monkeypatch):
     """Take away what guards recomputation: no rehearsals, no samples, and nothing is put back."""
-    from offcert.runtime.segments import evidence, proof, reachable
+    from offcert.runtime.segments import evidence, reachable
+    from offcert.runtime.watch import proof
 
     monkeypatch.setattr(proof.Proof, "rehearses", lambda *_, **__: False)
     monkeypatch.setattr(evidence.Sample, "fits", lambda *_: True)

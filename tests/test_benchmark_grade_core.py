@@ -12,7 +12,7 @@ from benchmark_workers import quick, sleep
 
 from offcert.core.files import problem_digest
 from offcert.core.result import SolveStatus
-from offcert.hunts.phase.core import CoreProblems
+from offcert.hunts.phase.search import CoreProblems
 from offcert.instances.library import Family, Library, make_entry
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"

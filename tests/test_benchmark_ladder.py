@@ -18,9 +18,10 @@ from offcert.campaign.pool import Failure
 from offcert.certify import ladder
 from offcert.certify.descents import descend_sequential
 from offcert.certify.effort import Effort
-from offcert.certify.joint_rungs import JOINT_LADDERS
+from offcert.certify.ladders.choice import LADDERS, ladder_for
+from offcert.certify.method import Method
+from offcert.certify.registry import METHODS
 from offcert.certify.rung import Rung
-from offcert.certify.rungs import LADDERS, ladder_for
 from offcert.certify.search import Search
 from offcert.certify.steps import climb_combinatorial
 from offcert.core.errors import MethodError
@@ -31,7 +32,7 @@ from offcert.instances.library import default_library
 from offcert.proofs.certificate import Certificate
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-BASE = Rung(descend_sequential, 1.0, "a plan", always=True)
+BASE = Rung(Method(descend_sequential), 1.0, "a plan", always=True)
 # Seconds; nothing here takes them.
 LIMIT = 1000.0
 
@@ -39,14 +40,14 @@ LIMIT = 1000.0
 @pytest.fixture
 def benchmark_(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    before = dict(LADDERS), dict(JOINT_LADDERS)
+    before = dict(LADDERS)
     module = importlib.import_module("ladder")
     # All of the library would take seconds to read.
     families = (f"two-partition-8-{answer}-atomic" for answer in ("no", "yes"))
     entries = [entry for name in families for entry in default_library().family(name).entries]
     monkeypatch.setattr(module, "Library", lambda: SimpleNamespace(entries=lambda: entries))
     yield module
-    assert before == (LADDERS, JOINT_LADDERS)
+    assert before == LADDERS
 
 
 @pytest.fixture
@@ -100,8 +101,7 @@ def test_every_rung_is_printed_with_its_reason(
     assert benchmark_.main(["print", "--json"]) == 0
     documents = json.loads(capsys.readouterr().out)
     assert benchmark_.main(["print"]) == 0
-    ladders = {**LADDERS, **JOINT_LADDERS}
-    assert len(ladders) == len(LADDERS) + len(JOINT_LADDERS)
+    ladders = LADDERS
     tables = dict(zip(ladders, capsys.readouterr().out.split("\n\n"), strict=True))
     assert list(documents) == list(ladders)
     for name, rungs in ladders.items():
@@ -119,13 +119,14 @@ def test_every_rung_is_printed_with_its_reason(
 
 def test_every_condition_of_a_rung_has_words() -> None:
     """A new field must be said, too, or be none of the conditions."""
-    others = {"run", "share", "reason", "at_least", "at_most", "always"}
+    others = {"method", "share", "reason", "at_least", "at_most", "always"}
     for field in fields(Rung):
         if field.name not in others:
             value: Any = True if field.default is False else 3.5
             rung = replace(BASE, **{field.name: value})
             assert len(rung.conditions) == 1, field.name
     assert BASE.conditions == []
+    assert Rung(METHODS["pivot"], 1.0, "").conditions == ["atomic transfers"]
 
 
 def test_the_record_says_who_ran_improved_and_closed(
@@ -139,14 +140,14 @@ def test_the_record_says_who_ran_improved_and_closed(
 
     rungs = (
         BASE,
-        Rung(climb_combinatorial, 1.0, "", always=True),
-        Rung(nothing, 1.0, "", relaxed_only=True),
-        Rung(nothing, 1.0, "", at_most=3.0, needs=5.0),
-        Rung(refusing, 0.5, ""),
-        Rung(failing, 0.5, ""),
-        Rung(better, 0.25, ""),
-        Rung(closing, 1.0, ""),
-        Rung(nothing, 1.0, ""),
+        Rung(Method(climb_combinatorial), 1.0, "", always=True),
+        Rung(Method(nothing), 1.0, "", relaxed_only=True),
+        Rung(Method(nothing), 1.0, "", at_most=3.0, needs=5.0),
+        Rung(Method(refusing), 0.5, ""),
+        Rung(Method(failing), 0.5, ""),
+        Rung(Method(better), 0.25, ""),
+        Rung(Method(closing), 1.0, ""),
+        Rung(Method(nothing), 1.0, ""),
     )
     run = records.run_of(problem, rungs, time_limit=LIMIT)
     events = run.events
@@ -214,11 +215,11 @@ def test_ladders_of_what_runs_again_are_recorded_as_well(
     run = records.run_of(problem, time_limit=60.0, workers=1)
     name = "least time" if minimise is Minimise.TIME else "least memory"
     assert run.ladder == name
-    assert [event.step for event in run.events] == [rung.name for rung in JOINT_LADDERS[name]]
+    assert [event.step for event in run.events] == [rung.name for rung in LADDERS[name]]
     assert run.objective is not None
     assert run.lower_bound == run.objective
     (closing,) = (event for event in run.events if event.closed)
-    expected = {"least time": "close_joint", "least memory": "descend_sequentially"}
+    expected = {"least time": "joint-labels", "least memory": "sequential-least-memory"}
     assert closing.step == expected[name]
     improved = [event for event in run.events if event.better_schedule]
     assert improved[-1].after.objective == run.objective
@@ -245,7 +246,12 @@ def useful(search: Search, effort: Effort) -> None:
 
 # Its makespan is so long that rounding bounds to ticks changes little.
 PROBLEM = CnnChains(stages=8).problem(0).with_memory("0%")
-WASTEFUL = (BASE, Rung(nothing, 1.0, ""), Rung(wasting, 0.5, ""), Rung(useful, 0.8, ""))
+WASTEFUL = (
+    BASE,
+    Rung(Method(nothing), 1.0, ""),
+    Rung(Method(wasting), 0.5, ""),
+    Rung(Method(useful), 0.8, ""),
+)
 
 
 def fit_of(fitting: ModuleType, records: ModuleType, **changes: Any) -> Any:
@@ -297,7 +303,7 @@ def test_a_difference_below_the_noise_is_none(fitting: ModuleType, records: Modu
         part = (0.1, 0.3, 0.32, 0.5)[turns[-1] % 4 - 2]
         search.add(Bound("fickle", int(part * search.objective), Evidence.ATTESTED))
 
-    fitted = fit_of(fitting, records).run((BASE, Rung(fickle, 0.4, "")), [2])
+    fitted = fit_of(fitting, records).run((BASE, Rung(Method(fickle), 0.4, "")), [2])
     assert len(turns) == 2 + 2 * 4
     assert all(tried.comparison.noise > 0 for tried in fitted.tried)
 
@@ -310,7 +316,7 @@ def test_what_does_not_hold_with_other_seeds_is_not_proposed(
             search, effort if effort.seed < 2 else replace(effort, seconds=LIMIT - effort.seconds)
         )
 
-    rungs = (BASE, Rung(lucky, 0.4, ""))
+    rungs = (BASE, Rung(Method(lucky), 0.4, ""))
     fit = fit_of(fitting, records)
     fitted = fit.run(rungs, [2])
     assert fitted.rungs[1].share == 0.8
@@ -318,7 +324,7 @@ def test_what_does_not_hold_with_other_seeds_is_not_proposed(
     text = benchmark_.fitted_text("long traces", fitted, fit)
     assert text.endswith("It does not hold there: nothing is proposed.")
     assert "1 problem(s), 2 repetition(s)" in text
-    unchanged = fit.run((BASE, Rung(nothing, 1.0, "")), [1, 2])
+    unchanged = fit.run((BASE, Rung(Method(nothing), 1.0, "")), [1, 2])
     text = benchmark_.fitted_text("long traces", unchanged, fit)
     assert text.endswith("nothing is proposed.")
     assert text.count("not tried") == 4
@@ -336,7 +342,7 @@ def test_the_scores(fitting: ModuleType) -> None:
 
 
 def test_what_goes_to_a_process_can_be_sent(benchmark_: ModuleType) -> None:
-    for rungs in (*LADDERS.values(), *JOINT_LADDERS.values()):
+    for rungs in LADDERS.values():
         item = benchmark_.Item(random_problem(7), rungs, 1.0, 1, 0)
         assert pickle.loads(pickle.dumps(item)) == item
 

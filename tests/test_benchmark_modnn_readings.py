@@ -16,8 +16,8 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.modnn.sub_batch import select_sub_batch, window_memory, workspaces
 from offcert.instances.modnn.networks import modnn_network
 from offcert.instances.modnn.tasks import step_round
-from offcert.report.claims.modnn import written
-from offcert.report.claims.modnn_claims import Agreement
+from papers.claims.modnn import written
+from papers.claims.modnn_claims import Agreement
 
 ROOT = Path(__file__).parent.parent
 
@@ -136,3 +136,12 @@ def test_the_command_prints_both_tables(
     text = capsys.readouterr().out
     assert "| Fig. 11 | bytes of vDNN by moDNN's | 378× | **32** | **32** |" in text
     assert "1. as here\n2. GB are 10⁹ bytes\n" in text
+
+
+def test_sub_batches_for_which_there_is_no_room_have_no_speed_up(readings: ModuleType) -> None:
+    numbers = importlib.import_module("modnn_numbers")
+    found = [
+        numbers.speed_up("resnet34", 32, memory, 64, numbers.NAIVE) for memory in (10**6, 10**10)
+    ]
+    assert found[0] is None
+    assert 0 < found[1] < 4

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from offcert.runtime.profile import profile
+from offcert.runtime.profiling.profile import profile
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 

@@ -16,12 +16,12 @@ from offcert.core.result import Evidence
 from offcert.core.schedule import Schedule
 from offcert.heuristics.dynprog import algorithm_1
 from offcert.hunts.adversarial.values import ordered_optimum
-from offcert.report.claims.exhibits import EXHIBITS_FORMAT, LARGEST
-from offcert.report.claims.judge import Outcome
-from offcert.report.claims.offloading import CLAIMS
-from offcert.report.claims.theory import THEORY
 from offcert.report.points import CERTIFY, Cell, Point
 from offcert.verify.document import Verification, verify_file
+from papers.claims.exhibits import EXHIBITS_FORMAT, LARGEST
+from papers.claims.judge import Outcome
+from papers.claims.offloading import CLAIMS
+from papers.claims.theory import THEORY
 
 DOCS = Path(__file__).parent.parent / "docs"
 FOLDER = DOCS / "certificates"

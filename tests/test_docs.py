@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from docs_pages import DOCS, FORMATS, MARKDOWN, PAGES, ROOT, anchors, links, tokens
+from test_architecture import ALLOWED
 
 import offcert
 from offcert.cli.program import parser as commands
 from offcert.core.errors import InputError
-from tests.test_architecture import ALLOWED
 
 
 def fault_of(target: str, page: Path) -> str | None:
@@ -181,7 +181,9 @@ def test_the_changelog_has_this_version_and_known_headings() -> None:
 
 def test_names_of_the_interface_that_pages_use_exist() -> None:
     for page in PAGES:
-        for name in re.findall(r"`(offcert(?:\.\w+)+)`", page.read_text(encoding="utf-8")):
+        for name in re.findall(
+            r"`((?:offcert|papers)(?:\.\w+)+)`", page.read_text(encoding="utf-8")
+        ):
             assert _resolves(name), f"{page.name}: {name}"
 
 

@@ -6,11 +6,12 @@ import random
 from dataclasses import replace
 from fractions import Fraction
 
+from joint_oracle import _with_offloading, least_time
+from random_networks import checkpoint_chain, random_network, recompute_problem
+
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
-from tests.joint_oracle import _with_offloading, least_time
-from tests.random_networks import checkpoint_chain, random_network, recompute_problem
 
 
 def test_a_search_over_states_and_one_over_strategies_agree_where_nothing_leaves() -> None:

@@ -6,6 +6,8 @@ from fractions import Fraction
 from itertools import permutations
 
 import pytest
+from oracle import brute_force
+from random_instances import counterexample, mixed_problem, random_problem
 
 from offcert.core.errors import PlanError
 from offcert.core.plan import Kind, Move, Plan
@@ -13,8 +15,6 @@ from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.core.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
-from tests.oracle import brute_force
-from tests.random_instances import counterexample, mixed_problem, random_problem
 
 
 def _problem(

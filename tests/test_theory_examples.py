@@ -59,9 +59,9 @@ def test_what_a_page_asserts_holds(page: Path) -> None:
         assert "assert" not in code
         return
     assert code.count("assert ") >= 2, f"{page.name} has no worked example that is checked"
-    # The packages of the product alone, and what comes with Python.
+    # What is in the checkout alone, and what comes with Python.
     assert set(re.findall(r"^\s*(?:from|import) (\w+)", code, re.M)) <= {
-        "offcert", "dataclasses", "fractions", "itertools", "math", "random",
+        "offcert", "papers", "dataclasses", "fractions", "itertools", "math", "random",
     }  # fmt: skip
     run(code, page.name)
 

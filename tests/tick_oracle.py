@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
+from joint_oracle import _subsets
+
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
-from tests.joint_oracle import _subsets
 
 # Where a copy is; a number above 0 is the ticks until it is back on the device.
 PRESENT, ABSENT = 0, -1

@@ -12,16 +12,8 @@ from typing import Any
 from offcert.campaign.cells import CERTIFY, Cell
 from offcert.campaign.schema import FAILED, NO_PLAN, Row
 from offcert.certify.ladder import certify
+from offcert.certify.ladders.plain import PLAIN_LADDERS
 from offcert.certify.methods import METHODS, solve
-from offcert.certify.warm import (
-    warm_heads,
-    warm_local_search,
-    warm_matched,
-    warm_order_search,
-    warm_outward,
-    warm_pivot,
-    warm_set_search,
-)
 from offcert.core.errors import InputError, MethodError
 from offcert.core.problem import Recompute, Transfers
 from offcert.core.result import Evidence, Result
@@ -117,17 +109,9 @@ def warm_up(method: str) -> None:
     base = cnn_chain(_WARMING_STAGES, 0)
     tiny = base.with_memory((base.trace.least_memory + base.trace.peak_memory) // 2)
     if method == CERTIFY:
-        searches = (
-            warm_local_search,
-            warm_set_search,
-            warm_order_search,
-            warm_heads,
-            warm_matched,
-            warm_outward,
-            warm_pivot,
-        )
-        for warm in searches:
-            warm()
+        for rungs in PLAIN_LADDERS.values():
+            for act in {act for rung in rungs for act in rung.method.warm}:
+                act()
         for heuristic in ("sequential", "greedy"):
             warm_up(heuristic)
         return

@@ -8,7 +8,6 @@ from offcert.campaign.execute import warm_up
 for _name in (
     "offcert.formulations.fluid.milp",
     "offcert.formulations.models.interval_cpsat",
-    "offcert.formulations.models.interval_dive",
     "offcert.formulations.models.stage_milp",
 ):
     import_module(_name)

@@ -1,16 +1,23 @@
-"""Steps that store some data of a chain and compute the rest again."""
+"""The steps that run published algorithms for recomputation: on chains, combined, on graphs."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from typing import Any
+
 from offcert.certify.effort import Effort
 from offcert.certify.search import Search
-from offcert.certify.warm import warm_checkpoints
 from offcert.core.checkpoint_chain import CheckpointChain
+from offcert.core.errors import InputError, MethodError
 from offcert.core.execution import Execution
+from offcert.core.network import Network
 from offcert.core.plan import Plan
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.program import Program
+from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
+from offcert.heuristics.combined.search import CombinedPlan, combined_plan
 
 # The curve of longer chains takes many seconds.
 MAX_CURVE_STAGES = 300
@@ -44,10 +51,8 @@ def _execution(search: Search, chain: CheckpointChain) -> Execution | None:
     """Return the execution to offer, or None if no segments suit the problem."""
     if len(chain) > MAX_CURVE_STAGES:
         from offcert.formulations.checkpoint.live import checkpoint_execution
-        from offcert.heuristics.checkpoint.live_selection import live_selection
+        from offcert.heuristics.checkpoint.live_curve import live_selection
 
-        with search.untimed():
-            warm_checkpoints()
         return checkpoint_execution(chain, live_selection(chain).checkpoints)
     program = _best_program(search.problem, chain)
     if program is None:
@@ -66,3 +71,134 @@ def _best_program(problem: Problem, chain: CheckpointChain) -> Program | None:
     within = (each for each in live_curve(chain) if spare is None or each.again <= spare)
     best = next(within, None)
     return None if best is None else best.program
+
+
+# Into how many slots the memory is divided, in turn.
+SLOTS = (20, 50, 100, 200)
+# Seconds that 100 stages and 50 slots take, about, without and with sweeps that keep everything.
+_SECONDS = {False: 3.0, True: 7.0}
+# How the time grows with the slots.
+_GROWTH = 2.6
+# Share of the range of memory that is worth another program.
+_FINE = 1 / 256
+
+
+def descend_combined(search: Search, effort: Effort) -> None:
+    """Offer what the combined paper's dynamic program finds, at ever more slots while time is left.
+
+    By itself, and with sweeps that keep all of their last stage (`combined_plan`'s `bare`), which
+    the paper does not know: neither is always better once transfers are whole. Where memory is
+    minimised, the least limit is looked for at which what it finds ends by the deadline, with one
+    number of slots: the first that is asked for, or 50.
+    """
+    problem = search.problem
+    chain = problem.checkpoint_chain
+    if chain is None or problem.recompute is Recompute.NONE:
+        return
+    search.begin("combined program")
+    ends = time.monotonic() + effort.seconds
+    asked: Any = effort.options.get("slots")
+    if problem.minimise is Minimise.MEMORY:
+        _least_memory(search, ends, asked[0] if asked else SLOTS[1])
+        return
+    every = asked or SLOTS
+    for slots in every:
+        for bare in (False, True):
+            if slots > every[0] and seconds(len(chain), slots, bare) > ends - time.monotonic():
+                return
+            found = _found(problem, slots, bare)
+            if found is not None:
+                search.offer_executed(found[0].execution, found[1])
+
+
+def seconds(stages: int, slots: int, bare: bool) -> float:
+    """Return about how long the program takes."""
+    return float(_SECONDS[bare] * (stages / 100) ** 2 * (slots / 50) ** _GROWTH)
+
+
+def _found(problem: Problem, slots: int, bare: bool) -> tuple[CombinedPlan, Schedule] | None:
+    try:
+        plan = combined_plan(problem, slots, bare=bare)
+        return plan, plan.atomic(problem)
+    except MethodError:
+        return None
+
+
+def _least_memory(search: Search, ends: float, slots: int) -> None:
+    """Halve the range of memory until time is over or the range is small."""
+    problem = search.problem
+    network, chain, deadline = problem.computed, problem.checkpoint_chain, problem.deadline
+    assert network is not None
+    assert chain is not None
+    low = max(network.own_memory) - 1
+    high = min(problem.platform.memory, problem.trace.peak_memory)
+    fine = max(1, int((high - low) * _FINE))
+    memory = high
+    while low < memory and seconds(len(chain), slots, True) < ends - time.monotonic():
+        found = _found(problem.with_memory(memory), slots, bare=True)
+        if found is not None and (deadline is None or found[1].makespan <= deadline):
+            search.offer_executed(found[0].execution, found[1], memory)
+            high = memory
+        elif memory == high:
+            return
+        else:
+            low = memory
+        if high - low <= fine:
+            return
+        memory = (low + high) // 2
+
+
+def descend_graphs(search: Search, effort: Effort) -> None:
+    """Offer the best of what the re-forwarding paper's solver stores, if nothing is offloaded.
+
+    Its selections for all max terms are executions of the network, from storing nearly nothing to
+    nearly everything. Where memory is minimised, the one with the fewest live bytes within the
+    deadline is offered; where time is, the one that computes least within the memory.
+    """
+    problem = search.problem
+    network = problem.computed
+    if problem.recompute is not Recompute.ANY or network is None:
+        return
+    search.begin("graph selections")
+    best: tuple[int, Execution] | None = None
+    for execution in _executions(network, effort.seconds):
+        cost = _cost(problem, execution)
+        if cost is not None and (best is None or cost < best[0]):
+            best = cost, execution
+    if best is None:
+        return
+    execution = best[1]
+    peak = execution.trace.peak_memory
+    schedule = simulate(problem.executed(execution).with_memory(peak), Plan())
+    least_bytes = problem.minimise is Minimise.MEMORY
+    search.offer_executed(execution, schedule, peak if least_bytes else None)
+
+
+def _executions(network: Network, seconds: float) -> Iterator[Execution]:
+    """Yield the execution of every selection, as long as there is time."""
+    from offcert.heuristics.checkpoint_graphs.arbitrary import expansions
+    from offcert.heuristics.checkpoint_graphs.networks import graph_of
+
+    deadline = time.monotonic() + seconds
+    try:
+        made = graph_of(network)
+    except InputError:
+        # Nothing can run again.
+        return
+    seen: set[tuple[int, ...]] = set()
+    for _, selection, _ in expansions(made.graph):
+        if selection.stored not in seen:
+            seen.add(selection.stored)
+            yield made.strategy(selection).expand(network)
+        if time.monotonic() > deadline:
+            return
+
+
+def _cost(problem: Problem, execution: Execution) -> int | None:
+    """Return what is minimised, or None if the execution is of no use."""
+    trace = execution.trace
+    if problem.deadline is not None and trace.compute_time > problem.deadline:
+        return None
+    if problem.minimise is Minimise.MEMORY:
+        return trace.peak_memory
+    return trace.compute_time if trace.peak_memory <= problem.platform.memory else None

@@ -4,25 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 from offcert.certify.effort import Effort
+from offcert.certify.ladders.choice import LADDERS, ladder_for
 from offcert.certify.rung import Rung
+from offcert.certify.running import ContradictionError
 from offcert.certify.search import Search
 from offcert.certify.watchdog import GRACE, LONG_GRACE, watched
-from offcert.core.errors import MethodError
-from offcert.proofs.certificate import Certificate
+from offcert.core.errors import MethodError, PlanError
+from offcert.proofs.questions import SCHEDULE
+from offcert.proofs.settings import Settings
+
+# A method that does not apply to a problem, or finds no plan, leaves its place to the next one.
+_NOTHING = (MethodError, PlanError)
 
 
 def climb(
-    search: Search,
+    search: Any,
     rungs: Sequence[Rung],
-    so_far: Callable[[], Certificate],
+    so_far: Callable[[], Any],
     workers: int,
     seed: int,
 ) -> None:
-    """Run the steps of a ladder, as long as a search is not done."""
+    """Run the steps of a ladder, as long as a search is not done.
+
+    Parameters
+    ----------
+    search : Search or PlacementSearch
+        To which they add what they find.
+    rungs : sequence of Rung
+        In order.
+    so_far : callable
+        Returns a certificate of what is known.
+    workers : int
+        Threads for solvers that can use several.
+    seed : int
+        Of every random choice.
+    """
     for rung in rungs:
-        if search.infeasibility is not None or (search.done and not rung.always):
+        if search.impossible or (search.done and not rung.always):
             break
         if not rung.suits(search):
             continue
@@ -30,6 +52,12 @@ def climb(
         if seconds < rung.needs:
             continue
         grace = LONG_GRACE if rung.always else GRACE
-        # A method that does not apply to this network leaves its place to the next one.
-        with watched(search, seconds, so_far, grace), suppress(MethodError), search.surviving():
-            rung.run(search, Effort(seconds, workers, seed))
+        surviving = search.surviving(but=(*_NOTHING, ContradictionError))
+        with watched(search, seconds, so_far, grace), suppress(*_NOTHING), surviving:
+            rung.method.step(search, Effort(seconds, workers, seed, climb=climb_part))
+
+
+def climb_part(search: Search, workers: int, seed: int) -> None:
+    """Run the ladder that suits the problem of a search that is a part of another one."""
+    so_far = partial(search.certificate, SCHEDULE.command, Settings())
+    climb(search, LADDERS[ladder_for(search.problem)], so_far, workers, seed)

@@ -13,26 +13,9 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from offcert.certify import warm
+from offcert.certify.warm import GROUPS as GROUPS
 from offcert.core.compiled import ENTERED
 from offcert.core.errors import OffcertError
-
-# What is compiled, in this order, and about how many seconds of a core it takes. What shares inner
-# kernels stands together: one process compiles them once.
-GROUPS: dict[str, tuple[tuple[Callable[[], None], ...], int]] = {
-    "outward search": ((warm.warm_outward,), 10),
-    "pivot program": ((warm.warm_heads, warm.warm_pivot, warm.warm_pivot_outward), 12),
-    "verification": ((warm.warm_verification,), 8),
-    "annealing": ((warm.warm_local_search, warm.warm_order_search, warm.warm_set_search), 8),
-    "matched heads and tails": ((warm.warm_matched,), 6),
-    "plans": (
-        (warm.warm_plans, warm.warm_dynprog, warm.warm_checkpoints, warm.warm_combined),
-        14,
-    ),
-    "recomputation": ((warm.warm_rematerialisation,), 5),
-    "joint search": ((warm.warm_joint_search,), 14),
-    "addresses": ((warm.warm_placement,), 5),
-}
 
 
 @dataclass(frozen=True)
@@ -166,7 +149,7 @@ def compile_group(name: str) -> CompiledGroup:
     """Compile a group of kernels in this process, or load what is on disk."""
     with noted_compilations() as noted:
         began, before = time.process_time(), _overloads()
-        for act in GROUPS[name][0]:
+        for act in GROUPS[name].acts:
             act()
         spent = time.process_time() - began
         return CompiledGroup(name, len(noted), _overloads() - before - len(noted), spent)
@@ -209,19 +192,14 @@ def _name_of(kernel: Any) -> str | None:
 
 def group_of(kernel: str) -> tuple[str, int]:
     """Return the group to which a kernel belongs, and about how long that takes to compile."""
-    parts = {
-        "offcert.verify.": "verification",
-        "offcert.formulations.labels.outward": "outward search",
-        "offcert.formulations.labels.matched": "matched heads and tails",
-        "offcert.formulations.": "pivot program",
-        "offcert.heuristics.checkpoint.": "plans",
-        "offcert.heuristics.persistent.": "recomputation",
-        "offcert.heuristics.rematerialisation.": "recomputation",
-        "offcert.heuristics.joint.": "joint search",
-        "offcert.heuristics.": "annealing",
-    }
-    group = next((name for start, name in parts.items() if kernel.startswith(start)), "plans")
-    return group, GROUPS[group][1]
+    beginnings = [
+        (len(module), name)
+        for name, group in GROUPS.items()
+        for module in group.modules
+        if kernel.startswith(module)
+    ]
+    _, name = max(beginnings)
+    return name, GROUPS[name].seconds
 
 
 def main(lines: Sequence[str] | Any = sys.stdin) -> None:

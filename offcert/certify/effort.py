@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from offcert.certify.option import Value
 
@@ -26,6 +27,9 @@ class Effort:
         Which linear solver, by its PuLP name or ``"scipy"``; None is the model's default.
     options : mapping of str to Value
         The options of the method itself, by name, where they are not as by default.
+    climb : callable or None
+        Given a search, threads and a seed, runs the ladder that suits its problem: for steps that
+        search problems which are parts of theirs.
     """
 
     seconds: float
@@ -34,3 +38,4 @@ class Effort:
     grid: int | None = None
     solver: str | None = None
     options: Mapping[str, Value] = field(default_factory=dict)
+    climb: Callable[[Any, int, int], None] | None = None

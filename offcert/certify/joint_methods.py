@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from offcert.certify.checkpoint_steps import descend_checkpoints
-from offcert.certify.combined_steps import descend_combined
+from offcert.certify.checkpoint_steps import descend_checkpoints, descend_combined, descend_graphs
 from offcert.certify.effort import Effort
-from offcert.certify.joint_bound_steps import bound_computing, climb_joint, close_joint
-from offcert.certify.joint_search_steps import descend_joint
-from offcert.certify.joint_steps import descend_plain
+from offcert.certify.joint_steps import (
+    bound_computing,
+    climb_joint,
+    close_joint,
+    descend_joint,
+    descend_plain,
+)
 from offcert.certify.method import Method
 from offcert.certify.option import NONE, Option, number, numbers
 from offcert.certify.rematerialisation_steps import (
@@ -21,6 +24,16 @@ from offcert.certify.rematerialisation_steps import (
     solve_stages,
 )
 from offcert.certify.search import Search
+from offcert.certify.warm import (
+    warm_checkpoints,
+    warm_combined,
+    warm_joint_search,
+    warm_local_search,
+    warm_order_search,
+    warm_plans,
+    warm_rematerialisation,
+    warm_set_search,
+)
 from offcert.core.problem import Minimise, Recompute
 
 _NETWORKS = "chains, and networks as profile writes them"
@@ -66,16 +79,19 @@ JOINT_METHODS = {
     ),
     "checkpoints": _of_chains(
         run=descend_checkpoints,
+        warm=(warm_checkpoints,),
         summary="stored data and segments that run again: published selections, and the best ones",
     ),
     "persistent": _of_chains(
         run=descend_persistent,
+        warm=(warm_rematerialisation,),
         summary="optimal checkpoints that stay stored, segments inside of segments among them",
         reads=("time_limit",),
         options=(Option("slots", "into how many slots memory is divided", number(1), "500"),),
     ),
     "combined": _of_chains(
         run=descend_combined,
+        warm=(warm_combined,),
         summary="the combined paper's dynamic program, at ever more slots",
         reads=("time_limit",),
         options=(
@@ -89,6 +105,13 @@ JOINT_METHODS = {
     ),
     "joint-search": _of_networks(
         run=descend_joint,
+        warm=(
+            warm_plans,
+            warm_set_search,
+            warm_order_search,
+            warm_local_search,
+            warm_joint_search,
+        ),
         summary="annealing over what runs again and what leaves, together",
         reads=("time_limit", "workers", "seed", "target_gap"),
         options=(
@@ -96,8 +119,14 @@ JOINT_METHODS = {
             Option("steps", "of a round of a cooling; none: as many as suit it", number(1), NONE),
         ),
     ),
+    "arbitrary-graph": _of_recomputation(
+        run=descend_graphs,
+        summary="the re-forwarding paper's solver for arbitrary graphs, for all its max terms",
+        reads=("time_limit",),
+    ),
     "rematerialisation": _of_recomputation(
         run=descend_rematerialisation,
+        warm=(warm_rematerialisation,),
         summary="search for what is cheap to run again; nothing leaves",
         reads=("time_limit", "seed", "target_gap"),
     ),

@@ -1,18 +1,20 @@
-"""The steps of the ladder for problems in which computations may run again."""
+"""The step of the ladder that searches for joint plans: what runs again and what leaves."""
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Any
 
-from offcert.certify.climbing import climb
 from offcert.certify.effort import Effort
-from offcert.certify.rungs import LADDERS, ladder_for
+from offcert.certify.interrupts import held_interrupts
 from offcert.certify.search import Search
+from offcert.core.errors import InputError
 from offcert.core.plan import Plan
-from offcert.core.problem import Minimise
+from offcert.core.problem import Minimise, Recompute
+from offcert.core.program import Program, program_from_json
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
-from offcert.proofs.settings import Settings
+from offcert.heuristics.sequential import sequential
+from offcert.verify.execution import legality_faults, persistency_faults
 
 
 def descend_whole(search: Search, effort: Effort) -> None:
@@ -47,9 +49,124 @@ def descend_plain(search: Search, effort: Effort) -> None:
         return
     # Its first plans come however little time there is.
     inner = Search(plain, max(effort.seconds, 0.01), float(search.target_gap))
-    so_far = partial(inner.certificate, "certify", Settings())
+    assert effort.climb is not None
     try:
-        climb(inner, LADDERS[ladder_for(plain)], so_far, effort.workers, effort.seed)
+        effort.climb(inner, effort.workers, effort.seed)
     finally:
         if isinstance(inner.best, Schedule):
             search.offer(inner.best)
+
+
+def bound_computing(search: Search, effort: Effort) -> None:
+    """Prove that no execution is shorter than the computing time; takes no time itself."""
+    from offcert.formulations.joint.bound import computing_bound
+
+    search.begin("computing time")
+    search.add(computing_bound(search.problem))
+
+
+def climb_joint(search: Search, effort: Effort) -> None:
+    """Prove bounds on moving and computing again together: coarse grids, fine ones, then cases."""
+    from offcert.formulations.joint.bound import joint_bounds
+
+    search.begin("joint bounds")
+    for bound in joint_bounds(search.problem, effort.seconds, search.objective):
+        search.add(bound)
+        if search.done:
+            return
+
+
+def close_joint(search: Search, effort: Effort) -> None:
+    """Find a best execution of a small network and prove that it is one, or that none is."""
+    from offcert.formulations.labels.joint.bound import no_execution, shortest_execution
+
+    search.begin("exact joint search")
+    problem = search.problem
+    if problem.minimise is Minimise.MEMORY:
+        _close_memory(search, effort)
+        return
+    if search.objective is None:
+        search.infeasibility = no_execution(problem, effort.seconds / 2)
+        if search.infeasibility is not None:
+            return
+    found = shortest_execution(problem, effort.seconds / 2, search.objective)
+    execution, schedule = found.execution, found.schedule
+    # Labels allow a little more than executions; on chains, stored copies may have to stay.
+    if execution is not None and schedule is not None and not legality_faults(problem, execution):
+        search.offer_executed(execution, schedule)
+    if found.bound is not None:
+        search.add(found.bound)
+
+
+def _close_memory(search: Search, effort: Effort) -> None:
+    """Find the execution that takes least memory, and prove that none takes less."""
+    from offcert.formulations.labels.joint.bound import least_memory_execution
+
+    problem, objective = search.problem, search.objective
+    # Without a schedule, that everything once fits into the peak is to be found, too.
+    enough = problem.trace.peak_memory + 1 if objective is None else objective
+    found = least_memory_execution(problem, effort.seconds, (search.proved_bound, enough))
+    execution, schedule, memory = found.execution, found.schedule, found.memory
+    if execution is not None and memory is not None and not legality_faults(problem, execution):
+        if schedule is None:
+            executed = problem.executed(execution).with_memory(memory)
+            schedule = simulate(executed, sequential(executed))
+        search.offer_executed(execution, schedule, memory)
+    if found.bound is not None:
+        search.add(found.bound)
+
+
+def descend_joint(search: Search, effort: Effort) -> None:
+    """Search for programs of segments that run again, together with what leaves.
+
+    A captured step says which ranges can be segments; elsewhere any may be one. Where strategies
+    have to be persistent, plans that are not are passed over.
+
+    Parameters
+    ----------
+    search : Search
+        Given every better plan at once.
+    effort : Effort
+        Seconds, threads and seed.
+    """
+    search.begin("joint search")
+    with held_interrupts():
+        from offcert.heuristics.joint.plans import JointPlan
+        from offcert.heuristics.joint.ranges import ranges_of
+        from offcert.heuristics.joint.search import joint_search
+    problem = search.problem
+    network = problem.computed
+    if network is None or problem.recompute is Recompute.NONE:
+        return
+    if problem.minimise is not Minimise.TIME:
+        return
+
+    def offer(plan: JointPlan) -> None:
+        chain = problem.recompute is Recompute.CHAIN
+        if not (chain and persistency_faults(network, plan.execution)):
+            search.offer_executed(plan.execution, plan.schedule)
+
+    options: dict[str, Any] = dict(effort.options)
+    joint_search(
+        problem,
+        time_limit=effort.seconds,
+        workers=effort.workers,
+        seed=effort.seed + 1000 * len(search.bounds),
+        target=search.goal,
+        ranges=ranges_of(problem),
+        known=known_programs(search),
+        on_improvement=offer,
+        **options,
+    )
+
+
+def known_programs(search: Search) -> list[Program]:
+    """Return the program of the best execution so far, if a program makes it."""
+    if search.execution is None or search.execution.program is None:
+        return []
+    value: Any = search.execution.program
+    try:
+        return [program_from_json(value, "execution.program")]
+    except InputError:
+        # Others may say in another way what makes their executions.
+        return []

@@ -2,21 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from offcert.certify.climbing import climb
-from offcert.certify.joint_rungs import JOINT_LADDERS, joint_ladder_for
-from offcert.certify.joint_time_rungs import search_for_time
-from offcert.certify.known import offer_known, require_known
-from offcert.certify.rung import Rung
+from offcert.certify.ladders.choice import LADDERS, ladder_for
+from offcert.certify.robust import certify_box
 from offcert.certify.running import keeper
 from offcert.certify.search import Search, SearchProgress
+from offcert.core.errors import InputError, PlanError
+from offcert.core.fluid_schedule import FluidSchedule
+from offcert.core.messages import cut
 from offcert.core.options import require_search
 from offcert.core.problem import Minimise, Problem
+from offcert.core.schedule import Schedule
+from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.certificate import Certificate
+from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.settings import Settings
+
+
+def require_known(problem: Problem, known: Certificate) -> None:
+    """Raise unless a certificate's schedule is one of the problem, too.
+
+    Raises
+    ------
+    InputError
+        If it is about another problem, or about the same one with more memory.
+    """
+    other = known.problem
+    memory = problem.platform.memory
+    least_bytes = problem.minimise is Minimise.MEMORY
+    if other.platform.memory > memory and not least_bytes:
+        raise InputError(
+            f"known must be a certificate for at most {memory} bytes, not {other.platform.memory}"
+        )
+    if replace(other.with_memory(memory), name=problem.name, source=problem.source) != problem:
+        raise InputError(
+            f"known is about {cut(other.name)}, which is another problem than {cut(problem.name)}"
+        )
+
+
+def offer_known(search: Search, known: Certificate) -> None:
+    """Offer what a certificate holds; with more memory the same decisions may take less time."""
+    search.begin("what is known")
+    schedule, execution = known.result.schedule, known.result.execution
+    if isinstance(schedule, FluidSchedule):
+        search.offer_fluid(schedule)
+    if not isinstance(schedule, Schedule):
+        return
+    problem, memory = search.problem, known.result.memory
+    executed = problem if execution is None else problem.executed(execution)
+    best = schedule
+    if memory is None:
+        try:
+            again = simulate(executed, schedule.plan(executed.trace))
+            best = min(again, schedule, key=lambda each: each.makespan)
+        except PlanError:
+            # No plan of whole transfers makes this schedule; it is one all the same.
+            pass
+    search.offer_executed(execution, best, memory)
 
 
 def certify(
@@ -66,31 +113,20 @@ def certify(
     """
     options = require_search(problem, time_limit, workers, target_gap, seed)
     time_limit, workers, target_gap, seed = options
+    if problem.uncertainty is not None:
+        exact = partial(certify, workers=workers, target_gap=target_gap, seed=seed)
+        return certify_box(problem, exact, time_limit, progress, keep, known)
     settings = Settings(time_limit=time_limit, workers=workers, target_gap=target_gap, seed=seed)
-    keeping = keeper("certify", settings, keep)
-    search, rungs = search_for(problem, time_limit, target_gap, progress, keeping)
+    keeping = keeper(SCHEDULE.command, settings, keep)
+    search = Search(problem, time_limit, target_gap, progress, keeping)
     search.infeasibility = infeasibility(problem)
-    so_far = partial(search.certificate, "certify", settings)
+    so_far = partial(search.certificate, SCHEDULE.command, settings)
     if known is not None:
         require_known(problem, known)
     try:
         if known is not None and search.infeasibility is None:
             offer_known(search, known)
-        climb(search, rungs, so_far, workers, seed)
+        climb(search, LADDERS[ladder_for(problem)], so_far, workers, seed)
     except KeyboardInterrupt:
         search.note(interrupted=True)
-    return search.certificate("certify", settings)
-
-
-def search_for(
-    problem: Problem,
-    time_limit: float,
-    target_gap: float = 0.0,
-    progress: Callable[[SearchProgress], None] | None = None,
-    keep: Callable[[Search], None] | None = None,
-) -> tuple[Search, Sequence[Rung]]:
-    """Return a search for a problem, and the ladder that suits it; parameters are those of both."""
-    if problem.minimise is Minimise.MEMORY:
-        search = Search(problem, time_limit, target_gap, progress, keep)
-        return search, JOINT_LADDERS[joint_ladder_for(problem)]
-    return search_for_time(problem, time_limit, target_gap, progress, keep)
+    return so_far()

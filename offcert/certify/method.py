@@ -1,33 +1,49 @@
-"""`Method`: what ``offcert solve`` can run, and what is known of it without running it."""
+"""`Method`: what a search can run, and all that is known of it without running it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
 
 from offcert.certify.effort import Effort
 from offcert.certify.option import SETTINGS, Option, Value, written_options
-from offcert.certify.search import Search
 from offcert.core.platform import Link
 from offcert.core.problem import Minimise, Problem, Recompute, Transfers
+from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
+from offcert.proofs.proof import Claimable, Provable
 from offcert.proofs.registry import CLAIMS, PROOFS, ClaimKind, ProofKind
+
+# All bounds, whatever they are on; no two have the same name.
+KINDS: dict[str, Provable | Claimable] = {
+    **PROOFS,
+    **CLAIMS,
+    **PLACEMENT_PROOFS,
+    **PLACEMENT_CLAIMS,
+}
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method that ``offcert solve`` can run.
+    """A method that a search can run: alone, if a user asks for it, or as a rung of a ladder.
 
     Attributes
     ----------
     run : callable
-        Given the search and what it may spend, adds schedules or bounds to the search.
+        Given the search and what it may spend, adds answers or bounds to the search.
     summary : str
         What it is, in one line.
     bounds : tuple of str
-        The bounds that are its own, by their names in `offcert.proofs.registry`; none if it only
-        finds schedules.
+        The bounds that are its own, by their names in the registries of proofs; none if it only
+        finds answers.
     reads : tuple of str
-        Which settings of `solve` may change what it finds.
+        Which settings of `solve` or `place` may change what it finds.
+    after : tuple of (Method, float)
+        What runs before it where it runs alone, each with the part of the time that it may take: a
+        method that improves a schedule needs one.
+    warm : tuple of callable
+        What compiles the kernels that it uses; that is done outside of the search's clock.
     options : tuple of Option
         Its own options, which are written behind its name; see `offcert.certify.option`.
     relaxed_only : bool
@@ -42,12 +58,18 @@ class Method:
         Whether anything may leave the device in these problems.
     chains : bool
         Whether it is for chains alone, of those problems in which something may run again.
+    finds : str
+        What its answers are, in words.
+    name : str
+        As the registry calls it; empty outside of one.
     """
 
-    run: Callable[[Search, Effort], None]
-    summary: str
+    run: Callable[[Any, Effort], None]
+    summary: str = ""
     bounds: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    after: tuple[tuple[Method, float], ...] = ()
+    warm: tuple[Callable[[], None], ...] = ()
     options: tuple[Option, ...] = ()
     relaxed_only: bool = False
     network: str = "any trace"
@@ -55,6 +77,36 @@ class Method:
     minimise: frozenset[Minimise] = frozenset({Minimise.TIME})
     offload: frozenset[bool] = frozenset({True, False})
     chains: bool = False
+    finds: str = "a schedule"
+    name: str = ""
+
+    def step(self, search: Any, effort: Effort) -> None:
+        """Run it as a step of a search, after compiling what it uses."""
+        if self.warm and self._may_apply(search.problem):
+            # What is wrong comes out again when it runs, under the step's own name.
+            with search.untimed(), suppress(Exception):
+                for act in self.warm:
+                    act()
+        self.run(search, effort)
+
+    def alone(self, search: Any, effort: Effort) -> None:
+        """Run it after what it needs where nothing else has run."""
+        for method, share in self.after:
+            method.step(search, replace(effort, seconds=share * effort.seconds, options={}))
+            if share:
+                effort = replace(effort, seconds=search.remaining)
+        self.step(search, effort)
+
+    def _may_apply(self, problem: Any) -> bool:
+        """Return whether it is not sure that it has nothing to do with a problem."""
+        if self.chains and problem.checkpoint_chain is None:
+            return False
+        return Recompute.NONE in self.recompute or problem.recompute is not Recompute.NONE
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if _CALLED.get(self.name) is self:
+            return _of_name, (self.name,)
+        return super().__reduce_ex__(protocol)
 
     @property
     def takes(self) -> tuple[Option, ...]:
@@ -62,13 +114,13 @@ class Method:
         return self.options + tuple(SETTINGS[name] for name in self.reads if name in SETTINGS)
 
     @property
-    def kinds(self) -> list[ProofKind | ClaimKind]:
-        """What the registry knows of its bounds."""
-        return [PROOFS.get(name) or CLAIMS[name] for name in self.bounds]
+    def kinds(self) -> list[Provable | Claimable]:
+        """What the registries know of its bounds."""
+        return [KINDS[name] for name in self.bounds]
 
     @property
     def heuristic(self) -> bool:
-        """Whether it only finds schedules, so that no bound is its own."""
+        """Whether it only finds answers, so that no bound is its own."""
         return not self.bounds
 
     @property
@@ -76,7 +128,7 @@ class Method:
         """The kinds of transfers that it is for."""
         if self.relaxed_only:
             return frozenset(Transfers) - {Transfers.ATOMIC}
-        kinds = [kind.transfers for kind in self.kinds]
+        kinds = [kind.transfers for kind in self.kinds if isinstance(kind, ProofKind | ClaimKind)]
         return frozenset().union(*kinds) if kinds else frozenset(Transfers)
 
     @property
@@ -89,8 +141,8 @@ class Method:
     def evidence(self) -> str:
         """What supports its bounds, in words."""
         if self.heuristic:
-            return "a schedule, no bound"
-        proved = any(isinstance(kind, ProofKind) for kind in self.kinds)
+            return f"{self.finds}, no bound"
+        proved = any(isinstance(kind, Provable) for kind in self.kinds)
         solvers = sorted({solver for kind in self.kinds for solver in kind.families})
         said = ["proved"] if proved else []
         said += [f"attested by {' or '.join(solvers)}"] if solvers else []
@@ -117,6 +169,22 @@ class Method:
             kinds = " or ".join(kind for kind in Transfers if kind in self.transfers)
             return f"needs {kinds} transfers, not {problem.transfers}"
         return None
+
+
+# All that have a name, so that they can be sent to other processes by it.
+_CALLED: dict[str, Method] = {}
+
+
+def called(rows: Mapping[str, Method]) -> dict[str, Method]:
+    """Return methods that know by which names they stand in a registry; no two have the same."""
+    named = {name: replace(method, name=name) for name, method in rows.items()}
+    assert not named.keys() & _CALLED.keys()
+    _CALLED.update(named)
+    return named
+
+
+def _of_name(name: str) -> Method:
+    return _CALLED[name]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from offcert.certify.running import Running, SearchProgress
-from offcert.core.placement import Placement, PlacementOutcome, PlacementProblem
-from offcert.core.placement_result import PlacementResult
+from offcert.core.placement import Placement, PlacementOutcome, PlacementProblem, PlacementResult
 from offcert.proofs.attestation import cross_attested
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.placement.registry import placement_kind_of
@@ -23,10 +22,6 @@ class PlacementSearch(Running[PlacementCertificate]):
         What is being solved.
     time_limit : float
         Seconds.
-    workers : int
-        Threads for solvers that can use several.
-    seed : int
-        Of every random choice.
     progress : callable, optional
         Told of every improvement and every step.
     keep : callable, optional
@@ -45,15 +40,11 @@ class PlacementSearch(Running[PlacementCertificate]):
         self,
         problem: PlacementProblem,
         time_limit: float,
-        workers: int = 2,
-        seed: int = 0,
         progress: Callable[[SearchProgress], None] | None = None,
         keep: Callable[[PlacementSearch], None] | None = None,
     ) -> None:
         super().__init__(time_limit, progress, None if keep is None else lambda: keep(self))
         self.problem = problem
-        self.workers = workers
-        self.seed = seed
         self.placement: Placement | None = None
         self._unlimited = problem.with_capacity(None)
 

@@ -2,32 +2,205 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 
+from offcert.certify.effort import Effort
 from offcert.certify.placement_search import PlacementSearch
-from offcert.certify.warm import warm_placement
 from offcert.core.placement import Placement, PlacementProblem
-from offcert.proofs.placement.claims import proved
-from offcert.proofs.placement.kinds import Computed
+from offcert.core.result import Bound
+from offcert.formulations.placement.skyline_search import skyline_search
+from offcert.heuristics.placement.ejection import ejection_search
+from offcert.heuristics.placement.in_order import placed_in_order
+from offcert.proofs.placement.registry import PLACEMENT_PROOFS, Computed, InfeasibleSubset, proved
+from offcert.verify.limits import BeyondLimitsError, Limits
+from offcert.verify.recheck import recheck
+
+# The name of its bounds.
+SUBSET = "infeasible-subset"
+# Which part of the time looks for what does not fit, and which makes it smaller; the rest checks.
+_EXCLUDE, _REDUCE = 0.4, 0.3
+
+
+def prove_by_subset(search: PlacementSearch, effort: Effort) -> None:
+    """Add the largest bound that verification will establish from residences that do not fit."""
+    search.begin(SUBSET)
+    from offcert.formulations.placement.infeasible_subset import exclude, reduced
+
+    began = time.monotonic()
+    problem, seed = search.problem, effort.seed
+    least = max(search.proved_bound, problem.load)
+    until = began + _EXCLUDE * effort.seconds
+    excluded = exclude(problem, least, until, seed, search.placement, search.offer)
+    if excluded is None:
+        return
+    fewer = reduced(problem, excluded, time.monotonic() + _REDUCE * effort.seconds, seed)
+    # Fewer residences are easier to read, but may take longer to look through than all.
+    for each in (fewer, excluded):
+        bound = proved(SUBSET, each.value, InfeasibleSubset(residences=each.residences))
+        if _holds(search, bound, (began + effort.seconds - time.monotonic()) / 2):
+            search.add(bound)
+            return
+
+
+def _holds(search: PlacementSearch, bound: Bound, seconds: float) -> bool:
+    """Return whether verification establishes a bound within so many seconds."""
+    if seconds <= 0:
+        return False
+    try:
+        allowance = Limits(seconds=seconds).begin()
+        return recheck(bound, search.problem, allowance, PLACEMENT_PROOFS) is None
+    except BeyondLimitsError:
+        return False
+
+
+# Of the load, what small residences may take together, at most.
+_SMALL = 0.002
+# Of all residences, how many must be small.
+_MANY = 0.1
+# Of the load, how far above it a pool is first looked for, and the share of the time for that:
+# what can be placed that closely at all is often placed at once, and slowly from afar.
+_NEAR, _FIRST = 0.008, 0.6
+# Of the load, how far above it a placement is worth being improved by ejection.
+_CLOSE = 0.01
+# Seconds from one completed placement to the next: to complete one, and to check it, takes a while.
+_PAUSE = 0.5
+
+
+def place_apart(
+    problem: PlacementProblem,
+    seconds: float,
+    seed: int,
+    found: Callable[[Placement], object],
+) -> None:
+    """Search for placements of the large residences by skyline, and complete each.
+
+    Parameters
+    ----------
+    problem : PlacementProblem
+        With a capacity, the search ends with the first placement of large residences within what
+        small ones leave of it.
+    seconds : float
+        Time.
+    seed : int
+        Of the search.
+    found : callable
+        Given every placement of all residences.
+    """
+    parts = _parts(problem, found)
+    if parts is None:
+        return
+    _, part, complete = parts
+    until, hint = time.monotonic() + seconds, None
+    if part.capacity is None:
+        near = part.with_capacity(part.load + int(_NEAR * part.load))
+        limit = _FIRST * seconds
+        hint = skyline_search(near, time_limit=limit, seed=seed, found=complete).placement
+    left = until - time.monotonic()
+    skyline_search(part, time_limit=left, seed=seed, hint=hint, found=complete)
+
+
+def eject_apart(
+    problem: PlacementProblem,
+    seconds: float,
+    seed: int,
+    found: Callable[[Placement], object],
+    hint: Placement | None = None,
+) -> None:
+    """Do the same by ejection, from the placement of all that is known, if it is close.
+
+    From others it comes less far than from large areas first.
+    """
+    parts = _parts(problem, found)
+    if parts is None:
+        return
+    large, part, complete = parts
+    start = None
+    if hint is not None and hint.pool(problem) <= (1 + _CLOSE) * problem.load:
+        start = Placement(hint.addresses[index] for index in large)
+    latest = time.monotonic()
+
+    def take(placement: Placement) -> None:
+        nonlocal latest
+        if time.monotonic() >= latest + _PAUSE:
+            complete(placement)
+            latest = time.monotonic()
+
+    complete(ejection_search(part, time_limit=seconds, seed=seed, hint=start, found=take))
+
+
+def _parts(
+    problem: PlacementProblem, found: Callable[[Placement], object]
+) -> tuple[list[int], PlacementProblem, Callable[[Placement], None]] | None:
+    """Return the large residences, their problem, and what completes a placement of them.
+
+    None where too few are small for that to help.
+    """
+    large, small = apart(problem)
+    if not large or len(small) < _MANY * len(problem.residences):
+        return None
+    residences = problem.residences
+    part = PlacementProblem(
+        problem.name, [residences[index] for index in large], None, problem.alignment
+    )
+    if problem.capacity is not None:
+        room = problem.capacity - sum(problem.sizes[index] for index in small)
+        if room >= part.load:
+            part = part.with_capacity(room)
+
+    def complete(placement: Placement) -> None:
+        found(completed(problem, large, small, placement))
+
+    return large, part, complete
+
+
+def apart(problem: PlacementProblem) -> tuple[list[int], list[int]]:
+    """Return the large residences, and the small ones: as many as take little of the load."""
+    sizes = problem.sizes
+    order = sorted(range(len(sizes)), key=lambda index: sizes[index])
+    # The fewest that are small, and the most.
+    low, high = 0, len(order)
+    while low < high:
+        middle = (low + high + 1) // 2
+        some = [problem.residences[index] for index in order[:middle]]
+        load = PlacementProblem(problem.name, some, None, problem.alignment).load
+        if load <= _SMALL * problem.load:
+            low = middle
+        else:
+            high = middle - 1
+    return sorted(order[low:]), order[:low]
+
+
+def completed(
+    problem: PlacementProblem, large: Sequence[int], small: Sequence[int], placement: Placement
+) -> Placement:
+    """Place large residences in order of their addresses, then small ones, largest first.
+
+    None of the large ones moves up.
+    """
+    address = dict(zip(large, placement.addresses, strict=True))
+    order = sorted(large, key=lambda index: address[index])
+    order += sorted(small, key=lambda index: -problem.sizes[index])
+    return placed_in_order(problem, order)
+
 
 Heuristic = Callable[[PlacementProblem], Placement]
 
 
-def compute_load(search: PlacementSearch, seconds: float) -> None:
+def compute_load(search: PlacementSearch, effort: Effort) -> None:
     """Add the load: the most bytes that are taken at a time."""
     search.begin("load")
     search.add(proved("load", search.problem.load, Computed()))
 
 
-def run_heuristic(name: str) -> Callable[[PlacementSearch, float], None]:
+def run_heuristic(name: str) -> Callable[[PlacementSearch, Effort], None]:
     """Return the step that places everything once, as a heuristic does."""
 
-    def step(search: PlacementSearch, seconds: float) -> None:
+    def step(search: PlacementSearch, effort: Effort) -> None:
         search.begin(name)
         with search.untimed():
-            warm_placement()
             function = HEURISTICS[name]()
         search.offer(function(search.problem))
 
@@ -35,11 +208,11 @@ def run_heuristic(name: str) -> Callable[[PlacementSearch, float], None]:
 
 
 def _greedy(name: str) -> Heuristic:
-    return getattr(import_module("offcert.heuristics.placement.greedy"), name)
+    return getattr(import_module("offcert.heuristics.placement.in_order"), name)
 
 
 def _online(name: str) -> Heuristic:
-    return getattr(import_module("offcert.heuristics.placement.online"), name)
+    return getattr(import_module("offcert.heuristics.placement.in_order"), name)
 
 
 def _modnn() -> Heuristic:
@@ -60,18 +233,16 @@ HEURISTICS: dict[str, Callable[[], Heuristic]] = {
 }
 
 
-def search_skyline(search: PlacementSearch, seconds: float) -> None:
+def search_skyline(search: PlacementSearch, effort: Effort) -> None:
     """Search for smaller pools, or for any within the capacity, and exclude what there is not."""
     search.begin("skyline")
-    with search.untimed():
-        warm_placement()
     from offcert.formulations.placement.skyline_search import skyline_search
 
     search.take(
         skyline_search(
             search.problem,
-            time_limit=seconds,
-            seed=search.seed,
+            time_limit=effort.seconds,
+            seed=effort.seed,
             hint=search.placement,
             bound=search.lower_bound,
             found=search.offer,
@@ -79,44 +250,34 @@ def search_skyline(search: PlacementSearch, seconds: float) -> None:
     )
 
 
-def search_apart(search: PlacementSearch, seconds: float) -> None:
+def search_apart(search: PlacementSearch, effort: Effort) -> None:
     """Search for placements of the large residences, and complete them with the small ones."""
     search.begin("skyline-apart")
-    with search.untimed():
-        warm_placement()
-    from offcert.certify.placement_apart import place_apart
-
-    place_apart(search.problem, seconds, search.seed, search.offer)
+    place_apart(search.problem, effort.seconds, effort.seed, search.offer)
 
 
-def eject_large(search: PlacementSearch, seconds: float) -> None:
+def eject_large(search: PlacementSearch, effort: Effort) -> None:
     """Search by ejection for the large residences, and complete with the small ones."""
     search.begin("ejection-apart")
-    with search.untimed():
-        warm_placement()
-    from offcert.certify.placement_apart import eject_apart
-
-    eject_apart(search.problem, seconds, search.seed, search.offer, search.placement)
+    eject_apart(search.problem, effort.seconds, effort.seed, search.offer, search.placement)
 
 
-def search_ejection(search: PlacementSearch, seconds: float) -> None:
+def search_ejection(search: PlacementSearch, effort: Effort) -> None:
     """Search by ejection, from the best placement that is known."""
     search.begin("ejection")
-    with search.untimed():
-        warm_placement()
     from offcert.heuristics.placement.ejection import ejection_search
 
     found = ejection_search(
         search.problem,
-        time_limit=seconds,
-        seed=search.seed,
+        time_limit=effort.seconds,
+        seed=effort.seed,
         hint=search.placement,
         found=search.offer,
     )
     search.offer(found)
 
 
-def solve_no_overlap(search: PlacementSearch, seconds: float) -> None:
+def solve_no_overlap(search: PlacementSearch, effort: Effort) -> None:
     """Hand rectangles that must not overlap to CP-SAT."""
     search.begin("no_overlap_cpsat")
     with search.untimed():
@@ -124,9 +285,9 @@ def solve_no_overlap(search: PlacementSearch, seconds: float) -> None:
     found: list[Placement] = []
     outcome = no_overlap_cpsat(
         search.problem,
-        time_limit=seconds,
-        workers=search.workers,
-        seed=search.seed,
+        time_limit=effort.seconds,
+        workers=effort.workers,
+        seed=effort.seed,
         hint=search.placement,
         bound=search.proved_bound,
         found=found.append,

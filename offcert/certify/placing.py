@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
-from offcert.certify.placement_methods import PLACEMENT_LADDER, placement_method_called
+from offcert.certify.climbing import climb
+from offcert.certify.effort import Effort
+from offcert.certify.ladders.placement import PLACEMENT_LADDER
+from offcert.certify.placement_methods import placement_method_called
 from offcert.certify.placement_search import PlacementSearch
-from offcert.certify.running import ALONE, SearchProgress
+from offcert.certify.running import ALONE, SearchProgress, UnsoundError
 from offcert.certify.watchdog import ending_whole, watched
 from offcert.core.check import check
-from offcert.core.errors import InputError, MethodError
+from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.options import require_count, require_seconds, require_seed
 from offcert.core.placement import Occupant, PlacementProblem
@@ -22,13 +24,47 @@ from offcert.core.problem import Problem
 from offcert.core.residences import placement_problem, require_whole, residences
 from offcert.core.schedule import Schedule
 from offcert.core.trace import require_integer
+from offcert.formulations.placement.shortening import shortened
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.proofs.questions import PLACEMENT
 from offcert.proofs.settings import Settings
 from offcert.proofs.step_certificate import StepCertificate
 
-# What a certificate says where no single method was asked for.
-LADDER = "place"
+
+def with_short_residences(certificate: Certificate, time_limit: float) -> Certificate:
+    """Return the certificate with a schedule of the same step time that is easier to place.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        Its schedule is a valid one, of whole transfers.
+    time_limit : float
+        Seconds.
+
+    Returns
+    -------
+    Certificate
+        Without addresses, if its schedule is another one; else the very same.
+
+    Raises
+    ------
+    UnsoundError
+        If the checker refuses the new schedule.
+    """
+    given, executed = certificate.result.schedule, certificate.executed
+    assert isinstance(given, Schedule)
+    found = shortened(executed, given, time_limit=time_limit)
+    if found == given:
+        return certificate
+    faults = check(executed, found)
+    if found.makespan != given.makespan:
+        faults.append(f"its makespan is {found.makespan} instead of {given.makespan}")
+    if faults:
+        raise UnsoundError(f"shortening returned an invalid schedule: {faults[0]}")
+    return replace(certificate, result=replace(certificate.result, schedule=found), placement=None)
+
+
 # Seconds that even the last round has, so that something quick is tried.
 _LEAST = 0.1
 
@@ -147,7 +183,7 @@ def place_alone(
         except KeyboardInterrupt:
             interrupted = True
         problem, occupants = _problem(what, options)
-    name = LADDER if method is None else method
+    name = PLACEMENT.command if method is None else method
     asked = {"time_limit": time_limit, "workers": workers, "seed": seed}
     if chosen is not None:
         asked = {key: value for key, value in asked.items() if key in chosen.reads}
@@ -162,16 +198,16 @@ def place_alone(
 
     keep = options["keep"]
     keeping = None if keep is None else lambda search: keep(known(search, search.step))
-    search = PlacementSearch(problem, left, workers, seed, options["progress"], keeping)
+    search = PlacementSearch(problem, left, options["progress"], keeping)
     if interrupted:
         search.note(interrupted=True)
         return known(search)
     try:
         if chosen is None:
-            _climb(search, partial(known, search))
+            climb(search, PLACEMENT_LADDER, partial(known, search), workers, seed)
         else:
             with watched(search, left, partial(known, search)), search.surviving(but=ALONE):
-                chosen.run(search, left)
+                chosen.alone(search, Effort(left, workers, seed))
     except KeyboardInterrupt:
         search.note(interrupted=True)
     return known(search)
@@ -265,19 +301,6 @@ def _shorter(what: PlacementProblem | Certificate, time_limit: float) -> tuple[C
     """Return a certificate with shorter residences, and the seconds that are left."""
     if not isinstance(what, Certificate):
         raise InputError("only the schedule of a certificate can be shortened, no other problem")
-    from offcert.certify.shortening import with_short_residences
-
     began = time.monotonic()
     found = with_short_residences(what, time_limit)
     return found, max(0.0, time_limit - (time.monotonic() - began))
-
-
-def _climb(search: PlacementSearch, known: Callable[[], Any]) -> None:
-    """Run the steps of the ladder, as long as the search is not done."""
-    for rung in PLACEMENT_LADDER:
-        if search.done:
-            break
-        seconds = rung.share * search.remaining
-        # A method that does not apply leaves its place to the next one.
-        with watched(search, seconds, known), suppress(MethodError), search.surviving():
-            placement_method_called(rung.method).run(search, seconds)

@@ -1,13 +1,14 @@
-"""The methods that make one plan: the offloading paper's comparison, for ``offcert solve``."""
+"""The methods that make one plan: those that papers compare."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from offcert.certify.descents import descend_sequential
 from offcert.certify.effort import Effort
 from offcert.certify.method import Method
-from offcert.certify.option import NONE, Option, number, numbers, words
+from offcert.certify.option import NONE, Option, number, numbers, word, words
 from offcert.certify.search import Search
 from offcert.certify.warm import warm_dynprog
 from offcert.core.plan import Plan
@@ -35,25 +36,22 @@ def _plan_method(
     return Method(run=run, summary=summary, network=network, options=options)
 
 
-def sequential_plan(problem: Problem) -> Plan:
-    """Return the plan that works whenever any does."""
-    from offcert.heuristics.sequential import sequential
-
-    return sequential(problem)
-
-
 def _greedy(problem: Problem) -> Plan:
     from offcert.heuristics.greedy import greedy
 
     return greedy(problem)
 
 
+def _least_cover(problem: Problem) -> Plan:
+    from offcert.heuristics.least_cover import least_cover_plan
+
+    return least_cover_plan(problem)
+
+
 def _descend_dynprog(search: Search, effort: Effort) -> None:
     from offcert.heuristics.dynprog import dynprog
 
     search.begin("dynprog")
-    with search.untimed():
-        warm_dynprog()
     options: dict[str, Any] = dict(effort.options)
     search.offer(simulate(search.problem, dynprog(search.problem, **options)))
 
@@ -65,13 +63,13 @@ def _vdnn(problem: Problem, **options: Any) -> Plan:
 
 
 def _vdnn_all(problem: Problem, **options: Any) -> Plan:
-    from offcert.heuristics.vdnn_policy import vdnn_policy
+    from offcert.heuristics.vdnn import vdnn_policy
 
     return vdnn_policy(problem, "all", **options)
 
 
 def _vdnn_conv(problem: Problem, **options: Any) -> Plan:
-    from offcert.heuristics.vdnn_policy import vdnn_policy
+    from offcert.heuristics.vdnn import vdnn_policy
 
     return vdnn_policy(problem, "conv", **options)
 
@@ -90,6 +88,23 @@ def _descend_autoswap(search: Search, effort: Effort) -> None:
     search.offer(simulate(search.problem, autoswap(search.problem, seed=effort.seed, **options)))
 
 
+def _modnn(search: Search, effort: Effort) -> None:
+    from offcert.heuristics.modnn.scheduler import modnn
+
+    search.begin("modnn")
+    search.offer(simulate(search.problem, modnn(search.problem)))
+
+
+def _vdnn_tasks(search: Search, effort: Effort) -> None:
+    from offcert.heuristics.modnn.vdnn_tasks import best_vdnn, vdnn_tasks
+
+    search.begin("vdnn-tasks")
+    policy = effort.options.get("policy")
+    problem = search.problem
+    found = vdnn_tasks(problem, policy=str(policy)) if policy else best_vdnn(problem)
+    search.offer(found.schedule)
+
+
 _CONVOLUTIONS = Option(
     "convolutions",
     "stages that are convolutions, by number from 0: 0+3+5; none: those whose names say so",
@@ -97,14 +112,24 @@ _CONVOLUTIONS = Option(
     NONE,
 )
 
+SEQUENTIAL = Method(
+    run=descend_sequential,
+    summary="evict just before an operation needs room",
+    network="any trace",
+)
+
 PLAN_METHODS = {
-    "sequential": _plan_method(
-        sequential_plan, "evict just before an operation needs room", "any trace"
-    ),
+    "sequential": SEQUENTIAL,
     "greedy": _plan_method(_greedy, "GREEDY of the offloading paper, §4.2"),
+    "least-cover": _plan_method(
+        _least_cover,
+        "evict as little as whole tensors allow where most has to be absent",
+        "traces with an ordered schedule",
+    ),
     "dynprog": Method(
         run=_descend_dynprog,
         summary="DYNPROG of the offloading paper, §5.3",
+        warm=(warm_dynprog,),
         network=CHAINS,
         options=(
             Option(
@@ -156,6 +181,20 @@ PLAN_METHODS = {
                 "best number",
                 number(1),
                 NONE,
+            ),
+        ),
+    ),
+    "modnn": Method(run=_modnn, summary="Algorithm 1 of the moDNN paper, §5.2"),
+    "vdnn-tasks": Method(
+        run=_vdnn_tasks,
+        summary="the original vDNN, with its waiting, as the moDNN paper compares with it",
+        network="task graphs: operations are called FP, BP1 and BP2 of a layer",
+        options=(
+            Option(
+                "policy",
+                "what leaves: none (nothing), all, conv (of convolutions), or the best of them",
+                word("none", "all", "conv", "best"),
+                "best",
             ),
         ),
     ),

@@ -17,8 +17,7 @@ from offcert.core.result import Bound, Evidence
 from offcert.core.simulate import simulate
 from offcert.core.strategy import Strategy
 from offcert.instances.library import Entry, Library
-from offcert.instances.records import KnownBound, Record
-from offcert.instances.strategies import strategy_of
+from offcert.instances.records import KnownBound, Record, strategy_of
 from offcert.proofs.attestation import witness
 from offcert.proofs.certificate import Certificate
 from offcert.verify.document import Verification, verify

@@ -7,7 +7,6 @@ from typing import Any
 
 from offcert.certify.effort import Effort
 from offcert.certify.search import Search
-from offcert.certify.warm import warm_rematerialisation
 from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
@@ -62,8 +61,6 @@ def descend_persistent(search: Search, effort: Effort) -> None:
     from offcert.heuristics.persistent.persistent import persistent, persistent_least_memory
 
     search.begin("persistent checkpointing")
-    with search.untimed():
-        warm_rematerialisation()
     problem = search.problem
     small = len(chain) <= _MOST_EXACT_STAGES
     try:
@@ -91,8 +88,6 @@ def descend_rematerialisation(search: Search, effort: Effort) -> None:
     from offcert.heuristics.rematerialisation.search import Found, least_memory, least_time
 
     search.begin("recomputation")
-    with search.untimed():
-        warm_rematerialisation()
     problem = search.problem
 
     def take(found: Found) -> None:

@@ -6,10 +6,41 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from offcert.certify.effort import Effort
-from offcert.certify.long_traces import has_early_gaps, is_fine
+from offcert.certify.method import Method
 from offcert.certify.search import Search
 from offcert.core.problem import Problem, Transfers
+
+# More than any chain of stages in the library has. Beyond, searches over labels close less and less
+# and cannot be verified, while tensors are so many that the fractional bound is nearly met:
+# DenseNet-201 by dense layers (217 gaps) ends with smaller gaps on the ladder of long traces.
+MOST_OPERATIONS, MOST_GAPS = 320, 200
+
+
+def is_long(problem: Problem) -> bool:
+    """Return whether the trace of a problem is long."""
+    return len(problem.trace) > MOST_OPERATIONS or len(problem.trace.gaps) > MOST_GAPS
+
+
+# More than any network of the library has by stages, chains apart.
+_MOST_BY_STAGES = 120
+
+
+def is_fine(problem: Problem) -> bool:
+    """Return whether a trace that may not be long has many operations between its gaps.
+
+    So have networks by modules or operators. Their many small tensors make searches over labels
+    hold more of them at once, and what those do not close with few they do not with gigabytes.
+    """
+    trace = problem.trace
+    many = len(trace) > _MOST_BY_STAGES and 3 * len(trace.gaps) <= 2 * len(trace)
+    return many and problem.chain is None
+
+
+def has_early_gaps(problem: Problem) -> bool:
+    """Return whether some tensor may leave and has to return before another one is written."""
+    trace = problem.trace
+    written = max((trace.tensors[gap.tensor].uses[0] for gap in trace.gaps), default=-1)
+    return any(gap.after <= written for gap in trace.gaps)
 
 
 @dataclass(frozen=True)
@@ -18,8 +49,8 @@ class Rung:
 
     Attributes
     ----------
-    run : callable
-        The step.
+    method : Method
+        What runs; also says for which transfers it is.
     share : float
         The part of the remaining time that it may take.
     reason : str
@@ -28,8 +59,8 @@ class Rung:
         Minimum seconds, if so many are left, and maximum seconds.
     always : bool
         Whether it runs even when the time is over, so that there is a plan and a bound.
-    atomic_only, relaxed_only : bool
-        Whether it is for atomic transfers only, or for all but these.
+    relaxed_only : bool
+        Whether it is for all transfers but atomic ones.
     fine_only : bool
         Whether it is for fine traces only; see `is_fine`.
     early_gaps_only : bool
@@ -44,13 +75,12 @@ class Rung:
         Seconds below which it is not begun.
     """
 
-    run: Callable[[Search, Effort], None]
+    method: Method
     share: float
     reason: str
     at_least: float = 0.0
     at_most: float = math.inf
     always: bool = False
-    atomic_only: bool = False
     relaxed_only: bool = False
     fine_only: bool = False
     early_gaps_only: bool = False
@@ -62,8 +92,8 @@ class Rung:
 
     @property
     def name(self) -> str:
-        """The name of its step."""
-        return self.run.__name__
+        """The name of its method."""
+        return self.method.name or self.method.run.__name__
 
     @property
     def conditions(self) -> list[str]:
@@ -81,7 +111,7 @@ class Rung:
 
     def _demands(self) -> Iterator[tuple[str, Callable[[Search], bool]]]:
         """Yield every condition on problem and search in words, with its test."""
-        if self.atomic_only:
+        if self.method.transfers == {Transfers.ATOMIC}:
             yield "atomic transfers", lambda search: _is_atomic(search.problem)
         if self.relaxed_only:
             yield "transfers that are not atomic", lambda search: not _is_atomic(search.problem)

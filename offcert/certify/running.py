@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -12,12 +13,50 @@ from typing import Any, Generic, TypeVar
 
 from offcert.certify.compile import group_of, noted_compilations
 from offcert.certify.interrupts import held_interrupts, is_interrupt
-from offcert.certify.keeping import Keeping
 from offcert.certify.workings import Workings
-from offcert.core.errors import MethodError, OffcertError
+from offcert.core.errors import InputError, MethodError, OffcertError
 from offcert.core.result import Bound, Bounded, Evidence
 from offcert.proofs.any_certificate import current_versions
 from offcert.proofs.settings import Notes, Settings
+
+_SECONDS_BETWEEN = 1.0
+
+
+class Keeping:
+    """Calls what keeps the best so far; where that fails, a full disk must not cost the search.
+
+    Parameters
+    ----------
+    keep : callable, optional
+        What keeps it; by default nothing does.
+    """
+
+    def __init__(self, keep: Callable[[], None] | None = None) -> None:
+        self._keep = keep
+        self._last = -math.inf
+        self._failed = False
+
+    def at_news(self) -> None:
+        """Have it kept, about every second."""
+        if time.monotonic() - self._last >= _SECONDS_BETWEEN:
+            self.now()
+
+    def now(self) -> None:
+        """Have it kept; the first failure is said."""
+        if self._keep is None:
+            return
+        try:
+            self._keep()
+        except (OSError, InputError) as error:
+            if not self._failed:
+                warnings.warn(
+                    f"what is known could not be kept ({error}); the search goes on, and tries "
+                    "again from time to time",
+                    stacklevel=3,
+                )
+            self._failed = True
+        self._last = time.monotonic()
+
 
 _LOG = logging.getLogger("offcert")
 
@@ -115,6 +154,16 @@ class Running(Bounded, Generic[Known]):
     def remaining(self) -> float:
         """Seconds left."""
         return max(0.0, self._deadline - time.monotonic())
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to be found, or the time is over."""
+        raise NotImplementedError
+
+    @property
+    def impossible(self) -> bool:
+        """Whether it is known that there is no answer."""
+        return False
 
     @property
     def late(self) -> bool:

@@ -22,7 +22,7 @@ from offcert.core.simulate import Simulator
 from offcert.core.strategy import Strategy
 from offcert.proofs.attestation import cross_attested
 from offcert.proofs.certificate import Certificate
-from offcert.verify.execution.check import legality_faults
+from offcert.verify.execution import legality_faults
 
 
 def chooses_execution(problem: Problem) -> bool:
@@ -88,6 +88,11 @@ class Search(Running[Certificate]):
         return None if self.best is None else self.best.makespan
 
     @property
+    def impossible(self) -> bool:
+        """Whether it is known that there is no schedule."""
+        return self.infeasibility is not None
+
+    @property
     def goal(self) -> int:
         """The makespan at which the target gap is reached with the present bound."""
         if self.target_gap >= 1:
@@ -99,7 +104,7 @@ class Search(Running[Certificate]):
         """Whether the target is reached or the time is over."""
         met = self.objective is not None and self.objective <= self.goal
         met = met or (self.enough is not None and self.proved_bound > self.enough)
-        return met or self.late or self.infeasibility is not None
+        return met or self.late or self.impossible
 
     def offer(self, schedule: Schedule, memory: int | None = None) -> bool:
         """Take a schedule in which everything runs once if it is better.
@@ -202,7 +207,7 @@ class Search(Running[Certificate]):
 
     def result(self) -> Result:
         """Return what is known now."""
-        status = self.status_by(infeasible=self.infeasibility is not None)
+        status = self.status_by(self.impossible)
         # Of what does not exist nothing is the least.
         bounds = () if self.infeasibility else tuple(cross_attested(self.bounds))
         return Result(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
-from offcert.certify.long_traces import is_fine
 from offcert.certify.proofs_of import (
     heads_proof,
     matched_proof,
@@ -16,14 +15,8 @@ from offcert.certify.proofs_of import (
     pivot_outward_proof,
     pivot_proof,
 )
+from offcert.certify.rung import is_fine
 from offcert.certify.search import Search
-from offcert.certify.warm import (
-    warm_heads,
-    warm_matched,
-    warm_outward,
-    warm_pivot,
-    warm_pivot_outward,
-)
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.plan import Kind
 from offcert.core.simulate import simulate
@@ -86,8 +79,6 @@ def climb_heads(search: Search, effort: Effort) -> None:
     with held_interrupts():
         from offcert.formulations.labels.atomic_heads.bound import heads_bound
         from offcert.heuristics.ordered import ordered_plan, ordered_schedule
-    with search.untimed():
-        warm_heads()
     outcome = heads_bound(
         search.problem,
         upper_bound=LARGEST_TOTAL if search.objective is None else search.objective,
@@ -127,12 +118,10 @@ def climb_matched(search: Search, effort: Effort) -> None:
     search.begin("matched heads and tails")
     with held_interrupts():
         from offcert.formulations.labels.matched_heads.bound import MatchedProgram
-    with search.untimed():
-        warm_matched()
-    program = search.workings.matched
-    if program is None:
-        most = _MOST_MATCHED_OF_FINE if is_fine(search.problem) else _MOST_MATCHED
-        program = search.workings.matched = MatchedProgram(search.problem, max_labels=most)
+    most = _MOST_MATCHED_OF_FINE if is_fine(search.problem) else _MOST_MATCHED
+    program = search.workings.program(
+        "matched", lambda: MatchedProgram(search.problem, max_labels=most)
+    )
     # What remains of the whole time when this step's is over.
     rest = max(0.0, search.remaining - effort.seconds)
     while True:
@@ -156,12 +145,8 @@ def climb_joined(search: Search, effort: Effort) -> None:
         from offcert.formulations.combinatorial.joined_gaps import joined_gaps
         from offcert.formulations.labels.matched_heads.bound import MatchedProgram
     problem = joined_gaps(search.problem)
-    with search.untimed():
-        warm_matched()
-    program = search.workings.joined
-    if program is None:
-        most = _MOST_MATCHED_OF_FINE if is_fine(search.problem) else _MOST_MATCHED
-        program = search.workings.joined = MatchedProgram(problem, max_labels=most)
+    most = _MOST_MATCHED_OF_FINE if is_fine(search.problem) else _MOST_MATCHED
+    program = search.workings.program("joined", lambda: MatchedProgram(problem, max_labels=most))
     rest = max(0.0, search.remaining - effort.seconds)
     finished = False
     while not finished and not search.done and search.remaining > rest:
@@ -214,12 +199,9 @@ def climb_outward(search: Search, effort: Effort) -> None:
     search.begin("outward from the pivot")
     with held_interrupts():
         from offcert.formulations.labels.outward.bound import OutwardProgram
-    with search.untimed():
-        warm_outward()
-    program = search.workings.outward
-    if program is None:
-        program = OutwardProgram(search.problem, workers=effort.workers)
-        search.workings.outward = program
+    program = search.workings.program(
+        "outward", lambda: OutwardProgram(search.problem, workers=effort.workers)
+    )
     assert search.objective is not None
     seconds = _SEARCHING * effort.seconds
     offer = partial(_offer_outward, search)
@@ -302,13 +284,9 @@ def climb_pivot(search: Search, effort: Effort) -> None:
     search.begin("pivot program")
     with held_interrupts():
         from offcert.formulations.labels.pivot.bound import PivotSearch
-    with search.untimed():
-        warm_pivot()
     assert search.objective is not None
-    program = search.workings.pivot
-    if program is None:
-        most = _MOST_LABELS_OF_FINE if is_fine(search.problem) else _MOST_LABELS
-        program = search.workings.pivot = PivotSearch(search.problem, max_labels=most)
+    most = _MOST_LABELS_OF_FINE if is_fine(search.problem) else _MOST_LABELS
+    program = search.workings.program("pivot", lambda: PivotSearch(search.problem, max_labels=most))
     # It keeps them, and need not be told again.
     known, search.workings.ends = search.workings.ends, []
     outcome = program.improve(search.objective, effort.seconds, known)
@@ -337,15 +315,14 @@ def climb_pivot_outward(search: Search, effort: Effort, most_open: float = _NEAR
     search.begin("pivot program, other side outward")
     with held_interrupts():
         from offcert.formulations.labels.pivot_outward.bound import PivotOutwardProgram
-    with search.untimed():
-        warm_pivot_outward()
     assert search.objective is not None
-    program = search.workings.pivot_outward
-    if program is None:
-        most = _MOST_LABELS_OF_FINE if is_fine(search.problem) else _MOST_LABELS
-        program = search.workings.pivot_outward = PivotOutwardProgram(
+    most = _MOST_LABELS_OF_FINE if is_fine(search.problem) else _MOST_LABELS
+    program = search.workings.program(
+        "pivot-outward",
+        lambda: PivotOutwardProgram(
             search.problem, max_labels=most, workers=effort.workers, most_open=most_open
-        )
+        ),
+    )
     known = search.workings.ends
     offer = partial(_offer_outward, search)
     outcome = program.improve(search.objective, effort.seconds, offer, known)

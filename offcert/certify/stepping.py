@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from math import inf
+from typing import Any
 
-from offcert.certify.keeping import Keeping
+from offcert.certify.running import Running, SearchProgress, keeper
 from offcert.certify.step_cases import RoundSearch
 from offcert.certify.watchdog import ending_whole
 from offcert.core.errors import InputError
@@ -16,10 +18,9 @@ from offcert.core.problem import Problem
 from offcert.core.result import Result, SolveStatus
 from offcert.core.step import StepProblem
 from offcert.core.trace import Trace
-from offcert.core.units import format_time
 from offcert.proofs.certificate import Certificate, current_versions
-from offcert.proofs.questions import SCHEDULE
-from offcert.proofs.settings import Notes, Settings
+from offcert.proofs.questions import SCHEDULE, SPLIT
+from offcert.proofs.settings import Settings
 from offcert.proofs.step_certificate import RoundAnswer, StepCertificate
 
 # Part of the time that is kept for schedules of what has been chosen.
@@ -35,7 +36,7 @@ def certify_step(
     workers: int = 2,
     target_gap: float = 0.0,
     seed: int = 0,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[SearchProgress], None] | None = None,
     keep: Callable[[StepCertificate], None] | None = None,
 ) -> StepCertificate:
     """Choose a split and alternatives, schedule the rounds, and bound what any choice could give.
@@ -53,7 +54,7 @@ def certify_step(
     seed : int
         Of every random choice.
     progress : callable, optional
-        Told in a line of every improvement.
+        Told of every improvement, and of the sub-batch with the best schedule.
     keep : callable, optional
         Given a certificate of what is known, at improvements about every second: written to a file,
         it outlives a crash of this process.
@@ -66,147 +67,156 @@ def certify_step(
     if not isinstance(step, StepProblem):
         raise InputError(f"step must be a StepProblem, not {short_repr(step)}")
     seconds = require_seconds(time_limit, "time_limit")
-    search = _Search(
-        step,
-        seconds,
-        require_count(workers, "workers"),
-        require_gap(target_gap, "target_gap"),
-        require_seed(seed, "seed"),
-        progress,
-        keep,
-    )
+    workers, target = require_count(workers, "workers"), require_gap(target_gap, "target_gap")
+    seed = require_seed(seed, "seed")
+    settings = Settings(time_limit=seconds, workers=workers, target_gap=target, seed=seed)
+    search = StepSearch(step, settings, progress, keeper(SPLIT.command, settings, keep))
+    known = partial(search.certificate, SPLIT.command, settings)
     try:
-        with ending_whole(search.certificate):
+        with ending_whole(known):
             search.run()
     except KeyboardInterrupt:
-        search.interrupted = True
-    return search.certificate()
+        search.note(interrupted=True)
+    return known()
 
 
-class _Search:
+class StepSearch(Running[StepCertificate]):
+    """Searches over choices: cases that bound, and schedules of the best choice of each round.
+
+    Parameters
+    ----------
+    problem : StepProblem
+        What is chosen from.
+    settings : Settings
+        Time limit, threads, target gap and seed.
+    progress : callable, optional
+        Told of every improvement.
+    keep : callable, optional
+        Given the search about every second when something new is known.
+    """
+
     def __init__(
         self,
-        step: StepProblem,
-        seconds: float,
-        workers: int,
-        target: float,
-        seed: int,
-        progress: Callable[[str], None] | None,
-        keep: Callable[[StepCertificate], None] | None,
+        problem: StepProblem,
+        settings: Settings,
+        progress: Callable[[SearchProgress], None] | None = None,
+        keep: Callable[[StepSearch], None] | None = None,
     ) -> None:
-        self.step = step
-        self.workers = workers
-        self.target = target
-        self.seed = seed
-        self.progress = progress
-        self.keeping = Keeping(None if keep is None else lambda: keep(self.certificate(_WORK)))
-        self.settings = Settings(time_limit=seconds, workers=workers, target_gap=target, seed=seed)
-        self.interrupted = False
-        self.end = time.monotonic() + seconds
-        self.searched = self.end - _LAST * seconds
-        self.told = ""
-        self.rows = [
-            [RoundSearch(each, self._problem) for each in split.rounds] for split in step.splits
+        assert settings.time_limit is not None
+        super().__init__(
+            settings.time_limit, progress, None if keep is None else lambda: keep(self)
+        )
+        self.problem = problem
+        self._step = _WORK
+        self._last = _LAST * settings.time_limit
+        self._target = settings.target_gap or 0.0
+        self._asked = settings.workers or 1, settings.seed or 0, self._target
+        self._told: tuple[int | None, int, int] | None = None
+        self._rows = [
+            [RoundSearch(each, self._problem) for each in split.rounds] for split in problem.splits
         ]
 
     def _problem(self, trace: Trace) -> Problem:
-        step = self.step
+        step = self.problem
         return Problem(step.name, trace, step.platform, step.transfers, step.units)
 
     def _bound(self, split: int) -> float:
-        rounds = zip(self.step.splits[split].rounds, self.rows[split], strict=True)
+        rounds = zip(self.problem.splits[split].rounds, self._rows[split], strict=True)
         return sum(each.count * search.lower_bound for each, search in rounds)
 
     def _value(self, split: int) -> float:
-        rounds = zip(self.step.splits[split].rounds, self.rows[split], strict=True)
+        rounds = zip(self.problem.splits[split].rounds, self._rows[split], strict=True)
         return sum(
             each.count * (inf if search.best is None else search.best.makespan)
             for each, search in rounds
         )
 
     def _best(self) -> int:
-        return min(range(len(self.rows)), key=self._value)
+        return min(range(len(self._rows)), key=self._value)
 
-    def _closed(self) -> bool:
+    @property
+    def objective(self) -> int | None:
+        """Ticks of the best schedules of all rounds."""
         value = self._value(self._best())
-        bound = min(map(self._bound, range(len(self.rows))))
-        return bound == inf or (value < inf and value - bound <= self.target * value)
+        return None if value == inf else int(value)
+
+    @property
+    def lower_bound(self) -> int:
+        """Ticks that no split and no choice can do without; 0 if nothing fits."""
+        bound = min(map(self._bound, range(len(self._rows))))
+        return 0 if bound == inf else int(bound)
+
+    @property
+    def impossible(self) -> bool:
+        """Whether nothing fits."""
+        return min(map(self._bound, range(len(self._rows)))) == inf
+
+    @property
+    def done(self) -> bool:
+        """Whether the target is reached, or nothing fits."""
+        value = self.objective
+        met = value is not None and value - self.lower_bound <= self._target * value
+        return met or self.impossible
 
     def run(self) -> None:
         """Work where the bound is least, and now and then on the best schedule."""
         improved: tuple[int, float] | None = None
-        while not self._closed():
-            self._tell()
+        while not self.done:
+            self._tell_news()
             best = self._best()
             now = best, self._value(best)
-            late = time.monotonic() >= self.searched
             if now[1] < inf and now != improved:
-                for search in self.rows[best]:
-                    search.improve(self._share(0.1), self.workers, self.seed, self.target)
+                for search in self._rows[best]:
+                    search.improve(self._share(0.1), *self._asked)
                 improved = best, self._value(best)
-            elif late or not self._advance():
+            elif self.remaining <= self._last or not self._advance():
                 break
-            if time.monotonic() >= self.end:
+            if self.late:
                 break
-        self._tell()
+        self._tell_news()
 
     def _share(self, part: float) -> float:
-        return max(0.2, part * (self.end - time.monotonic()))
+        return max(0.2, part * self.remaining)
 
     def _advance(self) -> bool:
         """Work on the split of least bound; return whether anything could be done anywhere."""
-        for split in sorted(range(len(self.rows)), key=self._bound):
-            rounds = zip(self.step.splits[split].rounds, self.rows[split], strict=True)
+        for split in sorted(range(len(self._rows)), key=self._bound):
+            rounds = zip(self.problem.splits[split].rounds, self._rows[split], strict=True)
             active = [(each.count * search.gap, search) for each, search in rounds]
             for _, search in sorted(active, key=lambda pair: -pair[0]):
                 if not search.stuck():
-                    search.step(self._share(0.1), self.workers, self.seed, self.target)
+                    search.step(self._share(0.1), *self._asked)
                     return True
         return False
 
+    def _tell_news(self) -> None:
+        news = self.objective, self.lower_bound, self._best()
+        if news != self._told:
+            self._told = news
+            super()._tell_news()
+
     def _tell(self) -> None:
-        best = self._best()
-        value, bound = self._value(best), min(map(self._bound, range(len(self.rows))))
-        gap = f"gap {100 * (value - bound) / max(value, 1):.4f} %  " if value < inf else ""
-        text = (
-            f"bound {self._shown(bound)}  best {self._shown(value)}  {gap}"
-            f"sub-batch {self.step.sizes[best]}"
-        )
-        if text == self.told:
-            return
-        self.told = text
-        if self.progress is not None:
-            self.progress(text)
-        self.keeping.at_news()
+        if self._progress is not None:
+            chosen = f"sub-batch {self.problem.sizes[self._best()]}"
+            news = SearchProgress(self.seconds, chosen, self.objective, self.lower_bound)
+            self._progress(news)
 
-    def _shown(self, value: float) -> str:
-        return "-" if value == inf else format_time(int(value), self.step.units)
-
-    def certificate(self, unfinished: str | None = None) -> StepCertificate:
-        """Return what is known now, and what is running if the search goes on."""
-        bounds = tuple(tuple(search.root.case() for search in row) for row in self.rows)
+    def _certificate(self, **origin: Any) -> StepCertificate:
+        cases = tuple(tuple(search.root.case() for search in row) for row in self._rows)
         best: int | None = self._best()
         answers: tuple[RoundAnswer, ...] = ()
-        if best is not None and self._value(best) < inf:
-            answers = tuple(map(self._answer, self.rows[best]))
-        else:
+        if self.objective is None:
             best = None
+        else:
+            answers = tuple(map(self._answer, self._rows[self._best()]))
         failed = {
             step: message
-            for row in self.rows
+            for row in self._rows
             for search in row
             for step, message in search.failed.items()
         }
-        notes = Notes(interrupted=self.interrupted, unfinished=unfinished, failed=failed)
-        return StepCertificate(
-            self.step,
-            best,
-            answers,
-            bounds,
-            settings=self.settings,
-            notes=notes,
-            versions=current_versions(),
-        )
+        origin["notes"] = replace(origin["notes"], failed=failed)
+        return StepCertificate(self.problem, best, answers, cases, **origin)
 
     def _answer(self, search: RoundSearch) -> RoundAnswer:
         assert search.best is not None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
-from offcert.certify.long_traces import is_long
+from offcert.certify.rung import is_long
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.problem import Transfers
@@ -222,11 +222,11 @@ def _pass_on(search: Search, name: str, error: str | None) -> None:
 
 def descend_dives(search: Search, effort: Effort) -> None:
     """Ask the interval model for schedules that meet the bound; it may refute that there are."""
-    if len(search.problem.trace) > _LONGEST_DIVE:
+    if len(search.problem.trace) > _LONGEST_DIVE or search.done:
         return
     search.begin("interval CP-SAT, dives")
     with held_interrupts():
-        from offcert.formulations.models.interval_dive import dive
+        from offcert.formulations.models.interval_cpsat import dive
     assert search.schedule is not None
     outcome = dive(
         search.problem,

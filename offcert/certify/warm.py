@@ -3,12 +3,61 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
+
+
+@dataclass(frozen=True)
+class Group:
+    """Kernels that one process compiles: those that share inner kernels stand together.
+
+    Attributes
+    ----------
+    seconds : int
+        Of one core that compiling them takes, about.
+    modules : tuple of str
+        Beginnings of the names of modules whose kernels these are; the longest that fits says it.
+    acts : list of callable
+        What compiles them.
+    """
+
+    seconds: int
+    modules: tuple[str, ...]
+    acts: list[Callable[[], None]] = field(default_factory=list)
+
+
+_LABELS = "offcert.formulations.labels"
+_SEARCHES = "offcert.heuristics"
+# In the order in which they are compiled.
+GROUPS: dict[str, Group] = {
+    "outward search": Group(10, (f"{_LABELS}.outward",)),
+    "pivot program": Group(12, ("offcert.formulations.",)),
+    "verification": Group(8, ("offcert.verify.",)),
+    "annealing": Group(8, (f"{_SEARCHES}.",)),
+    "matched heads and tails": Group(6, (f"{_LABELS}.matched",)),
+    "plans": Group(14, ("", f"{_SEARCHES}.checkpoint.")),
+    "recomputation": Group(5, (f"{_SEARCHES}.persistent.", f"{_SEARCHES}.rematerialisation.")),
+    "joint search": Group(14, (f"{_SEARCHES}.joint.",)),
+    "addresses": Group(5, ("offcert.formulations.placement.", f"{_SEARCHES}.placement.")),
+}
+
+
+def _in(group: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Return what makes a function a part of a group, and has it act once."""
+
+    def register(act: Callable[[], None]) -> Callable[[], None]:
+        once = cache(act)
+        GROUPS[group].acts.append(once)
+        return once
+
+    return register
+
 
 # The problems here are tiny. Any limit would end with the first kernel that has to be compiled, and
 # the others would be compiled within the limits of a search.
@@ -31,7 +80,7 @@ def _small() -> Problem:
     return Problem("small", trace, Platform(4, Fraction(1)))
 
 
-@cache
+@_in("plans")
 def warm_plans() -> None:
     """Compile what says how long a plan takes, and an ordered one, on either link."""
     from offcert.core.simulate import simulate
@@ -47,7 +96,7 @@ def warm_plans() -> None:
     simulate(duplex, ordered_plan(duplex, range(2)))
 
 
-@cache
+@_in("plans")
 def warm_dynprog() -> None:
     """Compile the dynamic program of the offloading paper."""
     from offcert.heuristics.dynprog import dynprog
@@ -57,11 +106,11 @@ def warm_dynprog() -> None:
     dynprog(chain.with_memory((chain.trace.least_memory + chain.trace.peak_memory) // 2))
 
 
-@cache
+@_in("plans")
 def warm_checkpoints() -> None:
     """Compile what selects the checkpoints of a chain."""
     from offcert.core.checkpoint_chain import CheckpointChain
-    from offcert.heuristics.checkpoint.live_selection import live_selection
+    from offcert.heuristics.checkpoint.live_curve import live_selection
     from offcert.heuristics.checkpoint.registry import SELECTIONS
 
     sizes = (1, 2, 1, 1)
@@ -70,7 +119,7 @@ def warm_checkpoints() -> None:
     live_selection(CheckpointChain((1,) * 3, (1,) * 3, sizes))
 
 
-@cache
+@_in("plans")
 def warm_combined() -> None:
     """Compile the dynamic program of the combined paper."""
     from offcert.core.checkpoint_chain import CheckpointChain
@@ -83,7 +132,7 @@ def warm_combined() -> None:
     combined_plan(problem, 4).atomic(problem)
 
 
-@cache
+@_in("recomputation")
 def warm_rematerialisation() -> None:
     """Compile persistent checkpointing and the executor that recomputes."""
     from offcert.core.checkpoint_chain import CheckpointChain
@@ -96,7 +145,7 @@ def warm_rematerialisation() -> None:
     RematerialisationSearch(chain.network()).attempt(memory, 100, (1.0, 1.0, 1.0))
 
 
-@cache
+@_in("annealing")
 def warm_local_search() -> None:
     """Compile the simulator and annealing over claim sequences."""
     from offcert.heuristics.local_search import local_search
@@ -104,7 +153,7 @@ def warm_local_search() -> None:
     local_search(_tiny(), time_limit=0.0)
 
 
-@cache
+@_in("annealing")
 def warm_set_search() -> None:
     """Compile annealing over sets."""
     from offcert.heuristics.set_search import set_search
@@ -112,7 +161,7 @@ def warm_set_search() -> None:
     set_search(_tiny(), time_limit=0.0, on_improvement=lambda schedule: None)
 
 
-@cache
+@_in("annealing")
 def warm_order_search() -> None:
     """Compile annealing over sets and orders."""
     from offcert.heuristics.order_search import order_search
@@ -120,7 +169,7 @@ def warm_order_search() -> None:
     order_search(_tiny(), time_limit=0.0, on_improvement=lambda schedule: None)
 
 
-@cache
+@_in("pivot program")
 def warm_heads() -> None:
     """Compile the search for heads and tails, and what says whether it can be verified."""
     from offcert.formulations.labels.atomic_heads.bound import heads_bound
@@ -134,7 +183,7 @@ def warm_heads() -> None:
     grown(new_labels(4))
 
 
-@cache
+@_in("matched heads and tails")
 def warm_matched() -> None:
     """Compile the search for heads and tails that move the same."""
     from offcert.formulations.labels.matched_heads.bound import MatchedProgram
@@ -143,7 +192,7 @@ def warm_matched() -> None:
     MatchedProgram(_small()).improve(30, _NO_LIMIT)
 
 
-@cache
+@_in("outward search")
 def warm_outward() -> None:
     """Compile the outward search, the insertion into orders, and the re-run of its bounds."""
     from offcert.formulations.labels.outward.bound import OutwardProgram
@@ -158,7 +207,7 @@ def warm_outward() -> None:
     outward_fault(tiny, proof.pivot, outcome.lower_bound, *advice)
 
 
-@cache
+@_in("pivot program")
 def warm_pivot() -> None:
     """Compile the pivot dynamic program, and what makes room for more labels."""
     from offcert.formulations.labels.pivot.arrays import grown
@@ -172,7 +221,7 @@ def warm_pivot() -> None:
     grown(Cut(nested(tiny), 1).pools[0])
 
 
-@cache
+@_in("pivot program")
 def warm_pivot_outward() -> None:
     """Compile the pivot program whose other side is followed outward."""
     from offcert.formulations.labels.pivot_outward.bound import PivotOutwardProgram
@@ -183,7 +232,7 @@ def warm_pivot_outward() -> None:
     PivotOutwardProgram(_tiny(), max_labels=10**6).improve(10, _NO_LIMIT, lambda schedule: 10)
 
 
-@cache
+@_in("verification")
 def warm_verification() -> None:
     """Compile what `verify` searches with, whatever it answers here."""
     from offcert.verify.heads.check import ends_fault
@@ -199,7 +248,7 @@ def warm_verification() -> None:
     pivot_fault(small, 2, (15, 15), 15)
 
 
-@cache
+@_in("joint search")
 def warm_joint_search() -> None:
     """Compile the search for what runs again and what leaves."""
     from offcert.core.checkpoint_chain import CheckpointChain
@@ -218,14 +267,14 @@ def warm_joint_search() -> None:
     )
 
 
-@cache
+@_in("addresses")
 def warm_placement() -> None:
     """Compile what places residences."""
     from offcert.core.placement import Placement, PlacementProblem, Residence
     from offcert.formulations.placement.sections import Sections
     from offcert.formulations.placement.skyline import Skyline
     from offcert.heuristics.placement.ejection import ejection_search
-    from offcert.heuristics.placement.greedy import greedy_by_size
+    from offcert.heuristics.placement.in_order import greedy_by_size
 
     problem = PlacementProblem("warm", [Residence("a", 1, 0, 2), Residence("b", 1, 1, 3)])
     greedy_by_size(problem)

@@ -118,7 +118,8 @@ def _chains(options: argparse.Namespace) -> AdversarialChains | AdversarialCheck
     """Return the search: by the name of whom it is against, on chains that run once or again."""
     from offcert.core.errors import InputError
     from offcert.core.messages import cut, meant
-    from offcert.hunts.adversarial import checkpoint_values, values
+    from offcert.hunts.adversarial import checkpoint_chains as checkpoint_values
+    from offcert.hunts.adversarial import values
     from offcert.hunts.adversarial.chains import AdversarialChains
     from offcert.hunts.adversarial.checkpoint_chains import AdversarialCheckpoints
 

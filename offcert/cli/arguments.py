@@ -1,14 +1,18 @@
-"""Types of arguments that the commands share: one clear sentence for what is none."""
+"""What may be done to a problem beside its limits: run again, leave, and what is to be least."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.options import require_count, require_gap, require_seconds, require_seed
+
+if TYPE_CHECKING:
+    from offcert.core.problem import Problem
+
 
 Number = TypeVar("Number", int, float)
 
@@ -67,3 +71,106 @@ def _checked(require: Callable[[object], Number], value: Number) -> Number:
         return require(value)
     except InputError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+# What the core knows, which a help text need not load; a test keeps the two the same.
+RECOMPUTE = ("none", "chain", "any")
+MINIMISE = ("time", "memory")
+
+
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what is open and what is to be least."""
+    parser.add_argument(
+        "--recompute",
+        choices=RECOMPUTE,
+        help="what may run again: nothing; stages of a chain, each stored tensor staying until its "
+        "backward operation; or any computation that can, whenever its inputs are there (default: "
+        "the file's)",
+    )
+    parser.add_argument(
+        "--offload",
+        choices=("yes", "no"),
+        help="whether tensors may leave the device (default: the file's)",
+    )
+    parser.add_argument(
+        "--minimise",
+        choices=MINIMISE,
+        help="time: of a step, within the memory limit; memory: of the device, within the deadline "
+        "(default: the file's)",
+    )
+    deadlines = parser.add_mutually_exclusive_group()
+    deadlines.add_argument(
+        "--deadline",
+        metavar="TIME",
+        help="most time of a step where memory is minimised: 80ms, or ticks where these have no "
+        "length (default: the file's, or none)",
+    )
+    deadlines.add_argument(
+        "--overhead",
+        metavar="PERCENT",
+        help="the same as a part of the computing time: 20%% allows 1.2 times as much (default: as "
+        "--deadline)",
+    )
+
+
+def chosen(problem: Problem, options: argparse.Namespace) -> Problem:
+    """Return the problem with what the options choose.
+
+    Raises
+    ------
+    InputError
+        If choices do not go together, or the problem's network does not allow them.
+    """
+    from dataclasses import replace
+
+    changes: dict[str, Any] = {}
+    for name in ("recompute", "minimise"):
+        if getattr(options, name) is not None:
+            changes[name] = getattr(options, name)
+    if options.offload is not None:
+        changes["offload"] = options.offload == "yes"
+    minimise = changes.get("minimise", problem.minimise)
+    deadline = _deadline(problem, options, minimise)
+    if deadline is not None:
+        changes["deadline"] = deadline
+    elif minimise == "time":
+        # Where time is the objective, the file's deadline has no meaning any more.
+        changes["deadline"] = None
+    changed = replace(problem, **changes)
+    # Where memory is the objective a limit means nothing: so that a problem has one document.
+    return changed.with_memory(changed.peak_memory) if options.minimise == "memory" else changed
+
+
+def _deadline(problem: Problem, options: argparse.Namespace, minimise: str) -> int | None:
+    """Return the deadline that is asked for in ticks, or None."""
+    from offcert.core.errors import InputError
+    from offcert.core.units import parse_percent, parse_time
+
+    given = next((n for n in ("deadline", "overhead") if getattr(options, n) is not None), None)
+    if given is None:
+        return None
+    if minimise == "time":
+        raise InputError(f"--{given} is for --minimise memory alone: time is the objective here")
+    if given == "deadline":
+        return parse_time(options.deadline, problem.units, "deadline")
+    part = 1 + parse_percent(options.overhead, "overhead")
+    # Whole ticks are at most this exactly if they are at most what it is rounded down to.
+    return problem.trace.compute_time * part.numerator // part.denominator
+
+
+def require_no_limit(problem: Problem, options: argparse.Namespace) -> None:
+    """Refuse a memory limit where memory is the objective: it would change nothing.
+
+    Raises
+    ------
+    InputError
+        One sentence that names the option.
+    """
+    from offcert.core.errors import InputError
+    from offcert.core.problem import Minimise
+
+    if problem.minimise is Minimise.MEMORY:
+        for name in ("memory", "device_memory"):
+            if getattr(options, name) is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise InputError(f"{option} is for --minimise time: memory is the objective here")

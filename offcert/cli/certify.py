@@ -13,6 +13,7 @@ _EXAMPLES = (
     "offcert certify problem.json --device-memory 16GiB --target-gap 0.1% -o certificate.json",
     "offcert certify problem.json --recompute any --memory 5%:100%:5% -o curve",
     "offcert certify problem.json --recompute any --minimise memory --overhead 20%",
+    "offcert certify problem.json --uncertainty 10%,conv*=5%,link=20% -o certificate.json",
 )
 
 
@@ -23,6 +24,13 @@ def add(commands: Commands) -> None:
     parser.set_defaults(prepare=_prepare)
     add_problem(parser, several=True)
     add_search(parser, several=True)
+    parser.add_argument(
+        "--uncertainty",
+        metavar="BOX",
+        help="certify for all times in a box as well: 10%% (durations and rates within a tenth of "
+        "what the problem says), or by class, such as 10%%,conv*=5%%,link=11GB/s:13GB/s, or none "
+        "(default: the file's, and for a measured profile what was measured)",
+    )
 
 
 def _prepare(options: argparse.Namespace) -> None:

@@ -12,6 +12,7 @@ from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import (
     DEFAULTS,
     add_effort,
+    progress_line,
     search_and_say,
     search_settings,
 )
@@ -84,6 +85,7 @@ def _integers(text: str) -> list[int]:
 def _run(options: argparse.Namespace) -> int:
     from offcert.certify.stepping import certify_step
     from offcert.core.step_json import write_step
+    from offcert.core.units import format_time
     from offcert.proofs.questions import SPLIT
     from offcert.report.step_text import describe_step_problem
 
@@ -98,7 +100,7 @@ def _run(options: argparse.Namespace) -> int:
         options,
         partial(certify_step, step, **search_settings(options)),
         text_of(SPLIT).said,
-        str,
+        lambda news: progress_line(news, lambda ticks: format_time(ticks, step.units)),
     )
 
 

@@ -169,8 +169,7 @@ class _Zoo(argparse.Action):
     """Lists what else would have to be known, as ``--help`` does."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
-        from offcert.core.errors import MissingPackageError
-        from offcert.core.extras import require_torch
+        from offcert.core.errors import MissingPackageError, require_torch
 
         try:
             require_torch("offcert profile")
@@ -223,10 +222,9 @@ def _configured(
     options: argparse.Namespace, named: dict[str, Any]
 ) -> tuple[str, dict[str, Any], str]:
     """Return what makes the step of a model from its configuration, its arguments, and a name."""
-    from offcert.core.errors import InputError
-    from offcert.core.extras import require_transformers
-    from offcert.runtime.configured import CONFIGURED
-    from offcert.runtime.configured.step import read_config
+    from offcert.core.errors import InputError, require_transformers
+    from offcert.runtime.workloads.configured import CONFIGURED
+    from offcert.runtime.workloads.configured.step import read_config
 
     require_transformers("offcert profile --hf")
     for other in ("model", "input", "loss"):

@@ -8,8 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from offcert.cli.arguments import count, seconds, seed
-from offcert.cli.choices import RECOMPUTE
+from offcert.cli.arguments import RECOMPUTE, count, seconds, seed
 from offcert.cli.library import ENVIRONMENT
 from offcert.cli.output import show
 from offcert.cli.parser import EXIT_INTERRUPTED, EXIT_INVALID, Commands, add_command

@@ -54,7 +54,7 @@ def add(kinds: Commands) -> None:
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.documents import require_writable
     from offcert.core.files import write_problem
-    from offcert.hunts.phase.core import SHAPES, CoreProblems
+    from offcert.hunts.phase.search import SHAPES, CoreProblems
 
     if options.shape == "?":
         show(options, {"kinds": list(SHAPES)}, "\n".join(SHAPES))

@@ -72,7 +72,7 @@ def add(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.certify.interrupts import terminating_interrupts
-    from offcert.core.extras import require_torch
+    from offcert.core.errors import require_torch
     from offcert.core.units import Units, format_time
     from offcert.report.doctor import describe_doctor, doctor_summary
 

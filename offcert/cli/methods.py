@@ -11,7 +11,6 @@ from offcert.cli.parser import Commands, add_command
 
 if TYPE_CHECKING:
     from offcert.certify.method import Method
-    from offcert.certify.placement_methods import PlacementMethod
 
 _EXAMPLES = (
     "offcert methods",
@@ -22,7 +21,7 @@ _EXAMPLES = (
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    from offcert.cli.choices import MINIMISE, RECOMPUTE
+    from offcert.cli.arguments import MINIMISE, RECOMPUTE
     from offcert.cli.searching import TRANSFERS
 
     summary = "list the methods that solve, compare and place run, and what each is for"
@@ -61,7 +60,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _placing(name: str, method: PlacementMethod) -> dict[str, Any]:
+def _placing(name: str, method: Method) -> dict[str, Any]:
     return {
         "name": name,
         "summary": method.summary,

@@ -85,7 +85,7 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from offcert.core.extras import require_torch
+    from offcert.core.errors import require_torch
     from offcert.core.files import write_problem
     from offcert.core.problem import parse_memory
     from offcert.report.text import describe_problem, problem_summary
@@ -128,7 +128,7 @@ def _measured_lines(problem: Problem) -> list[str]:
 def _profile(options: argparse.Namespace) -> Problem:
     from offcert.core.errors import InputError
     from offcert.core.units import parse_size
-    from offcert.runtime.profile import profile
+    from offcert.runtime.profiling.profile import profile
 
     for flag in ("peak", "link", "attention"):
         if options.measure and getattr(options, flag):

@@ -7,8 +7,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from offcert.cli.arguments import count, gap, seconds, seed
-from offcert.cli.choices import add_choices, chosen, require_no_limit
+from offcert.cli.arguments import add_choices, chosen, count, gap, require_no_limit, seconds, seed
 from offcert.cli.ending import ending_anyhow
 from offcert.cli.output import native_output_to_stderr, show, text_of
 from offcert.cli.progress import progress
@@ -148,7 +147,9 @@ def read_problem(options: argparse.Namespace) -> Problem:
     if options.device_memory is not None:
         size = parse_size(options.device_memory, "device memory")
         problem = problem.with_memory(memory_beside(size, uncounted_bytes(problem)))
-    return problem
+    # Only `certify` has the option.
+    box = getattr(options, "uncertainty", None)
+    return problem if box is None else problem.with_uncertainty(box)
 
 
 def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int:

@@ -16,8 +16,8 @@ from offcert.cli.progress import progress
 if TYPE_CHECKING:
     from offcert.core.training_record import HostMemory
     from offcert.proofs.certificate import Certificate
-    from offcert.runtime.training_report import TrainReport
-    from offcert.runtime.ways import Ways
+    from offcert.runtime.pairs.training_report import TrainReport
+    from offcert.runtime.pairs.ways import Ways
 
 
 _EXAMPLES = (
@@ -91,8 +91,7 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from offcert.core.errors import InputError
-    from offcert.core.extras import require_torch
+    from offcert.core.errors import InputError, require_torch
     from offcert.report.training import describe_training, describe_ways
 
     require_torch("offcert train")
@@ -111,7 +110,7 @@ def _run(options: argparse.Namespace) -> int:
             report = _train(certificates[0], options, told)
             text = describe_training(report.to_dict(), units)
         else:
-            from offcert.runtime.ways import train_ways
+            from offcert.runtime.pairs.ways import train_ways
 
             report = train_ways(certificates, progress=told, **_settings(options))
             text = describe_ways(report.to_dict(), units)
@@ -122,7 +121,7 @@ def _run(options: argparse.Namespace) -> int:
 def _require_one(options: argparse.Namespace, certificates: Sequence[Certificate]) -> None:
     """Refuse files about one plan where there are several, or none that can be timed."""
     from offcert.core.errors import InputError
-    from offcert.runtime.train import of_stages
+    from offcert.runtime.pairs.train import of_stages
 
     for name in ("report", "trace"):
         if getattr(options, name) is None:
@@ -164,7 +163,7 @@ def _train(
     options: argparse.Namespace,
     told: Callable[[int, int], None] | None,
 ) -> TrainReport:
-    from offcert.runtime.train import train
+    from offcert.runtime.pairs.train import train
 
     result, problem = certificate.result, certificate.problem
     assert result.schedule is not None

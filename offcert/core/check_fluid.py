@@ -19,9 +19,16 @@ from itertools import pairwise
 from offcert.core.check import operation_faults
 from offcert.core.fluid_schedule import FluidSchedule, Piece
 from offcert.core.plan import Kind
-from offcert.core.presence import after, during, held_at_stations
+from offcert.core.presence import (
+    Grid,
+    Rational,
+    Segment,
+    absent_at,
+    after,
+    during,
+    held_at_stations,
+)
 from offcert.core.problem import Problem, Transfers
-from offcert.core.segments import Grid, Rational, Segment, absent_at
 
 
 def check_fluid(problem: Problem, schedule: FluidSchedule) -> list[str]:

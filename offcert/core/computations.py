@@ -137,9 +137,14 @@ class Expansion:
         self.operations: list[Operation] = []
         self.counts = [0] * len(computations)
         self.writer = writer
-        for value, computation in enumerate(writer):
-            if computation < 0 and values[value].base is None:
-                self._keep(value, -1)
+        # The states of each value that is changed in place.
+        self.changed: dict[int, list[int]] = {}
+        for index, value in enumerate(values):
+            if value.base is not None:
+                self.changed.setdefault(value.base, []).append(index)
+        for index, computation in enumerate(writer):
+            if computation < 0 and values[index].base is None:
+                self._keep(index, -1)
 
     def of(self, runs: Sequence[Run]) -> Execution:
         """Return the execution of some runs, in their order."""
@@ -205,8 +210,8 @@ class Expansion:
         base = self.values[value].base
         if base is None:
             # What was made of the copy before is lost with it.
-            for other in [v for v in self.kept if self.values[v].base == value]:
-                del self.kept[other]
+            for other in self.changed.get(value, ()):
+                self.kept.pop(other, None)
             self._keep(value, position)
         else:
             self.kept[value] = self.kept[base]

@@ -35,6 +35,7 @@ from offcert.core.network_json import (
 from offcert.core.platform_json import platform_fields, platform_from_fields, units_from_fields
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.trace import Trace
+from offcert.core.uncertainty import uncertainty_from_fields, uncertainty_to_json
 
 PROBLEM_FORMAT = "offcert-problem"
 PROBLEM_VERSION = 1
@@ -82,6 +83,8 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
         document["minimise"] = str(problem.minimise)
     if problem.deadline is not None:
         document["deadline"] = problem.deadline
+    if problem.uncertainty is not None:
+        document["uncertainty"] = uncertainty_to_json(problem.uncertainty)
     return document
 
 
@@ -114,6 +117,7 @@ def problem_from_json(document: Any, place: str = "") -> Problem:
         offload=fields.get("offload", bool) if fields.has("offload") else True,
         minimise=fields.get("minimise", str) if fields.has("minimise") else Minimise.TIME,
         deadline=fields.integer("deadline", 0) if fields.has("deadline") else None,
+        uncertainty=uncertainty_from_fields(fields),
     )
     fields.finish()
     return problem

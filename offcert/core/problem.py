@@ -19,6 +19,8 @@ from offcert.core.notebook import html
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.trace import LARGEST_TOTAL, Tensor, Trace, require_integer
+from offcert.core.uncertainty import Uncertainty
+from offcert.core.uncertainty_text import parse_uncertainty
 from offcert.core.units import (
     Units,
     format_rate,
@@ -84,6 +86,8 @@ class Problem:
         The objective.
     deadline : int, optional
         Most ticks of a schedule, where memory is minimised.
+    uncertainty : Uncertainty, optional
+        The box in which the times may lie; by default they are exact.
     """
 
     name: str
@@ -96,6 +100,7 @@ class Problem:
     offload: bool = True
     minimise: Minimise = Minimise.TIME
     deadline: int | None = None
+    uncertainty: Uncertainty | None = None
 
     def __post_init__(self) -> None:
         self._validate_types()
@@ -107,6 +112,9 @@ class Problem:
             self._validate_choice(name, kind)
         self._validate_choices()
         self._validate_totals()
+        if self.uncertainty is not None:
+            self.uncertainty.require_around(self.network, self.platform)
+            self.corner(fastest=False)
 
     def _validate_choice(self, name: str, kind: type[StrEnum]) -> None:
         value = getattr(self, name)
@@ -272,7 +280,26 @@ class Problem:
             recompute=Recompute.NONE,
             minimise=Minimise.TIME,
             deadline=None,
+            uncertainty=None,
         )
+
+    def corner(self, *, fastest: bool) -> Problem:
+        """Return the fastest or the slowest problem of the box of uncertain times."""
+        if self.uncertainty is None:
+            return self
+        network, platform = self.uncertainty.corner(self.network, self.platform, fastest=fastest)
+        return replace(self, network=network, platform=platform, uncertainty=None)
+
+    def with_uncertainty(self, text: str) -> Problem:
+        """Return the same problem with a box of uncertain times, written as ``"10%,conv*=5%"``.
+
+        Raises
+        ------
+        InputError
+            If the text describes none (`offcert.core.uncertainty_text.parse_uncertainty`).
+        """
+        exact = replace(self, uncertainty=None)
+        return replace(exact, uncertainty=parse_uncertainty(text, self.platform, self.units))
 
     def with_memory(self, memory: int | str) -> Problem:
         """Return the same problem with another memory limit.

@@ -30,7 +30,7 @@ class SolveStatus(StrEnum):
 
 
 class Evidence(StrEnum):
-    """Why a lower bound should be believed (design document, §3), strongest first."""
+    """Why a lower bound should be believed, strongest first (docs/theory/index.md)."""
 
     PROVED = "proved"
     CROSS_ATTESTED = "cross-attested"

@@ -36,8 +36,7 @@ from numpy.typing import NDArray
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.plan import Kind, Plan
 from offcert.core.problem import Problem
-from offcert.heuristics.ordered import ordered_plan
-from offcert.heuristics.ordered_sets import OrderedSets
+from offcert.heuristics.ordered import OrderedSets, ordered_plan
 
 if TYPE_CHECKING:
     import optuna

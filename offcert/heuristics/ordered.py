@@ -1,50 +1,9 @@
-"""Ordered schedules: every offload comes before every prefetch, both in given orders.
-
-The result is exact and needs no event queue. Let ``f_o`` be the earliest start of operation ``o``
-if only the offloads happen, one after the other and as early as possible; let ``g_o`` be the least
-time from the start of ``o`` to the end of everything if only the prefetches happen, which is the
-same problem in reversed time (a prefetch "becomes possible" at the reversed end of ``after`` and
-"releases" its memory at its reversed end). Let ``t_f`` and ``t_b`` be the times at which the link
-is free in the two problems. Then the least makespan on a simplex link is
-
-    ``T = max(t_f + t_b, max_o (f_o + g_o))``.
-
-*No schedule is shorter.* Dropping all prefetches of a schedule leaves one of the front problem, and
-in that the earliest start of every operation and transfer is no-wait, by induction over the fixed
-orders; so ``s_o >= f_o``, and the mirror image gives ``T - s_o >= g_o``. All offloads precede all
-prefetches, which gives the first term.
-
-*One of length T exists.* Put the offloads where the front has them and the prefetches at ``T``
-minus their reversed times. At any instant either no prefetch has started, and the absent tensors
-are those of the front, or every offload has ended, and they are those of the back. In the front
-the absent set only grows, in the back it only shrinks, so any start in ``[f_o, T - g_o]`` meets
-the memory constraint of ``o``, during its run as well as in the idle time next to it. Operations
-that write an offloaded tensor run at ``f_o``, those that need one back at ``T - g_o``.
-
-A tensor's memory is released once its offload *and* operation ``before`` have ended. Only
-operations after ``before`` can count it as absent, so the front need not look at that; the back
-must: ``before`` has to end before the prefetch starts, and this is part of ``g``.
-
-Running the prefetches as late as possible is essential: an order of transfers alone does not say
-when a prefetch may take its memory, and an eager one delays operations or blocks them (Prop. 1 of
-the offloading paper needs this reading).
-
-*Tensors that leave again.* A tensor that has come back may leave again without an offload. In the
-front such a gap opens after the offload of the first one, and takes the link no time; in the back
-its prefetch is one more, before which ``before`` has to end, as for any other. As every offload
-precedes every prefetch, and thereby ``before``, nothing else changes.
-
-*Duplex link.* Offloads and prefetches may then overlap in time, where the absent set is the front's
-and the back's in common. We keep operations that need memory out of the overlap: those before some
-split end by ``T - t_b`` and the others start at ``t_f`` or later. A tensor's prefetch starts after
-its own offload has ended. The first term becomes the least of ``t_f + t_b`` and, over the splits,
-``max(end of the last front operation + t_b, t_f + g of the first back one)``, and the largest sum
-of a tensor's offload end and reversed prefetch end is a further term.
-"""
+"""The makespans of many sets of gaps on one problem, each as its ordered, no-wait schedule."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -53,6 +12,7 @@ from offcert.core.errors import MethodError
 from offcert.core.plan import Kind, Plan
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
+from offcert.core.trace import Trace
 from offcert.heuristics.ordered_kernel import (
     AFTER,
     BACK_IDLE,
@@ -74,7 +34,77 @@ from offcert.heuristics.ordered_kernel import (
     evaluate_ordered,
     split_makespan,
 )
-from offcert.heuristics.returning import leaving_again
+
+
+def leaving_again(trace: Trace, gaps: Iterable[int]) -> set[int]:
+    """Return those of some gaps whose tensor has an earlier one among them."""
+    first: dict[int, int] = {}
+    found = set()
+    for gap in sorted(gaps):
+        if first.setdefault(trace.gaps[gap].tensor, gap) != gap:
+            found.add(gap)
+    return found
+
+
+def later_gaps(trace: Trace, gaps: Iterable[int]) -> dict[int, int]:
+    """Return the later gaps of the tensors of some gaps, and for each the gap that it follows.
+
+    Parameters
+    ----------
+    trace : Trace
+        Any.
+    gaps : iterable of int
+        At most one of each tensor.
+    """
+    chosen = {trace.gaps[gap].tensor: gap for gap in gaps}
+    return {
+        number: chosen[gap.tensor]
+        for number, gap in enumerate(trace.gaps)
+        if gap.tensor in chosen and chosen[gap.tensor] < number
+    }
+
+
+def lacking(problem: Problem) -> list[int]:
+    """Return for each operation the bytes that do not fit if nothing ever leaves."""
+    return [max(0, demand - problem.platform.memory) for demand in problem.trace.demand]
+
+
+def needed_again(
+    trace: Trace, required: Sequence[int], gaps: Iterable[int], later: Iterable[int]
+) -> list[int]:
+    """Return later gaps that have to be evicted even if all the others are; the least of them.
+
+    Parameters
+    ----------
+    trace : Trace
+        Any.
+    required : sequence of int
+        Bytes that must be absent, for each operation.
+    gaps, later : iterable of int
+        Gaps that are evicted, and others that may be.
+    """
+    missing = list(required)
+    sizes = trace.gap_sizes
+    for number in gaps:
+        gap = trace.gaps[number]
+        for operation in range(gap.before + 1, gap.after):
+            missing[operation] -= sizes[number]
+    over: dict[int, list[int]] = defaultdict(list)
+    for number in later:
+        gap = trace.gaps[number]
+        for operation in range(gap.before + 1, gap.after):
+            over[operation].append(number)
+    needed: set[int] = set()
+    for operation in sorted(over):
+        rest = missing[operation] - sum(sizes[gap] for gap in over[operation] if gap in needed)
+        others = sorted(set(over[operation]) - needed, key=lambda gap: (sizes[gap], gap))
+        while rest > 0 and others:
+            # The smallest that is enough alone, or else the largest.
+            enough = next((gap for gap in others if sizes[gap] >= rest), others[-1])
+            others.remove(enough)
+            needed.add(enough)
+            rest -= sizes[enough]
+    return sorted(needed)
 
 
 def ordered_orders(problem: Problem, evicted: Iterable[int]) -> tuple[list[int], list[int]]:
@@ -234,3 +264,51 @@ def _obstacle(problem: Problem, evicted: Iterable[int]) -> str:
                 f"device, and the chosen tensors free at most {freed} of them"
             )
     return "no schedule moves the chosen tensors in these orders with every offload first"
+
+
+class OrderedSets:
+    """Evaluates sets as `ordered.ordered_makespan` does, with the problem's arrays built once.
+
+    Parameters
+    ----------
+    problem : Problem
+        A trace in which every tensor has at most one gap.
+    method : str
+        Who asks, for messages.
+
+    Raises
+    ------
+    MethodError
+        If a tensor has several gaps, or no plan of any kind exists at this memory limit.
+    """
+
+    def __init__(self, problem: Problem, method: str) -> None:
+        require_single_gaps(problem, method)
+        require_possible(problem)
+        self._problem = problem
+        self._arrays = OrderedArrays(problem)
+        self._known: dict[frozenset[int], int | None] = {}
+
+    def makespan(self, evicted: Iterable[int]) -> int | None:
+        """Return the least makespan of an ordered schedule in ticks, or None if there is none."""
+        chosen = frozenset(evicted)
+        if chosen not in self._known:
+            value = self._arrays.makespan(*ordered_orders(self._problem, chosen))
+            self._known[chosen] = None if value == INFEASIBLE else value
+        return self._known[chosen]
+
+
+def require_single_gaps(problem: Problem, method: str) -> None:
+    """Raise `MethodError` if some tensor of the trace has several gaps."""
+    trace = problem.trace
+    if len({gap.tensor for gap in trace.gaps}) < len(trace.gaps):
+        raise MethodError(f"{method} needs a trace in which every tensor has at most one gap")
+
+
+def require_possible(problem: Problem) -> None:
+    """Raise `MethodError` if no plan of any kind exists at this memory limit."""
+    least, memory = problem.trace.least_memory, problem.platform.memory
+    if least > memory:
+        raise MethodError(
+            f"no plan exists below {least} bytes of memory, and the limit is {memory}"
+        )

@@ -21,9 +21,15 @@ from offcert.core.errors import MethodError
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.heuristics.cooling import Cooling, OrderedAnnealer, coolings
-from offcert.heuristics.ordered import OrderedArrays, ordered_orders, ordered_schedule
+from offcert.heuristics.ordered import (
+    OrderedArrays,
+    lacking,
+    later_gaps,
+    needed_again,
+    ordered_orders,
+    ordered_schedule,
+)
 from offcert.heuristics.ordered_kernel import INFEASIBLE, evaluate_ordered
-from offcert.heuristics.returning import lacking, later_gaps, needed_again
 
 Integers = NDArray[np.int64]
 

@@ -29,8 +29,7 @@ from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.plan import Kind, Plan
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
-from offcert.heuristics.ordered import ordered_orders
-from offcert.heuristics.ordered_sets import require_possible, require_single_gaps
+from offcert.heuristics.ordered import ordered_orders, require_possible, require_single_gaps
 
 
 def tflms_schedule(problem: Problem, n_tensors: int, lb: int) -> Schedule:

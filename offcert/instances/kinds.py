@@ -15,10 +15,9 @@ from offcert.instances.cnn import CnnChains
 from offcert.instances.generator import Generator
 from offcert.instances.modnn.problems import ModnnSteps
 from offcert.instances.recompute_partition import RecomputePartition, recompute_partition
+from offcert.instances.stages import TransformerTraces, UnetTraces
 from offcert.instances.three_partition import ThreePartition, three_partition
-from offcert.instances.transformer import TransformerTraces
 from offcert.instances.two_partition import TwoPartition, two_partition
-from offcert.instances.unet import UnetTraces
 from offcert.instances.uniform import UniformChains
 
 KINDS: dict[str, type[Generator]] = {

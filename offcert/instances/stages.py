@@ -1,11 +1,17 @@
-"""Traces of stages that save their input and internals, as profiled networks do."""
+"""Networks of stages: transformers and U-Nets."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
 
+from offcert.core.platform import Platform
+from offcert.core.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.instances.generator import Generator, knob
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +106,108 @@ def stage_trace(
                 Tensor(f"y{i}", size, tuple(sorted({first, last - (i - 1)})), evictable=False)
             )
     return Trace(operations, [*tensors, *reversed(gradients)])
+
+
+# Per stage: forward and backward time, internals and workspaces forward and backward; sizes by that
+# of the stream between stages. From a profile of GPT-2 small, 8 x 1024 tokens, V100 roofline.
+_ATTENTION = (970, 1431, 54, 1, 15)
+_FEED_FORWARD = (607, 1179, 10, 1, 3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerTraces(Generator):
+    """Blocks that are all alike in size; times differ by up to `jitter` percent either way.
+
+    Attention saves many times more than a feed-forward stage; `attention` sets how much. `ratio` is
+    the time that everything evictable takes to leave and return, by the time of all operations.
+    """
+
+    kind: ClassVar[str] = "transformer"
+    summary: ClassVar[str] = "uniform blocks of attention and feed-forward stages with internals"
+
+    blocks: int = knob(12, "number of blocks, of two stages each", least=1)
+    ratio: Fraction = knob(Fraction(1), "link time by compute time of moving everything")
+    width: int = knob(10, "size of what passes between stages", least=1)
+    attention: int = knob(_ATTENTION[2], "what attention saves, by the width", least=0)
+    jitter: int = knob(10, "times differ by up to this percentage either way", least=0)
+
+    def draw(self, seed: int) -> Problem:
+        """Return the trace of a seed, with no memory yet."""
+        rng = random.Random(f"transformer {self.blocks} {seed}")
+        stages = []
+        for block in range(self.blocks):
+            for name, numbers in (("attention", _ATTENTION), ("feed-forward", _FEED_FORWARD)):
+                forward, backward, internals, ahead, behind = numbers
+                saved = self.attention if name == "attention" else internals
+                stages.append(
+                    Stage(
+                        f"{block}.{name}",
+                        self._near(rng, forward),
+                        self._near(rng, backward),
+                        self.width,
+                        saved * self.width,
+                        ahead * self.width,
+                        behind * self.width,
+                    )
+                )
+        trace = stage_trace(self.width, stages)
+        moved = sum(trace.gap_size(gap) for gap in range(len(trace.gaps)))
+        bandwidth = 2 * moved / (self.ratio * trace.compute_time)
+        return Problem(f"transformer-{self.blocks}-{seed}", trace, Platform(0, bandwidth))
+
+    def _near(self, rng: random.Random, time: int) -> int:
+        slack = time * min(self.jitter, 100) // 100
+        return rng.randint(time - slack, time + slack)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnetTraces(Generator):
+    """`depth` levels down, a bottom stage, the same levels up; each level halves the sizes.
+
+    The image shrinks to a quarter from level to level while channels double. What a level of the
+    encoder puts out is read by the next level and by its counterpart in the decoder, forward and
+    backward. Sizes and times have noise of up to `noise` percent either way.
+    """
+
+    kind: ClassVar[str] = "unet"
+    summary: ClassVar[str] = "an encoder and a decoder with skip connections: traces, not chains"
+
+    depth: int = knob(4, "number of levels above the bottom", least=1)
+    ratio: Fraction = knob(Fraction(1), "link time by compute time of moving everything")
+    size: int = knob(1024, "size of the first level's output", least=1)
+    noise: int = knob(20, "sizes and times differ by up to this percentage either way", least=0)
+    hold: bool = knob(
+        True, "skips stay on the device until their last forward reader: one gap each, nested"
+    )
+
+    def draw(self, seed: int) -> Problem:
+        """Return the trace of a seed, with no memory yet."""
+        rng = random.Random(f"unet {self.depth} {seed}")
+        levels = [*range(self.depth + 1), *reversed(range(self.depth))]
+        stages = []
+        for number, level in enumerate(levels):
+            up = number > self.depth
+            output = self._near(rng, max(1, self.size >> level))
+            # A decoder's stage joins two inputs, so it computes and saves about twice as much.
+            forward = self._near(rng, 400 if up else 200)
+            stages.append(
+                Stage(
+                    f"{'up' if up else 'down'}{level}",
+                    forward,
+                    2 * forward,
+                    output,
+                    internals=self._near(rng, (2 if up else 1) * max(1, self.size >> level)),
+                    forward_workspace=rng.randint(0, output),
+                    backward_workspace=rng.randint(0, output),
+                )
+            )
+        skips = [Skip(level, len(levels) - 1 - level) for level in range(self.depth)]
+        trace = stage_trace(max(1, self.size // 16), stages, skips, hold=self.hold)
+        sizes = {gap.tensor: trace.tensors[gap.tensor].size for gap in trace.gaps}
+        bandwidth = 2 * sum(sizes.values()) / (self.ratio * trace.compute_time)
+        name = f"unet-{self.depth}-{seed}" + ("" if self.hold else "-free")
+        return Problem(name, trace, Platform(0, bandwidth))
+
+    def _near(self, rng: random.Random, middle: int) -> int:
+        slack = middle * min(self.noise, 100) // 100
+        return max(1, rng.randint(middle - slack, middle + slack))

@@ -19,6 +19,7 @@ from offcert.proofs.any_certificate import current_versions as current_versions
 from offcert.proofs.bounds_json import bound_from_json, member
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.questions import SCHEDULE
+from offcert.proofs.robust import Robust, robust_from_fields
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
 
 
@@ -35,12 +36,15 @@ class Certificate(AnyCertificate[Problem]):
     placement : PlacementCertificate or None
         An address for every residence of the schedule's tensors and workspaces, if some were
         found, and bounds on the pool.
+    robust : Robust or None
+        What holds in the whole box of the problem's uncertain times, if it has one.
     """
 
     question = SCHEDULE
 
     result: Result
     placement: PlacementCertificate | None = None
+    robust: Robust | None = None
 
     @property
     def executed(self) -> Problem:
@@ -93,6 +97,8 @@ class Certificate(AnyCertificate[Problem]):
             answer["execution"] = execution_to_json(result.execution)
         if self.placement is not None:
             answer["placement"] = self.placement.part_to_json()
+        if self.robust is not None:
+            answer["robust"] = self.robust.to_json()
         return answer
 
     @classmethod
@@ -121,7 +127,7 @@ class Certificate(AnyCertificate[Problem]):
         if fields.has("placement"):
             part = fields.get("placement", dict)
             placement = PlacementCertificate.part_from_json(part, problem.name)
-        return {"result": result, "placement": placement}
+        return {"result": result, "placement": placement, "robust": robust_from_fields(fields)}
 
 
 def read_certificate(path: str | Path) -> Certificate:

@@ -66,7 +66,7 @@ SCHEDULE = Question(
     version=1,
     fields=(
         *(*_PROBLEM, "objective", "lower_bound", "gap", "bounds", "schedule", "infeasibility"),
-        *(*_ORIGIN, "execution", "placement"),
+        *(*_ORIGIN, "execution", "placement", "robust"),
     ),
     certificate="certificate:Certificate",
     checker="schedules.check:check_schedule",

@@ -100,7 +100,7 @@ _PROOFS = (
     ProofKind(
         "prop3",
         Computed,
-        "fractional.verifier:prop3",
+        "fractional:prop3",
         "computing time, or what must move at the worst operation, both ways",
         page="prop3",
         transfers=_ALL,
@@ -108,7 +108,7 @@ _PROOFS = (
     ProofKind(
         "prop3-subset-sum",
         Computed,
-        "fractional.verifier:prop3_whole",
+        "fractional:prop3_whole",
         "the same, what must move rounded up to what whole tensors make up",
         page="whole-tensors",
         transfers=_WHOLE_OR_PAUSING,
@@ -116,7 +116,7 @@ _PROOFS = (
     ProofKind(
         "fractional",
         Computed,
-        "fractional.verifier:fractional",
+        "fractional:fractional",
         "the optimum if any part of any tensor may move",
         page="fractional",
         transfers=_ALL,
@@ -124,21 +124,21 @@ _PROOFS = (
     ProofKind(
         "fractional-subset-sum",
         Computed,
-        "fractional.verifier:fractional_whole",
+        "fractional:fractional_whole",
         "the same, what must be absent rounded up to what whole tensors make up",
         page="whole-tensors",
     ),
     ProofKind(
         "fractional-large-tensors",
         LargeTensors,
-        "fractional.verifier:large_tensors",
+        "fractional:large_tensors",
         "the same, with large tensors as wholes and small ones in parts",
         page="large-tensors",
     ),
     ProofKind(
         "fractional-large-tensors-returns",
         LargeTensors,
-        "fractional.verifier:large_tensors_returns",
+        "fractional:large_tensors_returns",
         "the same on what is left when returns that stop the device are cut out",
         page="forced-returns",
         links=_SIMPLEX,
@@ -146,7 +146,7 @@ _PROOFS = (
     ProofKind(
         "exact-sums",
         ExactSums,
-        "sums.verifier:exact_sums",
+        "sums:exact_sums",
         "every sum of whole tensors that may be absent where most has to be",
         page="exact-sums",
     ),
@@ -171,7 +171,7 @@ _PROOFS = (
     ProofKind(
         "atomic-heads",
         AtomicHeads,
-        "heads.verifier:atomic_heads",
+        "heads.check:atomic_heads",
         "the least time before a pivot, and from it on, with whole tensors",
         page="heads",
         searched=True,
@@ -195,7 +195,7 @@ _PROOFS = (
     ProofKind(
         "pivot",
         Pivot,
-        "pivot.verifier:pivot",
+        "pivot.check:pivot",
         "pivot dynamic program: both sides of a cut searched to a limit",
         page="pivot",
         searched=True,
@@ -213,7 +213,7 @@ _PROOFS = (
     ProofKind(
         "outward",
         Outward,
-        "outward.verifier:outward",
+        "outward.check:outward",
         "both sides of a cut followed from the pivot outward, part by part",
         page="outward",
         searched=True,

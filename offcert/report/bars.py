@@ -9,12 +9,34 @@ from fractions import Fraction
 
 from offcert.core.fluid_schedule import FluidSchedule, Piece
 from offcert.core.messages import cut
+from offcert.core.placement import PlacementProblem
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
+from offcert.core.training_record import TrainingRecord
 from offcert.core.units import Units, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.execution import Reruns
+
+_TIMES = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns"))
+_SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
+
+
+def time_scale(problem: Problem | PlacementProblem | TrainingRecord, span: int) -> tuple[int, str]:
+    """Return the ticks in a unit that suits a span of so many ticks, and its name."""
+    if problem.units.time != "ns":
+        return 1, "ticks"
+    return next((scale for scale in _TIMES if span >= 2 * scale[0]), _TIMES[-1])
+
+
+def size_scale(
+    problem: Problem | PlacementProblem | TrainingRecord, largest: int
+) -> tuple[int, str]:
+    """Return the bytes in a unit that suits sizes of up to so many bytes, and its name."""
+    if problem.units.size != "B":
+        return 1, "units"
+    return next((scale for scale in _SIZES if largest >= 2 * scale[0]), _SIZES[-1])
+
 
 Time = Fraction | int
 

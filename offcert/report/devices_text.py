@@ -6,8 +6,7 @@ from typing import Any
 
 from offcert.core.units import format_time
 from offcert.proofs.devices_certificate import DevicesCertificate
-from offcert.report.findings import Text
-from offcert.report.notes import notes_lines, notes_summary
+from offcert.report.findings import Text, notes_lines, notes_summary
 from offcert.verify.document import Verification
 
 

@@ -6,8 +6,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from offcert.proofs.settings import Notes
 from offcert.verify.document import Verification
 from offcert.verify.findings import CheckedBound
+
+
+def notes_summary(notes: Notes) -> dict[str, Any]:
+    """Return what happened during a search as JSON values; nothing of what did not."""
+    said: dict[str, Any] = {}
+    if notes.no_plan is not None:
+        said["no_plan"] = notes.no_plan
+    if notes.failed:
+        said["failed"] = dict(notes.failed)
+    if notes.interrupted:
+        said["interrupted"] = True
+    return said
+
+
+def notes_lines(notes: Notes) -> list[str]:
+    """Return for people why a search found no plan, and what failed."""
+    lines = [] if notes.no_plan is None else [f"  {notes.no_plan}"]
+    return [*lines, *(f"  {step} failed: {message}" for step, message in notes.failed.items())]
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from offcert.core.messages import cut
 from offcert.core.problem import Problem
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
+from offcert.report.bars import size_scale
 from offcert.report.frontier import FrontierRow, frontier_rows
-from offcert.report.scales import size_scale
 from offcert.report.svg import Element, element, ticks, write
 
 _WIDTH, _HEIGHT = 820, 420

@@ -24,11 +24,12 @@ from offcert.report.bars import (
     looks_of,
     rows_of,
     shown_looks,
+    size_scale,
+    time_scale,
 )
-from offcert.report.fluid_curve import fluid_memory_curve
 from offcert.report.gantt_svg import gantt_text
-from offcert.report.memory_curve import memory_curve
-from offcert.report.scales import size_scale, time_scale
+from offcert.report.memory_curve import fluid_memory_curve, memory_curve
+from offcert.report.robust import BAND, band_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -189,4 +190,9 @@ def plot_bound(certificate: Certificate, *axes: Axes) -> None:
         text = f"lower bound {format_time(result.lower_bound, problem.units)}"
         for ax in axes:
             ax.axvline(result.lower_bound / scale, color=BOUND, linestyle=":", label=text)
+        if certificate.robust is not None:
+            ends = certificate.robust.lower_bound / scale, certificate.robust.objective / scale
+            band = f"uncertain times: {band_text(certificate)}"
+            for ax in axes:
+                ax.axvspan(*ends, color=BAND, alpha=0.16, lw=0, label=band)
     axes[-1].legend(loc="lower center", facecolor="white", edgecolor="none")

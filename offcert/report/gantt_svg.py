@@ -23,10 +23,11 @@ from offcert.report.bars import (
     looks_of,
     rows_of,
     shown_looks,
+    size_scale,
+    time_scale,
 )
-from offcert.report.fluid_curve import fluid_memory_curve
-from offcert.report.memory_curve import memory_curve
-from offcert.report.scales import size_scale, time_scale
+from offcert.report.memory_curve import fluid_memory_curve, memory_curve
+from offcert.report.robust import draw_band, latest_end
 from offcert.report.svg import Element, element, ticks, write
 
 LEFT, RIGHT = 84, 28
@@ -99,11 +100,12 @@ def gantt_svg(certificate: Certificate, *, width: int = 1100, whole: bool = True
     rows = rows_of(problem)
     frame = Frame(
         width,
-        max(schedule.makespan, _earliest_end(certificate), 1),
+        max(schedule.makespan, _earliest_end(certificate), latest_end(certificate), 1),
         largest_shown(problem, max(int(size) for _, size in curve)),
         _ROWS_TOP + _ROW * len(rows) + 14,
     )
     root = picture(frame, f"{cut(problem.name, 48)}: {certificate.result.summary(problem.units)}")
+    draw_band(root, frame, certificate)
     bars = list(bars_of(problem, schedule, looks_of(certificate)))
     most, pixels = _FILE if whole else _NOTEBOOK
     if len(bars) > most:

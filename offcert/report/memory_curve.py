@@ -1,9 +1,13 @@
-"""The memory over time of a schedule whose transfers are whole: it changes in steps."""
+"""The memory over time of a schedule whose transfers are in pieces: linear between its events."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from itertools import pairwise
 
+from offcert.core.fluid_schedule import FluidSchedule, Piece
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
@@ -52,3 +56,112 @@ def memory_curve(problem: Problem, schedule: Schedule) -> tuple[list[int], list[
         total += changes[time]
         held.append(total)
     return times, held
+
+
+Point = tuple[Fraction, Fraction]
+
+
+def fluid_memory_curve(problem: Problem, schedule: FluidSchedule) -> list[Point]:
+    """Return the bytes on the device over time as the corners of a line: (time, bytes).
+
+    A jump is two corners at the same time.
+    """
+    changes = _Changes()
+    for time, size in resident_changes(problem.trace, schedule.starts, schedule.ends):
+        changes.jump(time, size)
+    changes.jump(0, 0)
+    _add_absences(changes, problem, schedule)
+    before, after = changes.around()
+    times = sorted(before)
+    points: list[Point] = []
+    begin, place = Fraction(0), 0
+    for first, last in zip(
+        map(Fraction, schedule.starts), map(Fraction, schedule.ends), strict=True
+    ):
+        for start, end in ((begin, first), (first, last)):
+            if end > start:
+                points.append((start, after[start]))
+                while times[place] < end:
+                    if times[place] > start:
+                        points.append((times[place], before[times[place]]))
+                    place += 1
+                points.append((end, before[end]))
+        begin = last
+    return [*points, (begin, Fraction(0))]
+
+
+class _Changes:
+    """When the bytes jump, by how much, and when they begin to grow faster, per tick."""
+
+    def __init__(self) -> None:
+        self.jumps: dict[Fraction, Fraction] = defaultdict(Fraction)
+        self.bends: dict[Fraction, Fraction] = defaultdict(Fraction)
+
+    def jump(self, time: Fraction | int, size: Fraction | int) -> None:
+        self.jumps[Fraction(time)] += size
+
+    def line(self, start: Point, end: Point) -> None:
+        """Add what grows from nothing at `start`, evenly, by the difference at `end`."""
+        slope = (end[1] - start[1]) / (end[0] - start[0])
+        self.bends[start[0]] += slope
+        self.bends[end[0]] -= slope
+
+    def around(self) -> tuple[dict[Fraction, Fraction], dict[Fraction, Fraction]]:
+        """Return the bytes just before and just after each time of a change."""
+        before, after = {}, {}
+        last = held = slope = Fraction(0)
+        for time in sorted({*self.jumps, *self.bends}):
+            before[time] = held + slope * (time - last)
+            held = after[time] = before[time] + self.jumps.get(time, 0)
+            slope += self.bends.get(time, 0)
+            last = time
+        return before, after
+
+
+def _add_absences(changes: _Changes, problem: Problem, schedule: FluidSchedule) -> None:
+    """Take away what is off the device in each gap: what has been copied, up to what returns."""
+    copied: dict[int, list[Piece]] = {}
+    returned: dict[int, list[Piece]] = {}
+    for piece in schedule.pieces:
+        # Every piece shows as a corner, whether it releases anything or not.
+        changes.jump(piece.start, 0)
+        changes.jump(piece.end, 0)
+        if piece.kind is Kind.OFFLOAD:
+            copied.setdefault(problem.trace.gaps[piece.gap].tensor, []).append(piece)
+        else:
+            returned.setdefault(piece.gap, []).append(piece)
+    for number, back in returned.items():
+        gap = problem.trace.gaps[number]
+        opened = Fraction(schedule.ends[gap.before] if gap.before >= 0 else 0)
+        closed = Fraction(schedule.starts[gap.after])
+        if closed > opened:
+            corners = _absent(copied.get(gap.tensor, []), back, opened, closed)
+            changes.jump(opened, -corners[0][1])
+            for start, end in pairwise(corners):
+                changes.line((start[0], -start[1]), (end[0], -end[1]))
+            changes.jump(closed, corners[-1][1])
+
+
+def _absent(out: list[Piece], back: list[Piece], opened: Fraction, closed: Fraction) -> list[Point]:
+    """Return the corners of the bytes that are off the device from `opened` to `closed`."""
+    evicted = sum((piece.size for piece in back), Fraction(0))
+    times = {time for piece in (*out, *back) for time in (piece.start, piece.end)}
+    times = {time for time in times if opened < time < closed} | {opened, closed}
+    ordered = sorted(times)
+    for start, end in pairwise(ordered):
+        # More is copied than is evicted in this gap: where that begins there is another corner.
+        low, high = _moved(out, start), _moved(out, end)
+        if low < evicted < high:
+            times.add(start + (end - start) * (evicted - low) / (high - low))
+    return [(time, min(_moved(out, time), evicted) - _moved(back, time)) for time in sorted(times)]
+
+
+def _moved(pieces: Iterable[Piece], time: Fraction) -> Fraction:
+    total = Fraction(0)
+    for piece in pieces:
+        # What has not been verified may last no time.
+        if time >= piece.end:
+            total += piece.size
+        elif time > piece.start:
+            total += piece.size * (time - piece.start) / (piece.end - piece.start)
+    return total

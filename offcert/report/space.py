@@ -14,9 +14,8 @@ from offcert.core.messages import cut
 from offcert.core.placement import Placement, PlacementProblem
 from offcert.core.units import format_size
 from offcert.proofs.placement.certificate import PlacementCertificate
-from offcert.report.bars import BOUND, LIMIT, Look
+from offcert.report.bars import BOUND, LIMIT, Look, size_scale, time_scale
 from offcert.report.gantt_svg import LEFT, RIGHT, draw_time_axis, picture
-from offcert.report.scales import size_scale, time_scale
 from offcert.report.svg import Element, element, ticks, write
 
 if TYPE_CHECKING:

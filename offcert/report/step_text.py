@@ -8,8 +8,7 @@ from typing import Any
 from offcert.core.step import StepProblem
 from offcert.core.units import format_size, format_time
 from offcert.proofs.step_certificate import StepCertificate
-from offcert.report.findings import Text
-from offcert.report.notes import notes_lines, notes_summary
+from offcert.report.findings import Text, notes_lines, notes_summary
 from offcert.verify.document import Verification
 
 

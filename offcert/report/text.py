@@ -10,10 +10,10 @@ from offcert.core.result import SolveStatus
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.execution import choices_lines, choices_summary, reruns_of, within
-from offcert.report.findings import Text, checked_bounds, known_summary
-from offcert.report.notes import notes_lines, notes_summary
+from offcert.report.findings import Text, checked_bounds, known_summary, notes_lines, notes_summary
 from offcert.report.origin import origin_lines, origin_summary
 from offcert.report.placement_text import placed_summary, valid_placement_lines
+from offcert.report.robust import robust_lines, robust_summary
 from offcert.verify.document import Verification
 
 
@@ -89,6 +89,7 @@ def certificate_summary(certificate: Certificate) -> dict[str, Any]:
         ],
         "offloaded": offloaded_names(certificate),
         "memory": certificate.problem.platform.memory,
+        **robust_summary(certificate),
     }
     reruns = reruns_of(certificate)
     if reruns is not None:
@@ -148,6 +149,7 @@ def _found_lines(certificate: Certificate) -> list[str]:
         lines.append(f"  step time    {time} ({slowdown:.3f} times the compute time)")
     lines.append(f"  lower bound  {format_objective(result.lower_bound, problem)}")
     lines.append(f"  gap          {100 * result.gap:.4f} %")
+    lines += robust_lines(certificate)
     lines.append(f"  offloaded    {len(offloaded_names(certificate))} tensors")
     reruns = reruns_of(certificate)
     if reruns is not None:
@@ -164,7 +166,8 @@ def _checked(verification: Verification[Certificate]) -> dict[str, Any]:
     if verification.certificate.placement is not None:
         placed = checked_bounds(verification.placement_bounds)
         placement["placement"] = placed_summary(verification.certificate) | {"bounds": placed}
-    return {**known, **execution, "bounds": bounds, **placement}
+    robust = robust_summary(verification.certificate, verification.robust_bounds)
+    return {**known, **execution, "bounds": bounds, **placement, **robust}
 
 
 def _describe_valid(verification: Verification[Certificate]) -> str:
@@ -176,10 +179,13 @@ def _describe_valid(verification: Verification[Certificate]) -> str:
         found = "none" if result.objective is None else format_objective(result.objective, problem)
         bound_of_all = format_objective(result.lower_bound, problem)
         lines.append(f"  {what} {found}, lower bound {bound_of_all} ({verification.evidence})")
-    lines += _execution_lines(certificate)
+    lines += [*robust_lines(certificate), *_execution_lines(certificate)]
     for bound in verification.bounds:
         value = format_objective(bound.value, problem)
         lines.append(f"  bound {value:>14}  {bound.method}: {bound.evidence}, {bound.finding}")
+    for bound in verification.robust_bounds:
+        value = format_objective(bound.value, problem)
+        lines.append(f"  bound {value:>14}  {bound.method} at the fastest: {bound.finding}")
     return "\n".join([*lines, *valid_placement_lines(verification)])
 
 

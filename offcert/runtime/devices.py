@@ -9,13 +9,12 @@ import torch
 from offcert.core.devices.problem import Accumulation, DevicesProblem, Gradient
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem
-from offcert.runtime.capture.borrowed import borrowed, random_state_kept
+from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
 from offcert.runtime.capture.capture import Capture, Clock, read_capture
-from offcert.runtime.capture.originals import Originals
 from offcert.runtime.capture.run import Nobody, borrowing
-from offcert.runtime.events import Event, Session
-from offcert.runtime.hooks import Hooks, unwrap
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.watch.events import Event, Session
+from offcert.runtime.watch.hooks import Hooks, unwrap
 
 
 def devices_problem(

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
 
 
 @dataclass(frozen=True)

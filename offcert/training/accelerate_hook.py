@@ -20,8 +20,8 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem
-from offcert.runtime.offload import Offload
-from offcert.runtime.plans import AnyPlan, CertificateLike
+from offcert.runtime.follow.offload import Offload
+from offcert.runtime.plan.plans import AnyPlan, CertificateLike
 from offcert.training.offload import offload
 
 try:

@@ -13,23 +13,22 @@ from offcert.core.errors import InputError, NoPlanError, OffcertError, PlanError
 from offcert.core.problem import Problem, Recompute
 from offcert.proofs.certificate import Certificate
 from offcert.runtime.capture.recorder import Recorder
-from offcert.runtime.events import Session
-from offcert.runtime.host_memory import host_memory_of
-from offcert.runtime.modes import sweep, within_transform
-from offcert.runtime.offload import Offload
-from offcert.runtime.program import Program, program
-from offcert.runtime.quiet import one_line
-from offcert.runtime.reports import OffloadWarning, StepReport
-from offcert.runtime.run import StepRun
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.follow.host_memory import host_memory_of
+from offcert.runtime.follow.offload import Offload
+from offcert.runtime.follow.run import StepRun
+from offcert.runtime.plan.program import Program, program
+from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
-from offcert.runtime.signature import Signature, signature
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.watch.events import Session
+from offcert.runtime.watch.guard import OffloadWarning, one_line
+from offcert.runtime.watch.modes import sweep, within_transform
+from offcert.runtime.watch.signature import Signature, signature
 from offcert.training.barred import opaque_modules, price, without
 from offcert.training.branches import Branches
 from offcert.training.planner import Planner, first_call
-from offcert.training.study import Study
-from offcert.training.times import StepTimes
+from offcert.training.study import StepTimes, Study
 
 # Tries after which a kind of step is left without a plan.
 _TRIES = 8

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offcert.runtime.capture import Capture
-from offcert.runtime.run import StepRun
-from offcert.runtime.signature import Signature
+from offcert.runtime.follow.run import StepRun
+from offcert.runtime.watch.signature import Signature
 
 # Steps that deviate before one is studied again, and studies that may meet what is known already:
 # where kinds of steps take turns, the next step is not like the last one.

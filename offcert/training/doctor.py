@@ -17,11 +17,11 @@ from offcert.core.errors import InputError
 from offcert.core.options import require_count
 from offcert.core.problem import Problem
 from offcert.core.units import parse_size
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware import hardware as find_hardware
-from offcert.runtime.profile import profile
-from offcert.runtime.step import TrainingStep
-from offcert.runtime.workload import input_shape as parse_shape
+from offcert.runtime.profiling.profile import profile
+from offcert.runtime.workloads.workload import input_shape as parse_shape
 
 # What a size is made of: the keyword under which a callable is given it, and where it stands in
 # the shape of an input.

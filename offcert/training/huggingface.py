@@ -29,9 +29,9 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem
 from offcert.runtime.capture.borrowed import python_state_kept, random_state_kept
-from offcert.runtime.offload import Offload
-from offcert.runtime.plans import AnyPlan, CertificateLike
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.follow.offload import Offload
+from offcert.runtime.plan.plans import AnyPlan, CertificateLike
 from offcert.training.offload import offload
 
 try:
@@ -148,7 +148,7 @@ def trainer_step(trainer: Any, batch: Any = None, *, tensors: str = "real") -> T
     Returns
     -------
     TrainingStep
-        For `offcert.runtime.profile.profile`.
+        For `offcert.runtime.profiling.profile.profile`.
 
     Raises
     ------

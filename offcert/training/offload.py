@@ -11,14 +11,14 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.core.options import require_count
 from offcert.core.problem import Problem
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
-from offcert.runtime.hooks import unwrap
-from offcert.runtime.host_memory import memory_limit, within_host
-from offcert.runtime.offload import Offload
-from offcert.runtime.offload import offload as follow
-from offcert.runtime.plans import AnyPlan, CertificateLike
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.follow.host_memory import memory_limit, within_host
+from offcert.runtime.follow.offload import Offload
+from offcert.runtime.follow.offload import offload as follow
+from offcert.runtime.plan.plans import AnyPlan, CertificateLike
+from offcert.runtime.watch.hooks import unwrap
 from offcert.training.auto import AutoOffload
 from offcert.training.planner import Planner
 
@@ -46,7 +46,7 @@ def offload(
     reserved_memory: int | str | None = None,
     verify_every: int | None = None,
 ) -> Offload:
-    """Prepare to train `model` under a plan; see `offcert.runtime.offload.offload`.
+    """Prepare to train `model` under a plan; see `offcert.runtime.follow.offload.offload`.
 
     With ``plan="auto"`` and a budget, plans are made on the way: the first step with inputs of a
     new kind runs as it is and is captured, a few more are timed, a plan for the budget is found and
@@ -88,8 +88,8 @@ def offload(
     max_plans : int
         With ``"auto"``: for so many kinds of steps; others keep their tensors.
     strict, count, directory
-        As for `offcert.runtime.offload.offload`; steps that are captured or timed on the way are
-        nothing that `strict` objects to.
+        As for `offcert.runtime.follow.offload.offload`; steps that are captured or timed on the way
+        are nothing that `strict` objects to.
     device, timed
         As there.
     host_memory, host_spill
@@ -106,7 +106,7 @@ def offload(
     Raises
     ------
     InputError
-        If what is given does not go together, or as `offcert.runtime.offload.offload`.
+        If what is given does not go together, or as `offcert.runtime.follow.offload.offload`.
     """
     following: dict[str, Any] = {
         "strict": strict,

@@ -28,13 +28,13 @@ from offcert.core.units import Units, format_size
 from offcert.proofs.certificate import Certificate
 from offcert.runtime.capture import Capture
 from offcert.runtime.capture.run import uncounted_bytes as uncounted_bytes_of
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import hardware as find_hardware
-from offcert.runtime.measurement import Measurement, modelled, retimed_network
-from offcert.runtime.optimisers import state_bytes
-from offcert.runtime.profile import profile
-from offcert.runtime.reports import OffloadWarning
-from offcert.runtime.signature import Signature
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.hardware.measurement import Measurement, modelled, retimed_network
+from offcert.runtime.profiling.optimisers import state_bytes
+from offcert.runtime.profiling.profile import profile
+from offcert.runtime.watch.guard import OffloadWarning
+from offcert.runtime.watch.signature import Signature
 from offcert.training.host_room import certify_within_host
 
 _ANY = Problem(

@@ -21,18 +21,19 @@ from offcert.core.execution import Execution
 from offcert.core.files import problem_from_json
 from offcert.core.messages import short_repr
 from offcert.core.network import Network
+from offcert.core.other_numbers import executed_on
 from offcert.core.plan import Move, Plan
 from offcert.core.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.result import Bound, Bounded, Evidence
 from offcert.core.schedule import Schedule
-from offcert.core.trace import Operation, Tensor, Trace
+from offcert.core.trace import Trace
 from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.proofs.kinds import Computed, JointProof
 from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.registry import PROOFS
 from offcert.verify.document import read_within, verify_within
-from offcert.verify.execution.check import legality_faults
-from offcert.verify.fractional.verifier import recompute
+from offcert.verify.execution import legality_faults
+from offcert.verify.fractional import recompute
 from offcert.verify.joint.verifier import proved_by
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.replay import replay
@@ -201,48 +202,6 @@ def _first_difference(
             differs = "its uses" if what == "tensor" else "what it reads, writes or lies in"
             return f"{what} {index} ({one[0]}): {differs} differ on the other problem"
     return None
-
-
-def executed_on(execution: Execution, ours: Network, other: Network) -> Execution:
-    """Return an execution with the numbers of another network of the same structure.
-
-    What the trace has beyond its own network (a longer run, a larger workspace) it keeps.
-    """
-    trace = execution.trace
-    kept: list[set[int]] = [set() for _ in execution.runs]
-    for tensor, value in zip(trace.tensors, execution.values, strict=True):
-        if tensor.uses[0] >= 0:
-            kept[tensor.uses[0]].add(value)
-
-    def workspace(network: Network, index: int) -> int:
-        computation = network.computations[execution.runs[index]]
-        lost = [
-            value
-            for value in computation.writes
-            if value not in kept[index] and network.values[value].base is None
-        ]
-        if lost and computation.lean is not None:
-            return computation.lean
-        return computation.workspace + network.size_of(lost)
-
-    operations = []
-    for index, (operation, run) in enumerate(zip(trace.operations, execution.runs, strict=True)):
-        longer = operation.duration - ours.computations[run].duration
-        larger = operation.workspace - workspace(ours, index)
-        operations.append(
-            Operation(
-                operation.name,
-                other.computations[run].duration + longer,
-                workspace(other, index) + larger,
-            )
-        )
-    tensors = []
-    for tensor, value in zip(trace.tensors, execution.values, strict=True):
-        size = tensor.size
-        if value >= 0:
-            size += other.values[value].size - ours.values[value].size
-        tensors.append(Tensor(tensor.name, size, tensor.uses, tensor.evictable))
-    return replace(execution, trace=Trace(operations, tensors))
 
 
 def _followed(certificate: Certificate, schedule: Schedule, other: Problem) -> Elsewhere:

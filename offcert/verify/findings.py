@@ -60,6 +60,8 @@ class Verification(Generic[C]):
         What could not be established within the limits, each with its place.
     placement_bounds : list of CheckedBound
         What evidence each bound on the pool has, if the certificate of a schedule holds addresses.
+    robust_bounds : list of CheckedBound
+        What evidence each bound has that holds for a box of uncertain times, if it claims any.
     """
 
     certificate: C
@@ -68,6 +70,7 @@ class Verification(Generic[C]):
     bounds: list[CheckedBound] = field(default_factory=list)
     unverified: list[str] = field(default_factory=list)
     placement_bounds: list[CheckedBound] = field(default_factory=list)
+    robust_bounds: list[CheckedBound] = field(default_factory=list)
 
     def __repr__(self) -> str:
         known: Any = self.certificate

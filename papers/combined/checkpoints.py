@@ -22,10 +22,10 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError
 from offcert.core.trace import Tensor, Trace
 from offcert.runtime.hardware import Hardware
-from offcert.runtime.stages.prepare import Prepared, prepare
-from offcert.runtime.stages.profile import profile_stages
-from offcert.runtime.tracker import LiveBytes
-from offcert.runtime.workload import Workload
+from offcert.runtime.stages.measure import profile_stages
+from offcert.runtime.stages.recording import Prepared, prepare
+from offcert.runtime.watch.tracker import LiveBytes
+from offcert.runtime.workloads.workload import Workload
 
 
 def profile_checkpoints(

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 from offcert.core.errors import InputError
 from offcert.core.options import require_count, require_problem, require_seconds, require_seed
-from offcert.core.placement_result import PlacementResult
+from offcert.core.placement import PlacementResult
 from offcert.core.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.residences import placement_problem, residences
 from offcert.core.result import Result, SolveStatus
 from offcert.proofs.certificate import Certificate, current_versions
 from offcert.proofs.placement.certificate import PlacementCertificate
-from offcert.proofs.placement.claims import proved
-from offcert.proofs.placement.kinds import Computed
+from offcert.proofs.placement.registry import Computed, proved
 from papers.fragmentation.placed_cpsat import PlacedOutcome, solve_placed
 
 _METHOD = "placed-cpsat"

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-import offcert
+from offcert.campaign import cells
 from offcert.campaign.cells import Cell, CellSettings, Point, grid
 from offcert.campaign.execute import execute
 from offcert.campaign.selection import Subject
@@ -88,7 +88,7 @@ def test_problem_method_and_version_change_the_key(monkeypatch: pytest.MonkeyPat
         *grid([PROBLEM], ["vdnn"], ["10%"]),
         *grid([cnn_chain(8, 1)], ["greedy"], ["10%"]),
     ]
-    monkeypatch.setattr(offcert, "__version__", "7.0")
+    monkeypatch.setattr(cells, "__version__", "7.0")
     newer = Cell(cell.point, cell.method)
     assert newer.row({})["version"] == "7.0"
     assert len({cell.key, newer.key, *(other.key for other in others)}) == 5

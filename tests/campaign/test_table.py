@@ -9,10 +9,9 @@ import pytest
 
 from offcert.campaign import table as module
 from offcert.campaign.cells import grid
-from offcert.campaign.journal import Journal, Lock
 from offcert.campaign.schema import Row
 from offcert.campaign.storage import read_rows
-from offcert.campaign.table import Table, read
+from offcert.campaign.table import Journal, Lock, Table, read
 from offcert.core.errors import InputError
 from offcert.instances.cnn import cnn_chain
 

@@ -35,7 +35,7 @@ from offcert.core.schedule import Schedule
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.devices.bounds import devices_bounds
 from offcert.formulations.devices.cpsat import solve_devices
-from offcert.heuristics.devices.search import best_by_rules, improve
+from offcert.heuristics.devices import best_by_rules, improve
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.devices_bounds import DEVICE, MODEL, RESOURCE, Resource, ResourceProof
 from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_certificate

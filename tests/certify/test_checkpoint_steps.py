@@ -14,8 +14,7 @@ from offcert.certify.effort import Effort
 from offcert.certify.search import Search
 from offcert.core.problem import Minimise, Recompute
 from offcert.formulations.checkpoint.live import live_bytes, recomputed_time
-from offcert.heuristics.checkpoint.live_curve import live_curve
-from offcert.heuristics.checkpoint.live_selection import live_selection
+from offcert.heuristics.checkpoint.live_curve import live_curve, live_selection
 from papers.checkpoint_chains.networks import selection_network
 
 EFFORT = Effort(1.0)

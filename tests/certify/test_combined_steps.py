@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from combined_problems import combined_problem
 
-from offcert.certify import combined_steps
-from offcert.certify.combined_steps import SLOTS, descend_combined, seconds
+from offcert.certify import checkpoint_steps as combined_steps
+from offcert.certify.checkpoint_steps import SLOTS, descend_combined, seconds
 from offcert.certify.effort import Effort
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError

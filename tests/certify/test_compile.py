@@ -12,6 +12,7 @@ import pytest
 
 from offcert.certify.compile import GROUPS, compile_all, group_of
 from offcert.certify.search import Search, SearchProgress
+from offcert.certify.warm import Group
 from offcert.cli import main
 from offcert.core import compiled as kernels
 from offcert.core.compiled import compiled
@@ -79,6 +80,7 @@ print(json.dumps([missing, dead, len(INNER), later, valid]))
 _BY_THE_CLOCK = f"""{_PROBLEMS}
 import json
 from offcert.certify.ladder import certify
+from offcert.certify.warm import Group
 from offcert.certify.search import Search
 from offcert.core.kernel_cache import KernelCache
 
@@ -134,7 +136,7 @@ def test_the_command_says_what_was_there_already(capsys: pytest.CaptureFixture[s
 
 
 def test_a_process_that_fails_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(GROUPS, "no such group", ((), 1))
+    monkeypatch.setitem(GROUPS, "no such group", Group(1, ()))
     with pytest.raises(OffcertError, match=r"compiling no such group failed: KeyError"):
         compile_all(1)
 

@@ -13,8 +13,15 @@ from random_instances import seeded
 from random_networks import checkpoint_chain, random_network
 from residual_networks import residual_problem
 
-from offcert.certify.deadline_limits import Bracket, limit_met_by, timed
-from offcert.certify.deadline_steps import climb_limits, descend_sinking, halve_limits
+from offcert.certify.climbing import climb_part
+from offcert.certify.deadline_steps import (
+    Bracket,
+    climb_limits,
+    descend_sinking,
+    halve_limits,
+    limit_met_by,
+    timed,
+)
 from offcert.certify.effort import Effort
 from offcert.certify.joint_steps import descend_whole
 from offcert.certify.rematerialisation_steps import bound_least_memory
@@ -83,7 +90,7 @@ def test_offloading_alone_is_closed() -> None:
         problem = tiny_problem(seed, Recompute.NONE)
         search = search_of(problem)
         climb_limits(search, Effort(1.0))
-        halve_limits(search, Effort(2.0, workers=1))
+        halve_limits(search, Effort(2.0, workers=1, climb=climb_part))
         found = search.objective
         assert found is not None
         assert search.lower_bound == found, seed
@@ -119,7 +126,7 @@ def test_the_means_beside_each_other() -> None:
         climb_limits(search, Effort(1.0))
         descend_sinking(search, Effort(0.7, workers=1))
         if name == "offload":
-            halve_limits(search, Effort(1.0, workers=1))
+            halve_limits(search, Effort(1.0, workers=1, climb=climb_part))
         require_valid(search)
         found[name] = search
     # However little time the search had: in so much more time, recomputation does much.

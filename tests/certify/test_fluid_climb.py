@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from random_instances import FAMILIES, problem_on, seeded
 
 from offcert.certify import fluid_climb
 from offcert.certify.methods import solve
@@ -18,7 +19,6 @@ from offcert.formulations.fluid.milp import FluidBound, fluid_bound
 from offcert.formulations.fluid.tree import prove
 from offcert.heuristics.sequential import sequential
 from offcert.verify.document import verify
-from tests.random_instances import FAMILIES, problem_on, seeded
 
 
 def middling(seed: int) -> Problem:

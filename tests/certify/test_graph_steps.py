@@ -8,9 +8,10 @@ from fractions import Fraction
 
 from random_networks import random_network
 
+from offcert.certify.checkpoint_steps import descend_graphs
 from offcert.certify.effort import Effort
-from offcert.certify.graph_steps import descend_graphs
 from offcert.certify.ladder import certify
+from offcert.certify.methods import solve
 from offcert.certify.search import Search
 from offcert.core.checkpoint_graph import CheckpointGraph
 from offcert.core.computations import Computation, Value
@@ -43,6 +44,13 @@ def test_least_memory_of_a_chain() -> None:
     assert search.objective == 24
     assert search.execution is not None
     assert search.execution.repeated > 0
+
+
+def test_the_published_solver_is_a_method() -> None:
+    """The same 24 bytes, by its name; the method has no bound of its own."""
+    found = solve(problem_of(CHAIN, 0, minimise=Minimise.MEMORY), "arbitrary-graph")
+    assert (found.method, found.result.objective) == ("arbitrary-graph", 24)
+    assert verify(found).valid
 
 
 def test_a_deadline_is_kept() -> None:

@@ -11,11 +11,11 @@ from random_networks import checkpoint_chain, recompute_problem
 from residual_networks import residual_problem
 
 from offcert.certify.effort import Effort
-from offcert.certify.joint_search_steps import descend_joint
+from offcert.certify.joint_steps import descend_joint
 from offcert.certify.search import Search
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.program import program_from_json
-from offcert.verify.execution.check import execution_faults, persistency_faults
+from offcert.verify.execution import execution_faults, persistency_faults
 
 
 def searched(problem: Problem, seconds: float = 0.5, workers: int = 1) -> Search:

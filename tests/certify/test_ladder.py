@@ -8,9 +8,10 @@ from random_instances import mixed_problem, random_problem
 
 from offcert.certify import ladder
 from offcert.certify.ladder import certify
+from offcert.certify.ladders.choice import LADDERS
+from offcert.certify.method import Method
 from offcert.certify.methods import METHODS, solve
 from offcert.certify.rung import Rung
-from offcert.certify.rungs import LADDERS
 from offcert.certify.search import Search, SearchProgress, UnsoundError
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError, MethodError
@@ -240,7 +241,7 @@ def test_a_method_that_does_not_apply_says_so_alone_and_is_passed_over_in_the_la
 def test_what_is_for_problems_that_are_nearly_closed_passes_others_over() -> None:
     search = Search(random_problem(3, 4), 60.0, 0.0)
     any_of_them, nearly, far = (
-        Rung(lambda search, effort: None, 1.0, "", **limits)
+        Rung(Method(lambda search, effort: None), 1.0, "", **limits)
         for limits in ({}, {"open_to": 0.01}, {"open_from": 0.01})
     )
     rungs = any_of_them, nearly, far
@@ -267,7 +268,7 @@ def test_a_rung_is_passed_over_where_it_is_of_no_use() -> None:
     """By what is open, by the trace, and by the seconds that it would get."""
     loose, nested = long_problem(1, 30, 10, nested=False), long_problem(1, 30, 10)
     far, early, short = (
-        Rung(lambda search, effort: None, 1.0, "", **limits)
+        Rung(Method(lambda search, effort: None), 1.0, "", **limits)
         for limits in ({"gap_from": 0.1}, {"early_gaps_only": True}, {"most_operations": 29})
     )
     search = Search(loose, 60.0)
@@ -283,7 +284,9 @@ def test_a_rung_is_not_begun_with_less_time_than_it_needs(monkeypatch: pytest.Mo
     begun = []
 
     def rung(name: str, needs: float) -> Rung:
-        return Rung(lambda search, effort: begun.append(name), 0.5, "", always=True, needs=needs)
+        return Rung(
+            Method(lambda search, effort: begun.append(name)), 0.5, "", always=True, needs=needs
+        )
 
     rungs = rung("any", 0.0), rung("some", 20.0), rung("more", 40.0)
     monkeypatch.setitem(LADDERS, "tried", rungs)

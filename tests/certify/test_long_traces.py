@@ -7,9 +7,9 @@ from fractions import Fraction
 import pytest
 from long_problems import long_problem
 
-from offcert.certify import rungs
 from offcert.certify.ladder import certify
-from offcert.certify.long_traces import MOST_GAPS, MOST_OPERATIONS, is_fine, is_long
+from offcert.certify.ladders.choice import LADDERS
+from offcert.certify.rung import MOST_GAPS, MOST_OPERATIONS, is_fine, is_long
 from offcert.certify.search import SearchProgress
 from offcert.core.check import check
 from offcert.core.platform import Link
@@ -97,7 +97,7 @@ def test_no_rung_goes_on_long_after_its_time(at_clock: Callable[[float], Clock])
         clock = at_clock(1.0)
         result = certify(problem, time_limit=seconds, workers=1).result
         # What is left over is a look or two for each rung.
-        assert seconds <= result.runtime <= seconds + 2.0 * len(rungs.LADDERS["long traces"])
+        assert seconds <= result.runtime <= seconds + 2.0 * len(LADDERS["long traces"])
         assert clock.looks > seconds
 
 

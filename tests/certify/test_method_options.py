@@ -19,8 +19,7 @@ from offcert.heuristics.joint.search import joint_search
 from offcert.heuristics.order_search import order_search
 from offcert.heuristics.persistent.persistent import persistent
 from offcert.heuristics.tflms import tflms
-from offcert.heuristics.vdnn import vdnn
-from offcert.heuristics.vdnn_policy import vdnn_policy
+from offcert.heuristics.vdnn import vdnn, vdnn_policy
 from offcert.instances.cnn import cnn_chain
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

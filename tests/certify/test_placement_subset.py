@@ -7,7 +7,7 @@ import pytest
 from tight_placements import tight_problem
 
 import offcert
-from offcert.certify import placement_subset
+from offcert.certify import placement_steps as placement_subset
 from offcert.certify.placing import place
 from offcert.core.result import Evidence, SolveStatus
 from offcert.proofs.placement.registry import PLACEMENT_PROOFS

@@ -11,15 +11,15 @@ from placement_cases import random_placement_problem, scheduled
 from placement_oracle import least_placement, least_pool
 
 import offcert
-from offcert.certify import placing, shortening
-from offcert.certify.placement_methods import (
-    PLACEMENT_LADDER,
-    PLACEMENT_METHODS,
-    PlacementMethod,
-    PlacementRung,
-)
+from offcert.certify import placing
+from offcert.certify import placing as shortening
+from offcert.certify.effort import Effort
+from offcert.certify.ladders.placement import PLACEMENT_LADDER
+from offcert.certify.method import Method
+from offcert.certify.placement_methods import PLACEMENT_METHODS
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.placing import place
+from offcert.certify.rung import Rung
 from offcert.certify.running import ContradictionError, SearchProgress, UnsoundError
 from offcert.core.errors import InputError
 from offcert.core.placement import Placement, PlacementProblem, Residence
@@ -85,7 +85,7 @@ def test_the_ladder_is_never_wrong_and_always_finds_addresses() -> None:
 
 
 def test_every_method_of_the_ladder_exists_and_every_bound_has_its_method() -> None:
-    assert {rung.method for rung in PLACEMENT_LADDER} <= set(PLACEMENT_METHODS)
+    assert all(PLACEMENT_METHODS[rung.name] is rung.method for rung in PLACEMENT_LADDER)
     assert all(0 < rung.share <= 1 for rung in PLACEMENT_LADDER)
     named = {name for method in PLACEMENT_METHODS.values() for name in method.bounds}
     assert named == set(PLACEMENT_PROOFS) | set(PLACEMENT_CLAIMS)
@@ -134,18 +134,16 @@ def test_wrong_arguments_are_refused(
 
 def only(monkeypatch: pytest.MonkeyPatch, *runs: Callable[[PlacementSearch, float], None]) -> None:
     """Let the ladder consist of these steps."""
-    for number, run in enumerate(runs):
-        monkeypatch.setitem(PLACEMENT_METHODS, f"step{number}", PlacementMethod(run, ""))
-    rungs = tuple(PlacementRung(f"step{number}") for number in range(len(runs)))
+    rungs = tuple(Rung(Method(run), 1.0, "a step") for run in runs)
     monkeypatch.setattr(placing, "PLACEMENT_LADDER", rungs)
 
 
-def interrupt(search: PlacementSearch, seconds: float) -> None:
+def interrupt(search: PlacementSearch, effort: Effort) -> None:
     raise KeyboardInterrupt
 
 
 def test_an_interrupt_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    def offer(search: PlacementSearch, seconds: float) -> None:
+    def offer(search: PlacementSearch, effort: Effort) -> None:
         search.begin("offer")
         search.offer(Placement([0, 4, 7]))
 
@@ -163,19 +161,19 @@ def test_an_interrupt_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_fails_or_contradicts_itself_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = PlacementProblem("p", SQUARE)
 
-    def fail(search: PlacementSearch, seconds: float) -> None:
+    def fail(search: PlacementSearch, effort: Effort) -> None:
         search.begin("fail")
         raise ValueError("no solver here")
 
-    def overlap(search: PlacementSearch, seconds: float) -> None:
+    def overlap(search: PlacementSearch, effort: Effort) -> None:
         search.begin("overlap")
         search.offer(Placement([0, 3, 0]))
 
-    def claim(search: PlacementSearch, seconds: float) -> None:
+    def claim(search: PlacementSearch, effort: Effort) -> None:
         search.offer(Placement([0, 4, 0]))
         search.add(Bound("somebody", 8, Evidence.ATTESTED))
 
-    def prove(search: PlacementSearch, seconds: float) -> None:
+    def prove(search: PlacementSearch, effort: Effort) -> None:
         search.offer(Placement([0, 4, 0]))
         search.add(Bound("load", 8, Evidence.PROVED))
 

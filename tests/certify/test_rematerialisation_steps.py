@@ -7,6 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from random_networks import checkpoint_chain, random_network
+from rematerialisation_oracle import RematerialisationOracle
 
 from offcert.certify.effort import Effort
 from offcert.certify.rematerialisation_steps import (
@@ -22,8 +24,6 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import Evidence, SolveStatus
 from offcert.verify.recheck import recheck
-from tests.random_networks import checkpoint_chain, random_network
-from tests.rematerialisation_oracle import RematerialisationOracle
 
 STEPS = (
     bound_least_memory,

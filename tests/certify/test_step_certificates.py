@@ -14,6 +14,7 @@ from oracle import brute_force
 from random_instances import seeded
 
 from offcert.certify.ladder import certify
+from offcert.certify.running import SearchProgress
 from offcert.certify.stepping import certify_step
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
@@ -261,15 +262,15 @@ def test_a_step_that_fits_nowhere() -> None:
 
 def test_what_is_known_is_kept_and_told() -> None:
     kept: list[StepCertificate] = []
-    told: list[str] = []
+    told: list[SearchProgress] = []
     step = random_step(5)
     found = certify_step(step, time_limit=5, progress=told.append, keep=kept.append)
     assert kept
     assert {each.notes.unfinished for each in kept} == {"a search over choices"}
     assert found.notes == Notes()
     assert found.settings == Settings(time_limit=5.0, workers=2, target_gap=0.0, seed=0)
-    assert told[-1].startswith(f"bound {found.lower_bound}  best {found.objective}  gap ")
-    assert told[-1].endswith("%  sub-batch 2")
+    assert (told[-1].lower_bound, told[-1].objective) == (found.lower_bound, found.objective)
+    assert told[-1].step == "sub-batch 2"
     for each in kept:
         assert verify(document_of(each)).valid
         assert each.lower_bound is not None

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from numba.core.dispatcher import Dispatcher
+from random_instances import mixed_problem
 
 from offcert.certify import warm
 from offcert.certify.ladder import certify
@@ -18,7 +19,6 @@ from offcert.certify.methods import solve
 from offcert.certify.warm import warm_heads
 from offcert.core.errors import MethodError
 from offcert.verify.heads import check as heads_check
-from tests.random_instances import mixed_problem
 
 WARMING = [name for name in vars(warm) if name.startswith("warm_")]
 # Each searches more than one kernel deep; the last is what verification searches with.

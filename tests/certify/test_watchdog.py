@@ -11,18 +11,19 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from random_instances import random_problem
 
-from offcert.certify import ladder, watchdog
+from offcert.certify import climbing, ladder, watchdog
 from offcert.certify.effort import Effort
 from offcert.certify.ladder import certify
+from offcert.certify.ladders.choice import LADDERS, ladder_for
+from offcert.certify.method import Method
 from offcert.certify.methods import METHODS, solve
 from offcert.certify.rung import Rung
-from offcert.certify.rungs import LADDERS, ladder_for
 from offcert.certify.search import Search
 from offcert.certify.watchdog import ending_with, watched
 from offcert.core.threads import in_threads
 from offcert.proofs.certificate import Certificate
-from tests.random_instances import random_problem
 
 NEVER = threading.Event()
 
@@ -30,7 +31,7 @@ NEVER = threading.Event()
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Half a second instead of five; whoever is stuck is freed in the end."""
-    monkeypatch.setattr(ladder, "GRACE", 0.3)
+    monkeypatch.setattr(climbing, "GRACE", 0.3)
     monkeypatch.setattr(watchdog, "GRACE", 0.3)
     monkeypatch.setattr(watchdog, "_TICK", 0.05)
     monkeypatch.setattr(watchdog, "_AGAIN", 0.3)
@@ -83,7 +84,7 @@ def rung_that(act: Callable[[], None]) -> Rung:
         search.begin("stuck")
         act()
 
-    return Rung(run, 0.01, "it is stuck")
+    return Rung(Method(run), 0.01, "it is stuck")
 
 
 @pytest.mark.parametrize("act", STUCK, ids=lambda act: act.__name__)

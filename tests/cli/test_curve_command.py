@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from joint_certificates import chain_problem
 
-from offcert.cli import choices, main
+from offcert.cli import arguments as choices
+from offcert.cli import main
 from offcert.core.files import problem_from_json, read_problem, write_problem
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.units import Units

@@ -8,7 +8,7 @@ from devices_cases import three_layers
 
 from offcert.cli import main
 from offcert.core.devices.files import read_devices_problem, write_devices_problem
-from offcert.heuristics.devices.rules import RULES
+from offcert.heuristics.devices import RULES
 from offcert.proofs.devices_certificate import read_devices_certificate
 
 

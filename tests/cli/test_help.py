@@ -55,14 +55,13 @@ def test_examples_are_accepted(prog: str) -> None:
 def test_what_the_help_repeats_of_other_rooms_is_what_they_say() -> None:
     """Loading them for a help text would take seconds."""
     from offcert.hunts.adversarial.chains import AdversarialChains
-    from offcert.hunts.phase.core import CoreProblems
+    from offcert.hunts.phase.search import CoreProblems
     from offcert.runtime.capture import Clock
     from offcert.runtime.hardware import HARDWARE
-    from offcert.runtime.losses import LOSSES
-    from offcert.runtime.optimisers import OPTIMISERS
-    from offcert.runtime.profile import profile as profile_function
-    from offcert.runtime.train_device import DeviceKind
-    from offcert.runtime.workload import _DTYPES, DEFAULT_DTYPE, DEFAULT_LOSS
+    from offcert.runtime.pairs.train_device import DeviceKind
+    from offcert.runtime.profiling.optimisers import OPTIMISERS
+    from offcert.runtime.profiling.profile import profile as profile_function
+    from offcert.runtime.workloads.workload import _DTYPES, DEFAULT_DTYPE, DEFAULT_LOSS, LOSSES
 
     assert tuple(DeviceKind) == train.DEVICES
     assert tuple(Clock) == profile.CLOCKS

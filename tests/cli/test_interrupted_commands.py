@@ -112,7 +112,7 @@ def test_what_others_make_of_an_interrupt_changes_nothing(
 CONFINED = """
 import os, sys, time
 from offcert.cli import main, program
-from offcert.cli.confined import confined
+from offcert.cli.verify import confined
 
 def work():
     print(os.getpid(), flush=True)

@@ -10,14 +10,13 @@ import pytest
 from placement_cases import scheduled
 
 import offcert
+from offcert.certify.effort import Effort
 from offcert.certify.host_placing import host_problem
-from offcert.certify.placement_methods import (
-    PLACEMENT_METHODS,
-    PlacementMethod,
-    PlacementRung,
-)
+from offcert.certify.method import Method
+from offcert.certify.placement_methods import PLACEMENT_METHODS
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.placing import place
+from offcert.certify.rung import Rung
 from offcert.certify.stepping import certify_step
 from offcert.cli import main
 from offcert.core.documents import canonical_digest
@@ -228,13 +227,15 @@ def test_an_interrupt_writes_what_is_known(
     path = tmp_path / "p.json"
     kept: list[str] = []
 
-    def interrupt(search: PlacementSearch, seconds: float) -> None:
+    def interrupt(search: PlacementSearch, effort: Effort) -> None:
         search.begin("interrupted")
         kept.append(path.read_text())
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(PLACEMENT_METHODS, "interrupt", PlacementMethod(interrupt, ""))
-    rungs = (PlacementRung("load"), PlacementRung("interrupt"))
+    rungs = (
+        Rung(PLACEMENT_METHODS["load"], 1.0, "a bound"),
+        Rung(Method(interrupt), 1.0, "it ends"),
+    )
     monkeypatch.setattr("offcert.certify.placing.PLACEMENT_LADDER", rungs)
     assert main(["place", table, "-o", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["interrupted"]

@@ -15,7 +15,7 @@ STEP = """
 import torch
 from torch import nn
 from torch.nn import functional
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
 
 
 class Net(nn.Module):

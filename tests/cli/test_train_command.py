@@ -13,7 +13,7 @@ from offcert.core.training_files import read_training
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
-    from offcert.runtime.profile import profile
+    from offcert.runtime.profiling.profile import profile
 
     problem = profile("gpt-tiny", "2x8", hardware="t4")
     path = tmp_path_factory.mktemp("train") / "c.json"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from random_instances import random_problem
 
 from offcert.core.check import check
 from offcert.core.check_fluid import check_fluid
@@ -19,7 +20,6 @@ from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.sequential import sequential
-from tests.random_instances import random_problem
 
 OUT, BACK = Kind.OFFLOAD, Kind.PREFETCH
 Change = Callable[[FluidSchedule], FluidSchedule]

@@ -8,14 +8,15 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
+from oracle import brute_force
+from random_instances import random_problem, two_rates
+
 from offcert.core.errors import MethodError
 from offcert.core.plan import Kind
 from offcert.core.platform import Link
 from offcert.core.problem import Problem
 from offcert.core.trace import Trace
 from offcert.formulations.labels.pivot.model import nested
-from tests.oracle import brute_force
-from tests.random_instances import random_problem, two_rates
 
 
 def shorten(problem: Problem, factor: int) -> Problem:

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
+from random_instances import mixed_problem
+
 from offcert.core.check import check
 from offcert.core.errors import MethodError
 from offcert.core.problem import Problem
 from offcert.heuristics.cooling import OrderedAnnealer
-from tests.random_instances import mixed_problem
 
 
 def valid_runs(make: Callable[[Problem, int], OrderedAnnealer], count: int) -> int:

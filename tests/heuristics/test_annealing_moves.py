@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from random_instances import mixed_problem, random_problem
 
 from offcert.core.chain import Chain
 from offcert.core.errors import MethodError, PlanError
@@ -15,9 +16,8 @@ from offcert.core.problem import Problem
 from offcert.core.simulate import Simulator
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.heuristics.annealing import Annealer
-from offcert.heuristics.restricted import no_limits, random_limits, restricted_plan
+from offcert.heuristics.local_search import no_limits, random_limits, restricted_plan
 from offcert.heuristics.sequential import sequential
-from tests.random_instances import mixed_problem, random_problem
 
 
 def feasible(first: int, count: int, largest: int) -> list[Problem]:

@@ -6,6 +6,8 @@ import random
 from itertools import combinations
 
 import pytest
+from oracle import brute_force
+from random_instances import counterexample, tiny_problems
 
 from offcert.core.check import check
 from offcert.core.errors import MethodError, NoPlanError
@@ -14,8 +16,6 @@ from offcert.formulations.combinatorial.relaxations import prop3_bound
 from offcert.heuristics import least_cover as module
 from offcert.heuristics.least_cover import least_cover, least_cover_plan
 from offcert.instances.two_partition import halve, two_partition
-from tests.oracle import brute_force
-from tests.random_instances import counterexample, tiny_problems
 
 
 def test_covers_are_the_least() -> None:

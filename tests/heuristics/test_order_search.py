@@ -5,6 +5,7 @@ from itertools import combinations, permutations
 
 import pytest
 from annealers import valid_runs
+from random_instances import random_problem
 
 from offcert.core.chain import Chain
 from offcert.core.errors import MethodError
@@ -14,7 +15,6 @@ from offcert.core.schedule import Schedule
 from offcert.heuristics.order_search import OrderAnnealer, order_search
 from offcert.heuristics.ordered import OrderedArrays, ordered_makespan, ordered_orders
 from offcert.heuristics.ordered_kernel import INFEASIBLE
-from tests.random_instances import random_problem
 
 
 def improvements(problem: Problem, **options: object) -> list[Schedule]:

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from random_instances import duplex_with_returns, mixed_problem
 
 from offcert.core.chain import Chain
 from offcert.core.check import check
@@ -15,9 +16,8 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
-from offcert.heuristics.restricted import no_limits, random_limits, restricted_plan
+from offcert.heuristics.local_search import no_limits, random_limits, restricted_plan
 from offcert.heuristics.sequential import sequential
-from tests.random_instances import duplex_with_returns, mixed_problem
 
 
 def test_without_limits_every_feasible_problem_has_a_plan() -> None:

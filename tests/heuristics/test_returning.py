@@ -12,8 +12,13 @@ from offcert.core.schedule import Schedule
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.heuristics.order_search import order_search
-from offcert.heuristics.ordered import ordered_plan
-from offcert.heuristics.returning import lacking, later_gaps, leaving_again, needed_again
+from offcert.heuristics.ordered import (
+    lacking,
+    later_gaps,
+    leaving_again,
+    needed_again,
+    ordered_plan,
+)
 from offcert.heuristics.set_search import set_search
 
 

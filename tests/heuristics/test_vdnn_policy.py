@@ -14,7 +14,7 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.simulate import simulate
 from offcert.heuristics.chain_view import chain_view
-from offcert.heuristics.vdnn_policy import named_convolutions, prefetch_triggers, vdnn_policy
+from offcert.heuristics.vdnn import named_convolutions, prefetch_triggers, vdnn_policy
 
 CHAIN = Chain([4, 1, 9, 2, 1], [5, 5, 5, 5, 5], [2, 4, 3, 1, 1, 1], [0] * 6)
 

@@ -7,6 +7,7 @@ from itertools import islice, pairwise
 from typing import Any
 
 import pytest
+from oracle import brute_force
 
 from offcert.certify.search import UnsoundError
 from offcert.core.errors import InputError, MethodError, NoPlanError
@@ -18,11 +19,9 @@ from offcert.heuristics.greedy import greedy
 from offcert.hunts.adversarial import values
 from offcert.hunts.adversarial.chains import AdversarialChains, certified
 from offcert.hunts.adversarial.contest import Contest
-from offcert.hunts.adversarial.hunt import Hunt
-from offcert.hunts.adversarial.minimise import minimise
+from offcert.hunts.adversarial.hunt import Hunt, minimise
 from offcert.hunts.adversarial.numbers import Box, Numbers, draw, moved, simplifications
 from offcert.verify.document import verify
-from tests.oracle import brute_force
 
 BOX = Box(range(4, 7), 20, 1)
 # One unit has to leave for B_3, x_1; GREEDY moves x_0, 15 units, at 3 ticks each and way.

@@ -15,13 +15,15 @@ from offcert.core.files import problem_digest
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.formulations.checkpoint.live import live_bytes
 from offcert.hunts.adversarial.checkpoint_chains import (
+    NAMES,
+    USUAL,
+    VALUES,
     AdversarialCheckpoints,
     ByteNumbers,
     CheckpointContest,
     CheckpointNumbers,
     MovingNumbers,
 )
-from offcert.hunts.adversarial.checkpoint_values import NAMES, USUAL, VALUES
 from offcert.hunts.adversarial.numbers import Box, Numbers, draw, moved, simplifications
 from offcert.instances.library import default_library
 

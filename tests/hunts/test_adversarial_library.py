@@ -5,6 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from oracle import brute_force
 
 from offcert.core.chain import Chain
 from offcert.core.check_fluid import check_fluid
@@ -18,7 +19,6 @@ from offcert.hunts.adversarial import values
 from offcert.hunts.adversarial.chains import AdversarialChains
 from offcert.instances.library import FOLDER, default_library
 from tests.formulations.fluid_oracle import ordered_optimum, tick_optimum
-from tests.oracle import brute_force
 
 LEMMA_3 = "adversarial-ordered-interruptible"
 # By the names of the files: to read them all takes seconds, and every process would.

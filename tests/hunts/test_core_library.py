@@ -11,8 +11,8 @@ from offcert.core.result import Evidence, SolveStatus
 from offcert.formulations.labels.pivot.bound import default_pivots
 from offcert.formulations.labels.pivot.model import nested
 from offcert.hunts.phase import search
-from offcert.hunts.phase.core import CoreProblems
 from offcert.hunts.phase.effort import Effort, effort
+from offcert.hunts.phase.search import CoreProblems
 from offcert.instances.library import FOLDER, Family, default_library
 
 GRADES = ("core-1s", "core-10s", "core-60s", "core-open")

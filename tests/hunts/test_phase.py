@@ -8,6 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from oracle import brute_force
+from random_instances import tiny_problems
 
 from offcert.core.errors import InputError, MethodError
 from offcert.core.files import problem_digest
@@ -16,13 +18,10 @@ from offcert.core.problem import Problem
 from offcert.core.simulate import simulate
 from offcert.formulations.labels.pivot.bound import pivot_bound
 from offcert.heuristics.sequential import sequential
-from offcert.hunts.phase import descent, search
-from offcert.hunts.phase.core import SHAPES, CoreProblems
-from offcert.hunts.phase.descent import climbed, descended, improved
-from offcert.hunts.phase.effort import Effort, effort
-from offcert.hunts.phase.search import EffortMap, MapProgress, Point
-from tests.oracle import brute_force
-from tests.random_instances import tiny_problems
+from offcert.hunts.phase import effort as descent
+from offcert.hunts.phase import search
+from offcert.hunts.phase.effort import Effort, climbed, descended, effort, improved
+from offcert.hunts.phase.search import SHAPES, CoreProblems, EffortMap, MapProgress, Point
 
 SOLVED = Effort(5, 10, 10)
 

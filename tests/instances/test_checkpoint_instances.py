@@ -23,7 +23,7 @@ from offcert.instances.recompute_partition import (
     strategy_of_part,
 )
 from offcert.verify.document import verify
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 
 
 def test_chains_save_what_their_knob_says_and_move_it_in_that_time() -> None:

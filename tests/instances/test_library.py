@@ -16,7 +16,7 @@ from offcert.core.result import Evidence, SolveStatus
 from offcert.core.simulate import simulate
 from offcert.hunts.adversarial.chains import AdversarialChains
 from offcert.hunts.adversarial.checkpoint_chains import AdversarialCheckpoints
-from offcert.hunts.phase.core import CoreProblems
+from offcert.hunts.phase.search import CoreProblems
 from offcert.instances.kinds import KINDS, from_source
 from offcert.instances.library import (
     FOLDER,
@@ -30,7 +30,7 @@ from offcert.instances.library import (
     names,
     record,
 )
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 
 
 def test_there_are_at_least_120_problems_under_names_of_their_own() -> None:

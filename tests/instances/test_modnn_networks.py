@@ -7,8 +7,14 @@ import pytest
 
 from offcert.core.errors import InputError
 from offcert.core.menu import Alternative
-from offcert.instances.modnn.algorithms import Convolution, Pass, alternatives
-from offcert.instances.modnn.hardware import GIGABYTE, K40, Accelerator
+from offcert.instances.modnn.algorithms import (
+    GIGABYTE,
+    K40,
+    Accelerator,
+    Convolution,
+    Pass,
+    alternatives,
+)
 from offcert.instances.modnn.layers import Builder, Layers
 from offcert.instances.modnn.networks import NETWORKS, modnn_network
 from offcert.instances.modnn.problems import ModnnSteps, modnn_step, regular_sizes

@@ -10,7 +10,7 @@ from random_networks import checkpoint_chain, random_network, random_strategy
 from offcert.core.errors import InputError
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Tensor, Trace
-from offcert.instances.strategies import strategy_from_json, strategy_of, strategy_to_json
+from offcert.instances.records import strategy_from_json, strategy_of, strategy_to_json
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -9,7 +9,7 @@ from random_networks import checkpoint_chain
 from offcert.core.errors import InputError
 from offcert.core.result import SolveStatus
 from offcert.formulations.checkpoint.memory_models import dynamic_memory, static_memory
-from offcert.heuristics.checkpoint.live_selection import live_selection
+from offcert.heuristics.checkpoint.live_curve import live_selection
 from papers.checkpoint_chains import chain_cpsat, chain_milp
 from papers.checkpoint_chains.outcome import SelectionRun
 from papers.checkpoint_chains.segment_costs import dynamic_costs, live_costs, static_costs

@@ -26,7 +26,7 @@ from offcert.core.trace import Operation, Trace
 from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
 from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
 from offcert.heuristics.combined.search import combined_plan
-from offcert.verify.execution.check import execution_faults, persistency_faults
+from offcert.verify.execution import execution_faults, persistency_faults
 from papers.combined.assumptions import NAMES, PUBLISHED, Assumptions
 from papers.combined.exact import CombinedOutcome, solve_combined
 

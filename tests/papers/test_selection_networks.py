@@ -6,8 +6,8 @@ import pytest
 
 from offcert.core.errors import InputError
 from offcert.formulations.checkpoint.memory_models import dynamic_memory, static_memory
+from offcert.heuristics.checkpoint.budget_search import sqrt_rule
 from offcert.heuristics.checkpoint.linear_selection import linear_selection
-from offcert.heuristics.checkpoint.sqrt_rule import sqrt_rule
 from offcert.heuristics.checkpoint.static_selection import static_selection
 from papers.checkpoint_chains.networks import SELECTION_NETWORKS, selection_network
 from papers.checkpoint_chains.stage_ends import stage_end_bytes

@@ -12,8 +12,8 @@ from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Transfers
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.report.fluid_curve import fluid_memory_curve
 from offcert.report.gantt import save_gantt
+from offcert.report.memory_curve import fluid_memory_curve
 
 
 def test_the_curve_of_a_hand_computed_schedule() -> None:

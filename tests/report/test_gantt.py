@@ -22,10 +22,9 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.sequential import sequential
 from offcert.proofs.certificate import Certificate
 from offcert.report.bars import BOUND, LOOKS, Bar, bars_of, joined, turn
-from offcert.report.fluid_curve import fluid_memory_curve
 from offcert.report.gantt import plot_bound, plot_gantt, save_gantt
 from offcert.report.gantt_svg import gantt_svg, thinned
-from offcert.report.memory_curve import memory_curve
+from offcert.report.memory_curve import fluid_memory_curve, memory_curve
 from offcert.report.svg import ticks
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -8,8 +8,7 @@ import pytest
 
 from offcert.certify.placing import place
 from offcert.core.errors import InputError
-from offcert.core.placement import Placement, PlacementProblem, Residence
-from offcert.core.placement_result import PlacementResult
+from offcert.core.placement import Placement, PlacementProblem, PlacementResult, Residence
 from offcert.core.plan import Kind
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem

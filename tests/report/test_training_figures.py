@@ -10,9 +10,13 @@ from offcert.core.errors import InputError
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.training_record import Course, StepNumbers
 from offcert.report.bars import LOOKS
-from offcert.report.training_figure import said_of_times, save_training
-from offcert.report.training_memory import plot_training_memory
-from offcert.report.training_rows import looks_by_name, plot_training_rows
+from offcert.report.training_figure import (
+    looks_by_name,
+    plot_training_memory,
+    plot_training_rows,
+    said_of_times,
+    save_training,
+)
 from offcert.report.training_trace import trace_of
 
 

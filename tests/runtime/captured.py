@@ -26,11 +26,11 @@ from offcert.core.schedule import Schedule
 from offcert.core.trace import Trace
 from offcert.core.units import Units
 from offcert.runtime.capture import capture
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Device
-from offcert.runtime.offload import Offload, offload
-from offcert.runtime.predict import predict
-from offcert.runtime.reports import StepReport
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.follow.offload import Offload, offload
+from offcert.runtime.plan.predict import predict
+from offcert.runtime.plan.reports import StepReport
 
 
 def problem_of_step(step: TrainingStep, clock: str = "modules", tensors: str = "auto") -> Problem:

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from offcert.core.errors import InputError
-from offcert.runtime.offload import offload
+from offcert.runtime.follow.offload import offload
 
 
 def network():

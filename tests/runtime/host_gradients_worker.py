@@ -8,9 +8,9 @@ from captured import evict_everything, problem_of_step
 from ranks import leave, run_ranks
 from torch import nn
 
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.follow.offload import offload
 from offcert.runtime.host_gradients import HostGradients, add_gradients
-from offcert.runtime.offload import offload
-from offcert.runtime.step import TrainingStep
 from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
 
 STEPS, ITEMS, PART = 3, 6, 3

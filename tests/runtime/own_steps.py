@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
 
 
 class TwoInputs(nn.Module):

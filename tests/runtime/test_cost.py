@@ -5,9 +5,9 @@ from torch._subclasses import FakeTensorMode
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from offcert.runtime.cost import attention_scratch, computed_as, operator_cost
 from offcert.runtime.hardware import Work, hardware
-from offcert.runtime.profile import profile
+from offcert.runtime.hardware.cost import attention_scratch, computed_as, operator_cost
+from offcert.runtime.profiling.profile import profile
 
 aten = torch.ops.aten
 

@@ -13,9 +13,9 @@ from torch import nn
 
 import offcert
 from offcert.core.errors import PlanError
-from offcert.runtime.guard import ENTRIES, Guard
-from offcert.runtime.offload import OffloadWarning, offload
-from offcert.runtime.segments.proof import RecomputeError
+from offcert.runtime.follow.offload import OffloadWarning, offload
+from offcert.runtime.watch.guard import ENTRIES, Guard
+from offcert.runtime.watch.proof import RecomputeError
 from offcert.training import offload as make_plans
 
 # Programs and dispatch modes of their own: no step of a user's goes through them.
@@ -139,8 +139,8 @@ ELSEWHERE = {
     # Only lines of calls that the program makes itself.
     "offcert.runtime.segments.lines.LineCall._begin",
     # Only while the hooks have not been called.
-    "offcert.runtime.unseen._Gradient.__call__",
-    "offcert.runtime.unseen._Stepped.__call__",
+    "offcert.runtime.watch.unseen._Gradient.__call__",
+    "offcert.runtime.watch.unseen._Stepped.__call__",
 }
 
 
@@ -226,7 +226,7 @@ def test_a_device_without_room_is_no_reason_to_stop(certificates, monkeypatch):
     def full(*args):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("offcert.runtime.store.reserve", full)
+    monkeypatch.setattr("offcert.runtime.device.store.reserve", full)
     model, expected = network(), trained(network())
     made = offload(model, certificates["moves"])
     with pytest.warns(OffloadWarning, match="no room for .* the disk is full"), made:
@@ -254,7 +254,7 @@ def test_the_end_of_a_context_that_fails(certificates, monkeypatch):
 
 
 def test_bytes_that_are_lost_are_an_error(certificates, monkeypatch):
-    from offcert.runtime.host_copies import HostCopies
+    from offcert.runtime.streaming.host_copies import HostCopies
 
     def gone(self, entry, data):
         raise OSError("the disk is gone")
@@ -305,21 +305,21 @@ def test_everything_that_pytorch_is_given_is_an_entry():
     # By how it is written, the entry behind it.
     known = {
         ("runtime/capture/recorder.py", "self._exclude_gradient"): "Recorder._exclude_gradient",
-        ("runtime/events.py", "_GradientTick(self, event)"): "_GradientTick.__call__",
-        ("runtime/events.py", "_Ending(self)"): "_Ending.__call__",
-        ("runtime/hooks.py", "hook.enter"): "UncopiedHook._tell",
-        ("runtime/hooks.py", "hook.leave"): "UncopiedHook._tell",
-        ("runtime/relay.py", "excluding"): "Excluding.__call__",
+        ("runtime/watch/events.py", "_GradientTick(self, event)"): "_GradientTick.__call__",
+        ("runtime/watch/events.py", "_Ending(self)"): "_Ending.__call__",
+        ("runtime/watch/hooks.py", "hook.enter"): "UncopiedHook._tell",
+        ("runtime/watch/hooks.py", "hook.leave"): "UncopiedHook._tell",
+        ("runtime/follow/relay.py", "excluding"): "Excluding.__call__",
         ("runtime/segments/attach.py", "hook.enter"): "UncopiedHook._tell",
         ("runtime/segments/attach.py", "hook.leave"): "UncopiedHook._tell",
-        ("runtime/unseen.py", "_Gradient(self)"): "_Gradient.__call__",
-        ("runtime/unseen.py", "_Stepped(self)"): "_Stepped.__call__",
+        ("runtime/watch/unseen.py", "_Gradient(self)"): "_Gradient.__call__",
+        ("runtime/watch/unseen.py", "_Stepped(self)"): "_Stepped.__call__",
     }
     # Their own programs, which raise what goes wrong.
     apart = {
         ("runtime/devices.py", "clock.complete"),
         ("runtime/host_gradients.py", "complete"),
-        ("runtime/standard_step.py", "_require_tokens"),
+        ("runtime/workloads/standard_step.py", "_require_tokens"),
     }
     found = set(given())
     assert found - apart == set(known)

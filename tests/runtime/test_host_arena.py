@@ -15,13 +15,14 @@ import offcert
 from offcert.core.placement import Placement, PlacementProblem
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.problem import Problem
-from offcert.runtime import host_layout, offload, program
-from offcert.runtime.host_copies import HostCopies
-from offcert.runtime.host_layout import HostLayout
-from offcert.runtime.predict import predict
-from offcert.runtime.saved import Entry
-from offcert.runtime.step import TrainingStep
-from offcert.runtime.store import HostStore
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.device.store import HostStore
+from offcert.runtime.follow import offload
+from offcert.runtime.plan import host_layout, program
+from offcert.runtime.plan.host_layout import HostLayout
+from offcert.runtime.plan.predict import predict
+from offcert.runtime.streaming.host_copies import HostCopies
+from offcert.runtime.watch.saved import Entry
 from offcert.verify.placement.overlap import placement_faults
 
 

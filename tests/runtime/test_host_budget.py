@@ -10,8 +10,8 @@ from offcert.core.errors import InputError, OffcertError
 from offcert.core.host_residences import HOST_ALIGNMENT
 from offcert.core.placement import PlacementProblem, Residence
 from offcert.runtime.device.pinned import FileArena, SplitArena
-from offcert.runtime.host_budget import host_plan, least_covering
-from offcert.runtime.host_layout import HostLayout, placed
+from offcert.runtime.plan.host_budget import host_plan, least_covering
+from offcert.runtime.plan.host_layout import HostLayout, placed
 from offcert.verify.placement.overlap import placement_faults
 
 

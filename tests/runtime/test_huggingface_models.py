@@ -9,9 +9,9 @@ import torch
 from captured import compare, problem_of_step, require_same, seeded, state_of
 
 from offcert.certify.ladder import certify
-from offcert.runtime.offload import OffloadWarning, offload
-from offcert.runtime.profile import profile
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.follow.offload import OffloadWarning, offload
+from offcert.runtime.profiling.profile import profile
 
 # The loss of a Wav2Vec2 asks for the lengths of its targets.
 LOOKS_AT_VALUES = {"wav2vec2"}
@@ -134,7 +134,7 @@ def test_a_model_called_twice_with_hidden_states():
     assert len(outcome.problem.source["capture"]["calls"]) == 2
 
 
-@pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
+@pytest.mark.filterwarnings("ignore::offcert.runtime.watch.guard.OffloadWarning")
 def test_experts_that_get_other_tokens_at_every_step():
     # One matrix product per expert, over as many tokens as chose it.
     step = step_of("mixtral")
@@ -148,7 +148,7 @@ def test_experts_that_get_other_tokens_at_every_step():
         assert report.planned or report.unforeseen
 
 
-@pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
+@pytest.mark.filterwarnings("ignore::offcert.runtime.watch.guard.OffloadWarning")
 @pytest.mark.parametrize("name", ["opt", "whisper"])
 def test_layers_that_are_dropped_at_random(name):
     step = step_of(name)

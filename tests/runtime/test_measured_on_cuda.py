@@ -9,9 +9,9 @@ from torch import nn
 
 from offcert.core.plan import Kind
 from offcert.core.training_record import AllocatorPeaks
-from offcert.runtime.offload import offload
-from offcert.runtime.profile import profile
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.follow.offload import offload
+from offcert.runtime.profiling.profile import profile
 
 pytestmark = pytest.mark.cuda
 

@@ -12,16 +12,16 @@ from torch._subclasses.fake_tensor import FakeTensor
 from offcert.core.errors import InputError
 from offcert.core.plan import Kind, Plan
 from offcert.core.platform import Link
-from offcert.runtime.bandwidth import LinkReading, Rates, read_link
 from offcert.runtime.capture import Clock, capture
-from offcert.runtime.device.simulated import SimulatedDevice
 from offcert.runtime.hardware import hardware
-from offcert.runtime.measured_step import captured_on_device, measure_step
-from offcert.runtime.predict import predict
-from offcert.runtime.profile import profile
-from offcert.runtime.stopwatch import Stopwatch
-from offcert.runtime.timing import RepeatedStep, timed_trace
-from offcert.runtime.tracker import LiveBytes
+from offcert.runtime.hardware.bandwidth import LinkReading, Rates, read_link
+from offcert.runtime.plan.predict import predict
+from offcert.runtime.profiling.measured_step import captured_on_device, measure_step
+from offcert.runtime.profiling.profile import profile
+from offcert.runtime.profiling.timing import RepeatedStep, timed_trace
+from offcert.runtime.simulated import SimulatedDevice
+from offcert.runtime.watch.tracker import LiveBytes
+from offcert.runtime.workloads.turns import Stopwatch
 
 _T4 = hardware("t4")
 

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from offcert.core.errors import InputError, PlanError
 from offcert.core.plan import Kind, Move, Plan
-from offcert.runtime.offload import OffloadWarning, offload
+from offcert.runtime.follow.offload import OffloadWarning, offload
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -166,7 +166,7 @@ def test_errors_of_the_loop(where):
 def test_a_step_that_fails_between_two_calls_of_the_model():
     model = Breakable()
     step = mean_step(model, 4, 8)
-    from offcert.runtime.step import TrainingStep
+    from offcert.runtime.capture.step import TrainingStep
 
     def run(model, x):
         return (model(x) * model(-x)).mean()

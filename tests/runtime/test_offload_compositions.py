@@ -22,8 +22,8 @@ from torch.nn import functional
 
 from offcert.core.errors import InputError
 from offcert.core.plan import Plan
-from offcert.runtime.offload import Offload, OffloadWarning, offload
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.follow.offload import Offload, OffloadWarning, offload
 
 
 def mlp(width=8, depth=4):
@@ -504,7 +504,7 @@ class _Certified:
 
 
 def _several(model, certificates):
-    from offcert.runtime.program import program
+    from offcert.runtime.plan.program import program
 
     return Offload(model, [program(each.problem, each.plan) for each in certificates])
 

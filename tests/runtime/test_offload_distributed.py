@@ -10,7 +10,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from offcert.core.errors import InputError
-from offcert.runtime.offload import offload
+from offcert.runtime.follow.offload import offload
 
 WORKER = Path(__file__).with_name("ddp_worker.py")
 

@@ -10,8 +10,8 @@ from torch import nn
 
 from offcert.certify.methods import solve
 from offcert.runtime import zoo
-from offcert.runtime.offload import offload
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.follow.offload import offload
 
 # One or two of every family; the others are the same code, deeper. AlexNet is to stand for VGG,
 # and narrow, as its linear layers would take longer than all others together.

@@ -16,9 +16,9 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from offcert.core.errors import PlanError
-from offcert.runtime.offload import OffloadWarning, offload
-from offcert.runtime.signature import as_if_on
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.follow.offload import OffloadWarning, offload
+from offcert.runtime.watch.signature import as_if_on
 
 
 class Layers(nn.Module):

@@ -19,11 +19,11 @@ from torch import nn
 
 from offcert.core.errors import InputError, PlanError
 from offcert.core.plan import Plan
-from offcert.runtime.mover import SynchronousMover
-from offcert.runtime.offload import OffloadWarning, offload
-from offcert.runtime.predict import predict
-from offcert.runtime.saved import InPlaceError
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.follow.offload import OffloadWarning, offload
+from offcert.runtime.plan.predict import predict
+from offcert.runtime.streaming.synchronous import SynchronousMover
+from offcert.runtime.watch.saved import InPlaceError
 
 
 class Apply(nn.Module):

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import optimizer as optimisers
 
 from offcert.core.errors import PlanError
-from offcert.runtime.offload import Offload, OffloadWarning, offload
+from offcert.runtime.follow.offload import Offload, OffloadWarning, offload
 
 
 def network():

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.runtime.optimisers import named_state_bytes, state_bytes
-from offcert.runtime.profile import profile
+from offcert.runtime.profiling.optimisers import named_state_bytes, state_bytes
+from offcert.runtime.profiling.profile import profile
 
 
 def trained_once(model: nn.Module, optimiser: torch.optim.Optimizer) -> torch.optim.Optimizer:

@@ -5,7 +5,7 @@ from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.plan import Kind, Move, Plan
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.runtime.predict import predict
+from offcert.runtime.plan.predict import predict
 
 OFF, BACK = Kind.OFFLOAD, Kind.PREFETCH
 # Six operations; "a" has the gaps 0 -> 3 and 3 -> 5, "b" is never moved.

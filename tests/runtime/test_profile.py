@@ -16,12 +16,12 @@ from offcert.core.errors import InputError
 from offcert.core.files import read_problem, write_problem
 from offcert.core.plan import Kind
 from offcert.core.platform import Link
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import HARDWARE
-from offcert.runtime.profile import profile
+from offcert.runtime.profiling.profile import profile
 from offcert.runtime.stages.linearise import trace_module, vocabulary
-from offcert.runtime.standard_step import standard_step
-from offcert.runtime.step import TrainingStep
-from offcert.runtime.workload import Workload, load_model
+from offcert.runtime.workloads.standard_step import standard_step
+from offcert.runtime.workloads.workload import Workload, load_model
 
 
 def small() -> nn.Module:
@@ -172,7 +172,7 @@ def test_programs_that_look_at_values_are_captured_on_real_tensors_and_the_sourc
 BIG = """
 import resource, torch
 from torch import nn
-from offcert.runtime.profile import profile
+from offcert.runtime.profiling.profile import profile
 
 def status(field):
     with open("/proc/self/status") as lines:

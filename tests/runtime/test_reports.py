@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from offcert.runtime.device.interface import MemoryReading
-from offcert.runtime.predict import Prediction
-from offcert.runtime.reports import StepReport, Unforeseen, Unfreed
+from offcert.runtime.plan.predict import Prediction
+from offcert.runtime.plan.reports import StepReport, Unforeseen, Unfreed
 from offcert.runtime.segments.placed import PlacedSegment
 
 MIB = 2**20

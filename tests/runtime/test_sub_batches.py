@@ -13,12 +13,12 @@ from torch import nn
 
 import offcert
 from offcert.core.errors import InputError
-from offcert.runtime.offload import Offload
-from offcert.runtime.plans import programs
-from offcert.runtime.program import Program
-from offcert.runtime.reports import OffloadWarning
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.follow.offload import Offload
+from offcert.runtime.plan.plans import programs
+from offcert.runtime.plan.program import Program
 from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
+from offcert.runtime.watch.guard import OffloadWarning
 
 
 def network() -> nn.Module:

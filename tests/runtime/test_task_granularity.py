@@ -5,9 +5,9 @@ from torch import nn
 from offcert import certify_step, verify
 from offcert.core.result import SolveStatus
 from offcert.core.step import Round, Split, StepProblem
-from offcert.instances.modnn.hardware import K40
+from offcert.instances.modnn.algorithms import K40
 from offcert.runtime.hardware import hardware
-from offcert.runtime.profile import profile
+from offcert.runtime.profiling.profile import profile
 
 
 def test_the_k40_is_the_same_everywhere() -> None:

@@ -10,8 +10,8 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.runtime.capture import capture
-from offcert.runtime.step import TrainingStep
-from offcert.runtime.timing import timed_trace
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.profiling.timing import timed_trace
 
 _WAIT = 0.02
 

@@ -1,7 +1,7 @@
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from offcert.runtime.tracker import LiveBytes
+from offcert.runtime.watch.tracker import LiveBytes
 
 
 def test_a_storage_counts_once_however_many_views_share_it():

@@ -11,10 +11,10 @@ from torch import nn
 
 from offcert.core.errors import InputError, PlanError
 from offcert.core.plan import Plan
-from offcert.runtime.mover import SynchronousMover
-from offcert.runtime.profile import profile
-from offcert.runtime.step import TrainingStep
-from offcert.runtime.train import train
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.pairs.train import train
+from offcert.runtime.profiling.profile import profile
+from offcert.runtime.streaming.synchronous import SynchronousMover
 
 CASES = [("resnet18", "2x3x64x64"), ("gpt-tiny", "2x16")]
 

@@ -20,21 +20,21 @@ from offcert.core.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.sequential import sequential
 from offcert.report.training_trace import trace_of
-from offcert.runtime.at_once import forecast_at_once
-from offcert.runtime.comparison import Pair
 from offcert.runtime.device.pinned import SplitArena
-from offcert.runtime.device.simulated import Policy, SimulatedDevice
-from offcert.runtime.host_layout import HostLayout
-from offcert.runtime.offload import offload
-from offcert.runtime.predict import predict
-from offcert.runtime.profile import profile
-from offcert.runtime.recorded import _shown
-from offcert.runtime.saved import Entry
+from offcert.runtime.follow.offload import offload
+from offcert.runtime.pairs.comparison import Pair
+from offcert.runtime.pairs.recorded import _shown
+from offcert.runtime.pairs.train import train
+from offcert.runtime.pairs.train_device import TrainDevice
+from offcert.runtime.plan.host_layout import HostLayout
+from offcert.runtime.plan.predict import predict
+from offcert.runtime.profiling.profile import profile
+from offcert.runtime.simulated import Policy, SimulatedDevice
 from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.mover import StreamMover
-from offcert.runtime.train import train
-from offcert.runtime.train_device import TrainDevice
-from offcert.runtime.turns import Turns
+from offcert.runtime.streaming.timed_mover import forecast_at_once
+from offcert.runtime.watch.saved import Entry
+from offcert.runtime.workloads.turns import Turns
 
 
 class Layers(nn.Sequential):
@@ -316,7 +316,7 @@ def test_bad_requests_are_refused(problem):
 
 def test_where_counting_takes_time_only_the_first_step_is_counted(problem, monkeypatch):
     monkeypatch.setattr(TrainDevice, "is_real", property(lambda self: True))
-    monkeypatch.setattr("offcert.runtime.train_device.versions", lambda device: {"cuda": 13})
+    monkeypatch.setattr("offcert.runtime.pairs.train_device.versions", lambda device: {"cuda": 13})
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(True))
     emptied = []
     report = trained(problem, steps=3, device="simulated")
@@ -360,7 +360,8 @@ def test_two_copies_are_never_on_the_device_at_the_same_time(monkeypatch):
 def test_an_optimisers_state_goes_with_the_model_but_for_what_it_keeps_on_the_host(monkeypatch):
     moved = []
     monkeypatch.setattr(
-        "offcert.runtime.turns._moved", lambda value, device: moved.append(device.type) or value
+        "offcert.runtime.workloads.turns._moved",
+        lambda value, device: moved.append(device.type) or value,
     )
     monkeypatch.setattr(nn.Module, "to", lambda self, device: self)
     model = nn.Linear(2, 2, bias=False)

@@ -6,10 +6,10 @@ from captured import evict_everything
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.runtime.predict import predict
-from offcert.runtime.profile import profile
-from offcert.runtime.step import TrainingStep
-from offcert.runtime.train import train
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.pairs.train import train
+from offcert.runtime.plan.predict import predict
+from offcert.runtime.profiling.profile import profile
 
 pytestmark = pytest.mark.cuda
 

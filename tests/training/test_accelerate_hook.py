@@ -14,8 +14,8 @@ from torch import nn
 
 from offcert.certify.ladder import certify
 from offcert.core.errors import InputError
-from offcert.runtime.profile import profile
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.profiling.profile import profile
 from offcert.training import offload
 from offcert.training.accelerate_hook import OffloadHook
 

@@ -16,10 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from offcert.core.errors import InputError, PlanError
 from offcert.core.platform import Platform
 from offcert.core.result import SolveStatus
-from offcert.runtime.device.simulated.device import SimulatedDevice
-from offcert.runtime.reports import OffloadWarning
-from offcert.runtime.step import TrainingStep
-from offcert.runtime.streaming.forecast import forecast
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.simulated.device import SimulatedDevice
+from offcert.runtime.streaming.record import forecast
+from offcert.runtime.watch.guard import OffloadWarning
 from offcert.training import offload
 
 FAST = {"hardware": "v100-pcie", "time_limit": 1.0}

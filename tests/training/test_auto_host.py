@@ -16,9 +16,9 @@ from offcert.core.host_residences import host_residences_in_order
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.runtime.device.simulated import SimulatedDevice
 from offcert.runtime.hardware import HARDWARE
-from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.simulated import SimulatedDevice
+from offcert.runtime.watch.guard import OffloadWarning
 from offcert.training import offload
 from offcert.training.host_room import certify_within_host
 from offcert.verify.document import verify

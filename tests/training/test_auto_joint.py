@@ -16,10 +16,10 @@ from offcert.certify.ladder import certify
 from offcert.core.errors import InputError
 from offcert.runtime import zoo
 from offcert.runtime.capture import Capture
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import HARDWARE
-from offcert.runtime.reports import OffloadWarning
 from offcert.runtime.segments.attach import Segments
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.watch.guard import OffloadWarning
 from offcert.training import offload, planner
 from offcert.training.auto import AutoOffload
 from offcert.verify.document import verify

@@ -16,7 +16,7 @@ from torch import nn
 from offcert.certify.ladder import certify
 from offcert.core.carried.ranges import Line, Range, Ranges, Row
 from offcert.runtime.hardware import HARDWARE
-from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.watch.guard import OffloadWarning
 from offcert.training import offload, planner
 from offcert.training.barred import opaque_modules
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.runtime.modes import leave, sweep
-from offcert.runtime.offload import Offload, OffloadWarning
-from offcert.runtime.tracker import LiveBytes
+from offcert.runtime.follow.offload import Offload, OffloadWarning
+from offcert.runtime.watch.modes import leave, sweep
+from offcert.runtime.watch.tracker import LiveBytes
 from offcert.training import offload
 
 FAST = {"memory": "25%", "hardware": "v100-pcie", "time_limit": 1.0}

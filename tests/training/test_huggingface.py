@@ -15,7 +15,7 @@ import transformers
 
 from offcert.certify.ladder import certify
 from offcert.core.errors import InputError, PlanError
-from offcert.runtime.profile import profile
+from offcert.runtime.profiling.profile import profile
 from offcert.training.huggingface import OffloadCallback, trainer_step
 
 LENGTH = 12

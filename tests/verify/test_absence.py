@@ -16,8 +16,8 @@ from offcert.formulations.combinatorial.large_tensors import (
 )
 from offcert.verify.common import absence
 from offcert.verify.common.cover import cheapest_cover
-from offcert.verify.common.link_work import LinkWork
-from offcert.verify.fractional.verifier import fluid_time, recompute
+from offcert.verify.common.fluid_times import LinkWork
+from offcert.verify.fractional import fluid_time, recompute
 from offcert.verify.recheck import recheck
 
 

@@ -8,6 +8,12 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from joint_cases import joint_bounds_of, solvable
+from joint_certificates import checkpointed, least_memory_certificate, random_certificate
+from joint_oracle import least_time
+from oracle import brute_force
+from random_instances import tiny_problems
+from random_plans import with_durations
 
 from offcert.certify.methods import solve
 from offcert.cli import main
@@ -24,15 +30,9 @@ from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.kinds import JointProof
 from offcert.verify.elsewhere import verify_on
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 from offcert.verify.joint.verifier import proved_by
 from offcert.verify.limits import UNLIMITED
-from tests.joint_cases import joint_bounds_of, solvable
-from tests.joint_certificates import checkpointed, least_memory_certificate, random_certificate
-from tests.joint_oracle import least_time
-from tests.oracle import brute_force
-from tests.random_instances import tiny_problems
-from tests.random_plans import with_durations
 
 
 @pytest.fixture(scope="module")

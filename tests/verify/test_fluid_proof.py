@@ -14,6 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from oracle import brute_force
+from random_instances import FAMILIES, problem_on, random_problem, seeded
 
 from offcert.certify.fluid_climb import as_bound, document
 from offcert.core.platform import Link, Platform
@@ -26,8 +28,6 @@ from offcert.proofs import fluid_document
 from offcert.proofs.fluid_document import KINDS, Weights, pack, unpack
 from offcert.verify.fluid.model import FluidModel, speeds
 from offcert.verify.recheck import recheck
-from tests.oracle import brute_force
-from tests.random_instances import FAMILIES, problem_on, random_problem, seeded
 
 
 def middling(seed: int) -> Problem:

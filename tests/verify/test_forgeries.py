@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from joint_cases import joint_proofs
+from least_memory_cases import memory_proofs
+from oracle import brute_force
+from random_instances import mixed_problem, random_problem
 
 from offcert.certify.effort import Effort
 from offcert.certify.methods import METHODS, solve
@@ -26,10 +30,6 @@ from offcert.formulations.combinatorial.large_tensors import (
 from offcert.proofs.fluid_document import pack, unpack
 from offcert.proofs.registry import PROOFS
 from offcert.verify.recheck import recheck
-from tests.joint_cases import joint_proofs
-from tests.least_memory_cases import memory_proofs
-from tests.oracle import brute_force
-from tests.random_instances import mixed_problem, random_problem
 
 # Every kind of proof there is, and one of them where transfers may pause as well.
 PAUSING = " interruptible"
@@ -46,7 +46,7 @@ def found(method: str, problem: Problem) -> list[Bound]:
     """Return the bounds of one kind that our finders prove, whatever others would say."""
     search = Search(problem, 60)
     if method in METHODS:
-        METHODS[method].run(search, Effort(20, workers=1))
+        METHODS[method].alone(search, Effort(20, workers=1))
     elif method == "fractional-large-tensors":
         for smallest in (1, *sizes_worth_counting(problem)):
             search.add(large_tensors_bound(problem, smallest))

@@ -34,7 +34,7 @@ from offcert.formulations.labels.atomic_heads.bound import HeadsOutcome, heads_b
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import HeadSide, back, front
 from offcert.verify.document import verify
-from offcert.verify.heads import verifier
+from offcert.verify.heads import check as verifier
 from offcert.verify.heads.check import confirm_heads, within_reach
 from offcert.verify.heads.search import IN_TIME, TOO_LARGE, TOO_LATE, Tables, search
 from tests.formulations.side_sequences import least_end, random_side

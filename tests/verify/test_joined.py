@@ -21,7 +21,7 @@ from offcert.core.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.joined_gaps import joined_gaps
 from offcert.heuristics.sequential import sequential
-from offcert.verify.matched.joined import with_joined_gaps
+from offcert.verify.matched.verifier import with_joined_gaps
 from offcert.verify.recheck import recheck
 
 

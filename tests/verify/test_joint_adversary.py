@@ -8,17 +8,15 @@ from fractions import Fraction
 from itertools import combinations
 
 import pytest
+from joint_adversary import most_proved, offered_facts
+from joint_oracle import least_time
 
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Recompute
-from offcert.verify.joint.grid import Cuts
 from offcert.verify.joint.model import JointModel
-from offcert.verify.joint.room import rooms
-from offcert.verify.joint.states import States
-from tests.joint_adversary import most_proved, offered_facts
-from tests.joint_oracle import least_time
+from offcert.verify.joint.room import Cuts, States, rooms
 
 
 def tiny(seed: int) -> Problem:

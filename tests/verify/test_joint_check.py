@@ -11,6 +11,8 @@ from itertools import combinations
 from typing import Any
 
 import pytest
+from joint_cases import joint_problem, solvable
+from joint_oracle import least_time
 
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
@@ -18,15 +20,12 @@ from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Recompute, Transfers
 from offcert.core.result import Bound
 from offcert.formulations.joint.bound import cases, cut
-from offcert.formulations.joint.contents import contents
-from offcert.formulations.joint.grid import grid_of
+from offcert.formulations.joint.room import contents, grid_of
 from offcert.proofs import claims
 from offcert.proofs.fluid_document import pack, unpack
 from offcert.proofs.kinds import JointProof
 from offcert.verify.joint.room import largest_sum
 from offcert.verify.recheck import recheck
-from tests.joint_cases import joint_problem, solvable
-from tests.joint_oracle import least_time
 
 
 def bound(problem: Problem, moments: tuple[int, ...], whole: bool) -> Bound | None:

@@ -9,6 +9,12 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from joint_cases import joint_problem, solvable
+from joint_oracle import least_time
+from least_memory_cases import memory_problem
+from random_networks import changed_network, recompute_problem
+from rematerialisation_oracle import RematerialisationOracle
+from tick_oracle import least_ticks
 
 from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
@@ -27,12 +33,6 @@ from offcert.verify.findings import Outcome
 from offcert.verify.joint_labels.verifier import nothing_fits
 from offcert.verify.limits import UNLIMITED, Limits
 from offcert.verify.recheck import recheck
-from tests.joint_cases import joint_problem, solvable
-from tests.joint_oracle import least_time
-from tests.least_memory_cases import memory_problem
-from tests.random_networks import changed_network, recompute_problem
-from tests.rematerialisation_oracle import RematerialisationOracle
-from tests.tick_oracle import least_ticks
 
 
 def claim(value: int) -> Bound:

@@ -10,24 +10,21 @@ import random
 from fractions import Fraction
 
 import pytest
+from changing_networks import changing_network
+from joint_oracle import least_time
 
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.formulations.joint import room as finder_room
-from offcert.formulations.joint.contents import contents
-from offcert.formulations.joint.grid import Grid
+from offcert.formulations.joint.room import Grid, contents
 from offcert.proofs.claims import proved
 from offcert.proofs.fluid_document import pack
 from offcert.proofs.kinds import JointProof
 from offcert.verify.joint import room as verifier_room
-from offcert.verify.joint.grid import Cuts
-from offcert.verify.joint.room import largest_sum, rooms
-from offcert.verify.joint.states import States
+from offcert.verify.joint.room import Cuts, States, largest_sum, rooms
 from offcert.verify.recheck import recheck
-from tests.changing_networks import changing_network
-from tests.joint_oracle import least_time
 
 
 def test_finder_and_verifier_derive_the_same_states() -> None:

@@ -8,6 +8,9 @@ from fractions import Fraction
 
 import networkx
 import pytest
+from joint_oracle import least_time
+from least_memory_cases import by_time, memory_bounds, memory_problem
+from random_networks import checkpoint_chain
 
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
@@ -20,11 +23,8 @@ from offcert.formulations.rematerialisation.least_memory import (
 )
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import Computed, LeastMemoryCut
-from offcert.verify.least_memory.flow import Flow
+from offcert.verify.least_memory.verifier import Flow
 from offcert.verify.recheck import recheck
-from tests.joint_oracle import least_time
-from tests.least_memory_cases import by_time, memory_bounds, memory_problem
-from tests.random_networks import checkpoint_chain
 
 
 @pytest.mark.parametrize("block", range(2))

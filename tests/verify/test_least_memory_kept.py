@@ -7,6 +7,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from changing_networks import changing_network
+from joint_oracle import least_time
+from random_networks import checkpoint_chain, random_network
+from rematerialisation_oracle import RematerialisationOracle
 
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network, sources
@@ -16,16 +20,10 @@ from offcert.formulations.rematerialisation.least_memory import StayingFacts, si
 from offcert.formulations.rematerialisation.memory_cut import CutFinder, Prices
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import Computed, LeastMemoryCut
-from offcert.verify.least_memory.cut import cut_bytes
-from offcert.verify.least_memory.flow import Flow
-from offcert.verify.least_memory.kept import Kept
 from offcert.verify.least_memory.needs import at_start, needs_of
+from offcert.verify.least_memory.verifier import Flow, Kept, cut_bytes
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.recheck import recheck
-from tests.changing_networks import changing_network
-from tests.joint_oracle import least_time
-from tests.random_networks import checkpoint_chain, random_network
-from tests.rematerialisation_oracle import RematerialisationOracle
 
 
 def bytes_problem(rng: random.Random, network: Network) -> Problem:

@@ -21,11 +21,10 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Trace
 from offcert.formulations.labels.outward import tree as trees
-from offcert.formulations.labels.outward.proof import OutwardProof, proof_of
+from offcert.formulations.labels.outward.bound import OutwardProof, proof_of
 from offcert.formulations.labels.outward.tree import Tree
 from offcert.verify.document import verify
 from offcert.verify.limits import BeyondLimitsError
-from offcert.verify.outward import advice as outward_advice
 from offcert.verify.outward import sets as outward_sets
 from offcert.verify.outward import tables as outward_tables
 from offcert.verify.outward import walk as outward_walk
@@ -166,7 +165,7 @@ def test_a_checker_that_forgets_something_is_found_out(break_it: Any) -> None:
 def _first_part(splits: list[list[Any]]) -> list[list[Any]]:
     waiting = 1
     for index, split in enumerate(splits):
-        waiting += outward_advice.parts_of(split, "") - 1
+        waiting += outward_sets.parts_of(split, "") - 1
         if waiting == 0:
             return splits[: index + 1]
     return splits
@@ -266,12 +265,12 @@ def test_forged_details_are_refused_by_name(place: str, changes: dict[str, Any])
 def filled_up(splits: list[Any]) -> list[Any]:
     """Have all parts that come after some advice left whole, unless that is no advice."""
     _, _, proof = example()
-    parts = [outward_advice.parts_of(split, "") for split in proof.splits]
+    parts = [outward_sets.parts_of(split, "") for split in proof.splits]
     roots = len(parts) - sum(parts)
     for more in range(100):
         longer = splits + [[]] * more
-        with suppress(outward_advice.FaultError):
-            outward_advice.places_of(longer, roots)
+        with suppress(outward_sets.FaultError):
+            outward_sets.places_of(longer, roots)
             return longer
     return splits
 
@@ -306,7 +305,7 @@ def test_threads_find_the_same_and_name_the_same_place(monkeypatch: pytest.Monke
 
 def test_the_advice_on_each_part_is_found() -> None:
     two, three = ["bytes", 1], ["sets", [0], [1], [2]]
-    roots, children = outward_advice.places_of([two, [], three, [], [], [], []], 2)
+    roots, children = outward_sets.places_of([two, [], three, [], [], [], []], 2)
     assert roots == [0, 6]
     assert children == [[1, 2], [], [3, 4, 5], [], [], [], []]
 

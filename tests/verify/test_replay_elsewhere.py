@@ -5,6 +5,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from random_instances import mixed_problem
+from random_plans import random_plan
 
 from offcert.core.check import check, peak
 from offcert.core.errors import PlanError
@@ -15,8 +17,6 @@ from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.verify.replay import replay
-from tests.random_instances import mixed_problem
-from tests.random_plans import random_plan
 
 
 def test_a_plan_worked_by_hand() -> None:

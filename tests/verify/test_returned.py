@@ -16,7 +16,7 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.forced_returns import forced_returns, without_forced_returns
 from offcert.formulations.combinatorial.large_tensors import METHOD, large_tensors_bound
 from offcert.verify.document import verify
-from offcert.verify.fractional.returned import with_returned_apart
+from offcert.verify.fractional import with_returned_apart
 from offcert.verify.recheck import recheck
 
 
@@ -101,7 +101,7 @@ def test_such_bounds_hold_for_atomic_transfers_on_a_simplex_link_only() -> None:
 
 
 def test_certificates_of_long_traces_name_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offcert.certify.long_traces.MOST_OPERATIONS", 5)
+    monkeypatch.setattr("offcert.certify.rung.MOST_OPERATIONS", 5)
     certificate = certify(strait(), time_limit=2)
     methods = {bound.method: bound.value for bound in certificate.result.bounds}
     assert methods[f"{METHOD}-returns"] > methods.get(METHOD, 0)

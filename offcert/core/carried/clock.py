@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from offcert.core.carried.unroll import CarriedUnrolling, Group
 from offcert.core.network import Network
 
-# An event of the clock: kind, path, call, part, again (`offcert.runtime.events.Event`).
+# An event of the clock: kind, path, call, part, again (`offcert.runtime.watch.events.Event`).
 Tick = tuple[str, str, int, int, int]
 
 

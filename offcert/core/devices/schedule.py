@@ -1,11 +1,12 @@
-"""`DevicesSchedule`: a schedule a device, and every job of the gradients with start and end."""
+"""`DevicesPlan`: the decisions of a schedule on several devices, without times."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from offcert.core.devices.problem import Job
+from offcert.core.devices.problem import DevicesProblem, Job, JobKind
+from offcert.core.plan import Kind, Move
 from offcert.core.schedule import Schedule
 
 
@@ -50,3 +51,69 @@ class DevicesSchedule:
         """End of the last operation or job, in ticks."""
         ends = [step.makespan for step in self.steps] + [each.end for each in self.jobs]
         return max(ends)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMove:
+    """A transfer of an activation: a `Move` of one device's plan."""
+
+    device: int
+    move: Move
+
+
+LinkUse = DeviceMove | Job
+
+
+def direction(use: LinkUse) -> Kind:
+    """Return the direction in which something uses the link."""
+    if isinstance(use, DeviceMove):
+        return use.move.kind
+    found = use.kind.direction
+    assert found is not None
+    return found
+
+
+@dataclass(frozen=True)
+class DevicesPlan:
+    """In which order the link is used, and in which order gradients are added.
+
+    Parameters
+    ----------
+    transfers : iterable of DeviceMove or Job
+        All transfers, of activations, gradients and weights. On a duplex link the order matters
+        within each direction only.
+    additions : iterable of Job
+        All additions, in the order in which they begin.
+    """
+
+    transfers: tuple[LinkUse, ...]
+    additions: tuple[Job, ...]
+
+    def __init__(self, transfers: Iterable[LinkUse], additions: Iterable[Job]) -> None:
+        object.__setattr__(self, "transfers", tuple(transfers))
+        object.__setattr__(self, "additions", tuple(additions))
+
+    def moves(self, device: int) -> tuple[Move, ...]:
+        """Return the transfers of one device's activations, in order."""
+        return tuple(
+            use.move
+            for use in self.transfers
+            if isinstance(use, DeviceMove) and use.device == device
+        )
+
+    @classmethod
+    def of(cls, problem: DevicesProblem, schedule: DevicesSchedule) -> DevicesPlan:
+        """Return the decisions of a schedule; simulated again, they take no longer than it."""
+        uses: list[tuple[int, int, LinkUse]] = []
+        for device, step in enumerate(schedule.steps):
+            moves = step.plan(problem.step.trace).moves
+            for transfer, move in zip(step.transfers, moves, strict=True):
+                uses.append((transfer.start, transfer.end, DeviceMove(device, move)))
+        additions = []
+        for timed in schedule.jobs:
+            if timed.job.kind is JobKind.ADD:
+                additions.append(timed.job)
+            else:
+                uses.append((timed.start, timed.end, timed.job))
+        uses.sort(key=lambda use: use[:2])
+        return cls((use for _, _, use in uses), additions)

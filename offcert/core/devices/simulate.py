@@ -12,9 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
-from offcert.core.devices.plan import DeviceMove, DevicesPlan, LinkUse, direction
 from offcert.core.devices.problem import DevicesProblem, Job, JobKind, Place
-from offcert.core.devices.schedule import DevicesSchedule, TimedJob
+from offcert.core.devices.schedule import (
+    DeviceMove,
+    DevicesPlan,
+    DevicesSchedule,
+    LinkUse,
+    TimedJob,
+    direction,
+)
 from offcert.core.devices.stepping import Stepping
 from offcert.core.errors import PlanError
 from offcert.core.plan import Kind, Plan

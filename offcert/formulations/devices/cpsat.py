@@ -14,9 +14,8 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.core.devices.plan import DevicesPlan
 from offcert.core.devices.problem import DevicesProblem, Job, JobKind, Place
-from offcert.core.devices.schedule import DevicesSchedule, TimedJob
+from offcert.core.devices.schedule import DevicesPlan, DevicesSchedule, TimedJob
 from offcert.core.devices.simulate import simulate_devices
 from offcert.core.errors import PlanError
 from offcert.core.plan import Kind

@@ -1,15 +1,7 @@
-"""Multipliers of the fluid relaxation and the exact lower bound that any of them gives.
+"""The linear relaxation of the fluid program with some gaps decided, and its dual multipliers.
 
-Five kinds of rows of the fluid program (`fluid.milp`) tie amounts to what is chosen: available,
-due, opened, end and start, one of each for every operation. Weigh these rows, add them to the idle
-time, and minimise the rest. It falls apart into one problem for each idle time, one for each
-operation and one for each tensor, and each of them has an obvious solution. This is the Lagrangian
-relaxation of those rows; with the multipliers of the linear program it is at least as good as that,
-and since each tensor's problem is solved over whole evictions, the rows that make ``z`` follow from
-``e`` need no multipliers.
-
-All is calculated in integers. Multipliers are integers over a common denominator, in units of
-``Rates.unit`` ticks a byte.
+The rows are those of `fluid.milp`; HiGHS solves them inside SciPy. Its answer is advice only:
+`fluid.dual` works out in integers what bound it gives.
 """
 
 from __future__ import annotations
@@ -19,10 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import vstack
 
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
+from offcert.formulations.common.highs import run_highs
+from offcert.formulations.fluid.milp import AggregatedProgram
 
 Number = TypeVar("Number", int, float)
 
@@ -265,3 +263,99 @@ def _least(gaps: Sequence[int], first: Sequence[int], again: Sequence[int], fixe
         best = 0 if best is None else min(best, 0)
     assert best is not None
     return best
+
+
+# The finest that HiGHS accepts. The bound loses what the duals are off.
+_TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """An optimum of the linear program.
+
+    Attributes
+    ----------
+    evicted : tuple of float
+        How much of each gap is evicted, from 0 to 1.
+    weights : tuple of tuple of float
+        Multipliers as `fluid.dual.Dual.rounded` takes them.
+    """
+
+    evicted: tuple[float, ...]
+    weights: tuple[tuple[float, ...], ...]
+
+
+class Relaxation:
+    """The program of one problem, to be solved with one set of decisions after another.
+
+    Parameters
+    ----------
+    problem : Problem
+        Feasible, any trace and link.
+    required : sequence of int
+        Bytes that must be absent during each operation.
+    """
+
+    def __init__(self, problem: Problem, required: Sequence[int]) -> None:
+        self._program = program = AggregatedProgram(problem, required)
+        rows = program.rows.constraint(program.columns)
+        matrix: Any = rows.A
+        low, high = rows.lb, rows.ub
+        equal = low == high
+        upper = ~equal & np.isfinite(high)
+        lower = ~equal & np.isfinite(low)
+        self._at_most = vstack([matrix[upper], -matrix[lower]]).tocsr()
+        self._limits = np.concatenate([high[upper], -low[lower]])
+        self._equal, self._values = matrix[equal], low[equal]
+        self._cost = program.cost()
+        self._bounds = np.stack([np.zeros(program.columns), program.upper_bounds()], axis=1)
+        # Where each row of the program stands among the rows of at most a limit.
+        place = np.full(len(low), -1)
+        place[np.flatnonzero(upper)] = np.arange(upper.sum())
+        place[np.flatnonzero(lower)] = upper.sum() + np.arange(lower.sum())
+        self._places: NDArray[np.int64] = place[np.array(program.memory_rows)]
+        # The program measures bytes by the mean of their times to leave and to return.
+        there = rates(problem)
+        self._factor = float((Fraction(1, there.out) + Fraction(1, there.back)) / 2)
+
+    @property
+    def size(self) -> dict[str, int]:
+        """Rows, columns and nonzeros."""
+        rows = self._program.rows
+        return {
+            "rows": len(rows.low),
+            "columns": self._program.columns,
+            "nonzeros": len(rows.values),
+        }
+
+    def solve(self, fixed: Fixed, time_limit: float) -> Relaxed | None:
+        """Return an optimum with some gaps decided, or None if HiGHS finds none in time."""
+        if time_limit <= 0:
+            return None
+        first = self._program.first_gap
+        bounds: Any = self._bounds.copy()
+        for gap, evicted in fixed.items():
+            bounds[first + gap] = float(evicted)
+        answer = run_highs(
+            "linprog",
+            time_limit,
+            c=self._cost,
+            A_ub=self._at_most,
+            b_ub=self._limits,
+            A_eq=self._equal,
+            b_eq=self._values,
+            bounds=bounds,
+            method="highs",
+            options={
+                "time_limit": time_limit,
+                "primal_feasibility_tolerance": _TOLERANCE,
+                "dual_feasibility_tolerance": _TOLERANCE,
+            },
+        )
+        if answer.status != 0:
+            return None
+        # A marginal says how the optimum changes with a limit; a larger upper limit lowers it.
+        weights = -answer.ineqlin.marginals[self._places].T * self._factor
+        assert len(weights) == len(KINDS)
+        amounts = answer.x[first : first + len(self._program.trace.gaps)]
+        return Relaxed(tuple(amounts.tolist()), tuple(map(tuple, weights.tolist())))

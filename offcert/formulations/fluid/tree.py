@@ -18,8 +18,7 @@ from itertools import count
 
 from offcert.core.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import required_absent
-from offcert.formulations.fluid.dual import Dual, Multipliers, Prices
-from offcert.formulations.fluid.lp import Relaxation, Relaxed
+from offcert.formulations.fluid.dual import Dual, Multipliers, Prices, Relaxation, Relaxed
 
 # A gap is decided by the linear program if it is within this of 0 or 1.
 _WHOLE = 1e-6

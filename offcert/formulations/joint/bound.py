@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from offcert.core.network import Network
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound
-from offcert.formulations.joint.contents import Contents, contents
-from offcert.formulations.joint.grid import Grid, grid_of
-from offcert.formulations.joint.multipliers import JointBound, rounded
 from offcert.formulations.joint.program import JointProgram, Solved
-from offcert.formulations.joint.room import demands, least_need, rooms
-from offcert.formulations.joint.tree import grow
+from offcert.formulations.joint.room import (
+    Contents,
+    Grid,
+    contents,
+    demands,
+    grid_of,
+    least_need,
+    rooms,
+)
+from offcert.formulations.joint.tree import JointBound, grow, rounded
 from offcert.proofs.claims import proved
 from offcert.proofs.joint_document import PLACES, JointCases, JointWeights, write
 from offcert.proofs.kinds import JointProof

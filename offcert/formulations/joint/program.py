@@ -25,9 +25,7 @@ from scipy.sparse import csr_array
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.formulations.common.highs import run_highs
-from offcert.formulations.joint.contents import Contents
-from offcert.formulations.joint.grid import Grid
-from offcert.formulations.joint.room import Room, beside_outputs
+from offcert.formulations.joint.room import Contents, Grid, Room, beside_outputs
 
 # Families of rows about the length of a window.
 LENGTHS = ("compute", "link", "out", "in")

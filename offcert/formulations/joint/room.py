@@ -1,15 +1,215 @@
-"""What runs take at least, and what they leave to everything that they do not use."""
+"""The grid on which moving and computing are bounded together: cells, contents and room."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 
 from offcert.core.network import Network
-from offcert.formulations.joint.contents import Contents
-from offcert.formulations.joint.grid import Grid
+
+# Spans of up to so many windows are all there; longer ones end with the execution.
+_LONGEST_INNER = 4
+# All spans are there if their number times that of the computations is at most this, twice over.
+_FEW_SPANS = 40_000
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Boundaries, the windows between them, and spans of several windows.
+
+    Boundary 0 is the beginning; then come the moments; the last boundary is the end. Moment ``2o``
+    is the start of the first run of computation o, ``2o + 1`` its end.
+
+    Attributes
+    ----------
+    network : Network
+        What is executed.
+    moments : tuple of int
+        Increasing, before the last computation's end.
+    joined : tuple of (int, int)
+        Spans of at least two windows, each by its first and last boundary.
+    """
+
+    network: Network
+    moments: tuple[int, ...]
+    joined: tuple[tuple[int, int], ...]
+
+    @cached_property
+    def at(self) -> tuple[int, ...]:
+        """For each boundary, its moment; -1 is the beginning."""
+        return (-1, *self.moments, 2 * len(self.network) - 1)
+
+    @property
+    def windows(self) -> int:
+        """Number of windows."""
+        return len(self.moments) + 1
+
+    @cached_property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """The windows, then those joined."""
+        return (*((w, w + 1) for w in range(self.windows)), *self.joined)
+
+    def runs(self, span: int) -> range:
+        """Return the computations whose first runs are in a span."""
+        begin, end = self.spans[span]
+        return range((self.at[begin] + 1) // 2, (self.at[end] + 1) // 2)
+
+    def single(self, window: int) -> bool:
+        """Return whether a window is a single first run, so that nothing else can run in it."""
+        return self.at[window] % 2 == 0 and self.at[window + 1] == self.at[window] + 1
+
+    def running(self, boundary: int) -> int:
+        """Return the computation that runs at a moment."""
+        return self.at[boundary] // 2
+
+    def duration(self, window: int) -> int:
+        """Return the ticks of the first runs in a window."""
+        inside = self.runs(window)
+        return self.network.cumulative[inside.stop] - self.network.cumulative[inside.start]
+
+
+def grid_of(network: Network, moments: Iterable[int], worst: int | None = None) -> Grid:
+    """Return the grid of some moments, with the spans that are worth their time.
+
+    Those up to the end, of a few windows, and from or to the worst moment; all where that is not
+    many. One that begins with the execution says nothing of values that are made in it.
+
+    Parameters
+    ----------
+    network : Network
+        Any.
+    moments : iterable of int
+        In any order.
+    worst : int, optional
+        That where most has to be absent.
+    """
+    chosen = tuple(sorted(set(moments)))
+    last = len(chosen) + 1
+    marked = {last} if worst is None else {last, chosen.index(worst) + 1}
+    sourced = any(writer < 0 for writer in network.writer)
+    every = last * last * len(network) <= _FEW_SPANS
+    joined = []
+    for begin in range(0 if sourced else 1, last):
+        for end in range(begin + 2, last + 1):
+            near = end - begin <= _LONGEST_INNER
+            if (every or near or marked & {begin, end}) and (begin, end) != (0, last):
+                joined.append((begin, end))
+    return Grid(network, chosen, tuple(joined))
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Each value of a network as something that is made, read, moved and kept by itself.
+
+    Attributes
+    ----------
+    maker : tuple of int
+        For each value, the computation that makes it; -1 if it is there at the start.
+    stored : tuple of int
+        For each value, the one in whose memory it lies.
+    size : tuple of int
+        For each value, bytes of that memory.
+    movable : tuple of bool
+        For each value, whether that memory may be copied to the host.
+    reads, makes : tuple of tuple of int
+        For each computation, what it has to find, and what there is after it.
+    repeatable : tuple of bool
+        For each value, whether its maker may run again.
+    last_reader : tuple of int
+        For each value, the last computation that reads it; -1 if none does.
+    latest : tuple of int
+        For each value, the last computation before whose first run it can be of any use; -1 if it
+        is of none.
+    """
+
+    maker: tuple[int, ...]
+    stored: tuple[int, ...]
+    size: tuple[int, ...]
+    movable: tuple[bool, ...]
+    reads: tuple[tuple[int, ...], ...]
+    makes: tuple[tuple[int, ...], ...]
+    repeatable: tuple[bool, ...]
+    last_reader: tuple[int, ...]
+    latest: tuple[int, ...]
+
+    def up_to(self, value: int) -> list[int]:
+        """Return the states through which a copy goes until it is in that of a value."""
+        last = self.maker[value], value
+        same = (v for v, stored in enumerate(self.stored) if stored == self.stored[value])
+        return [v for v in same if v == self.stored[v] or (self.maker[v], v) <= last]
+
+
+def contents(network: Network, offload: bool) -> Contents:
+    """Return the contents of a network's values.
+
+    Parameters
+    ----------
+    network : Network
+        Any.
+    offload : bool
+        Whether anything may leave the device.
+    """
+    values = network.values
+    stored = [index if each.base is None else each.base for index, each in enumerate(values)]
+    states = _states(network, stored)
+    reads = []
+    for number, each in enumerate(network.computations):
+        touched = {stored[value] for value in each.reads}
+        reads.append(tuple(sorted(_found(network, states[base], number) for base in touched)))
+    makes: list[list[int]] = [[] for _ in network.computations]
+    for value, maker in enumerate(network.writer):
+        if maker >= 0:
+            makes[maker].append(value)
+    last_reader = [-1] * len(values)
+    for number, found in enumerate(reads):
+        for value in found:
+            last_reader[value] = number
+    return Contents(
+        tuple(network.writer),
+        tuple(stored),
+        tuple(values[base].size for base in stored),
+        tuple(offload and values[base].evictable and values[base].size > 0 for base in stored),
+        tuple(reads),
+        tuple(map(tuple, makes)),
+        tuple(maker >= 0 and network.computations[maker].repeatable for maker in network.writer),
+        tuple(last_reader),
+        _latest(network, reads, makes),
+    )
+
+
+def _states(network: Network, stored: list[int]) -> dict[int, list[int]]:
+    """Return, for each memory, its states in the order in which the program makes them."""
+    states = {base: [base] for base in stored}
+    changed = [v for v, base in enumerate(stored) if v != base]
+    for value in sorted(changed, key=lambda v: network.writer[v]):
+        states[stored[value]].append(value)
+    return states
+
+
+def _found(network: Network, states: list[int], computation: int) -> int:
+    """Return the state in which the program gives a value to a computation."""
+    return [value for value in states if network.writer[value] < computation][-1]
+
+
+def _latest(
+    network: Network, reads: list[tuple[int, ...]], makes: list[list[int]]
+) -> tuple[int, ...]:
+    """Return until when each value is of use, from the last reader back.
+
+    To a computation that can run again, what it reads is of use for as long as what it makes is.
+    """
+    latest = [-1] * len(network.values)
+    for number in reversed(range(len(network))):
+        last = number
+        if network.computations[number].repeatable:
+            last = max([last, *(latest[value] for value in makes[number])])
+        for value in reads[number]:
+            latest[value] = max(latest[value], last)
+    return tuple(latest)
+
 
 # Sums of sizes are told apart up to this number of units, as verification does.
 _MOST_UNITS = 1 << 22

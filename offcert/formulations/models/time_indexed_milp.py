@@ -36,8 +36,8 @@ from offcert.formulations.common.time_grid import (
     cells_to_order,
     grid_of,
 )
+from offcert.formulations.models.stage_instants import plan_of
 from offcert.formulations.models.stage_milp import RELATIVE_MARGIN, StageModel
-from offcert.formulations.models.stage_plan import plan_of
 
 # Pairs of an item and a cell for which a grid is chosen by default. On a simplex link the stages
 # make the program exact, and cells only strengthen it; on a duplex link it is exact if cells are.

@@ -18,7 +18,7 @@ from offcert.core.placement import Placement, PlacementOutcome, PlacementProblem
 from offcert.core.result import Bound
 from offcert.formulations.common.cpsat import CP_SAT, CpSatEnd, run_cpsat
 from offcert.formulations.placement.sections import Sections
-from offcert.proofs.placement.claims import claimed
+from offcert.proofs.placement.registry import claimed
 
 # The name of its bounds.
 NO_OVERLAP = "no_overlap_cpsat"

@@ -6,7 +6,6 @@ It keeps its place in `State.registers`, so that it can be left and entered agai
 from __future__ import annotations
 
 from offcert.core.compiled import plain, plain_inner
-from offcert.formulations.placement.skyline_bounds import propagate
 from offcert.formulations.placement.skyline_branch import (
     CHOICE,
     FREE,
@@ -30,6 +29,7 @@ from offcert.formulations.placement.skyline_state import (
     FULL,
     KIND,
     LEFT,
+    LOW,
     MARK,
     NEXT,
     NODES,
@@ -45,6 +45,132 @@ from offcert.formulations.placement.skyline_state import (
     stack_box,
     undo,
 )
+
+_HIGH = 2**60
+# How often what holds a box is asked: where small boxes abound, it may rise by little every time.
+_ROUNDS = 8
+
+
+@plain_inner
+def propagate(boxes: Boxes, state: State) -> bool:
+    """Raise floors and least addresses as far as they follow from each other.
+
+    A box lies on no floor lower than the highest below it; a section's floor is the least address
+    of the boxes that are still to come there. Only what the last change can reach is looked at.
+
+    Returns
+    -------
+    bool
+        False if something does not fit.
+    """
+    left, right = state.registers[LEFT], state.registers[RIGHT]
+    dirty, clean = state.registers[DIRTY], state.registers[CLEAN]
+    from_, to = dirty, clean
+    rounds = 0
+    while dirty < clean:
+        reach_from, reach_to = dirty, clean
+        rounds += 1
+        for box in range(boxes.begins[left], boxes.begins[clean]):
+            if state.address[box] != UNPLACED or boxes.last[box] <= dirty:
+                continue
+            low = _least_address(boxes, state, box, rounds <= _ROUNDS)
+            if low + boxes.size[box] > state.ceiling[left]:
+                blame(boxes, state, box)
+                return False
+            if low != state.low[box]:
+                put(state, state.low, LOW, box, low)
+                reach_from = min(reach_from, boxes.first[box])
+                reach_to = max(reach_to, boxes.last[box])
+        from_, to = min(from_, reach_from), max(to, reach_to)
+        dirty, clean = _raise_floors(boxes, state, reach_from, reach_to)
+        if dirty < 0 or state.registers[FULL]:
+            return False
+    state.registers[DIRTY] = state.registers[CLEAN] = 0
+    return from_ == to or _released(boxes, state, left, right, from_, to)
+
+
+@plain_inner
+def _least_address(boxes: Boxes, state: State, box: int, held: bool) -> int:
+    """Return the least address of a box: the highest floor below, or more if nothing holds it.
+
+    Where all floors below are that high and nothing ends there, what holds the box is still to be
+    placed on them. That is asked only if `held` is true.
+    """
+    low = state.low[box]
+    for section in range(boxes.first[box], boxes.last[box]):
+        low = max(low, state.floor[section])
+    if not held:
+        return low
+    for section in range(boxes.first[box], boxes.last[box]):
+        if state.floor[section] < low or state.top[section] == low:
+            return low
+    smallest = _HIGH
+    for other in range(boxes.begins[state.registers[LEFT]], boxes.begins[boxes.last[box]]):
+        meets = boxes.last[other] > boxes.first[box]
+        if meets and other != box and state.address[other] == UNPLACED:
+            smallest = min(smallest, boxes.size[other])
+    return low + smallest
+
+
+@plain_inner
+def _raise_floors(boxes: Boxes, state: State, from_: int, to: int) -> tuple[int, int]:
+    """Raise floors between two sections; return between which they rose, or -1 if too far."""
+    left, top = state.registers[LEFT], state.ceiling[from_]
+    for section in range(from_, to):
+        state.least[section] = _HIGH
+    for box in range(boxes.begins[left], boxes.begins[to]):
+        if state.address[box] != UNPLACED:
+            continue
+        for section in range(max(from_, boxes.first[box]), min(to, boxes.last[box])):
+            state.least[section] = min(state.least[section], state.low[box])
+    dirty, clean = to, from_
+    for section in range(from_, to):
+        if state.rest[section] > 0 and state.least[section] > state.floor[section]:
+            if state.least[section] + state.rest[section] > top:
+                state.weight[section] += 1.0
+                return -1, -1
+            put(state, state.floor, FLOOR, section, state.least[section])
+            dirty, clean = min(dirty, section), section + 1
+    return dirty, clean
+
+
+@plain_inner
+def blame(boxes: Boxes, state: State, box: int) -> None:
+    """Note that a box could not be placed, in its sections."""
+    part = 1.0 / (boxes.last[box] - boxes.first[box])
+    for section in range(boxes.first[box], boxes.last[box]):
+        state.weight[section] += part
+
+
+@plain_inner
+def _released(boxes: Boxes, state: State, left: int, right: int, from_: int, to: int) -> bool:
+    """Return whether boxes fit above their least addresses, section by section.
+
+    In one section, boxes lie one above the other: those that cannot lie lower than some address
+    take, from there on, at least the sum of their sizes (as jobs with release dates on a machine).
+    """
+    order, low = state.order, state.low
+    # It was in order a few changes ago.
+    for place in range(1, len(order)):
+        box = order[place]
+        before = place
+        while before > 0 and low[order[before - 1]] < low[box]:
+            order[before] = order[before - 1]
+            before -= 1
+        order[before] = box
+    for section in range(from_, to):
+        state.choices[section] = 0
+    top = state.ceiling[left]
+    for box in order:
+        if state.address[box] != UNPLACED or boxes.first[box] >= to or boxes.last[box] <= from_:
+            continue
+        for section in range(max(from_, boxes.first[box]), min(to, boxes.last[box])):
+            state.choices[section] += boxes.size[box]
+            if low[box] + state.choices[section] > top:
+                state.weight[section] += 1.0
+                return False
+    return True
+
 
 # What a search ends with.
 NONE, FOUND, GOING_ON, TOO_DEEP = 0, 1, 2, 3

@@ -12,13 +12,214 @@ checks `retention_cpsat`: with another solver, another idea of time, and other v
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from offcert.core.execution import Execution
 from offcert.core.problem import Problem
+from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled
 from offcert.formulations.common.linear_solvers import SCIPY
-from offcert.formulations.rematerialisation.checkmate_model import CheckmateModel
 from offcert.formulations.rematerialisation.linear import RELATIVE_MARGIN, LinearRun, solved
 from offcert.formulations.rematerialisation.outcome import RematerialisationOutcome
-from offcert.formulations.rematerialisation.states import state_network
+from offcert.formulations.rematerialisation.states import (
+    Copy,
+    StateNetwork,
+    executed,
+    state_network,
+)
+
+
+@dataclass
+class Slot:
+    """A place at which a computation may run.
+
+    Attributes
+    ----------
+    computation : int
+    runs : terms
+        Whether it does.
+    there : dict
+        For each state of which there can be a copy afterwards, whether there is.
+    fresh : dict
+        For each state that it leaves, whether that copy is its own.
+    lean : terms
+        Whether it discards part of what it writes, and takes the lean workspace.
+    """
+
+    computation: int
+    runs: Terms
+    there: dict[int, Terms]
+    fresh: dict[int, Terms]
+    lean: Terms
+
+
+class CheckmateModel:
+    """Columns and rows for one problem.
+
+    Parameters
+    ----------
+    states : StateNetwork
+        What can run.
+    memory : int
+        Bytes: the limit, or what is certainly enough where memory is minimised.
+    time : int or None
+        The most ticks of all runs.
+    least_bytes : bool
+        Whether bytes are minimised.
+    """
+
+    def __init__(
+        self, states: StateNetwork, memory: int, time: int | None, least_bytes: bool
+    ) -> None:
+        self.states = states
+        self.model = LinearModel()
+        # All amounts are counted in this, so that coefficients are near 1.
+        self.unit = max(1, memory)
+        cost = 1.0 if least_bytes else 0.0
+        self.capacity: Terms = [(ONE, 1.0)]
+        if least_bytes:
+            self.capacity = [(self.model.column(0.0, 1.0, cost=cost), 1.0)]
+        self.compute = sum(step.duration for step in states.steps)
+        self.slots: list[Slot] = []
+        self._at_start: dict[int, Terms] = {s: [(ONE, 1.0)] for s in states.sources}
+        self._held = self._at_start
+        for stage, _ in enumerate(states.steps):
+            for computation in range(stage):
+                if states.steps[computation].repeatable:
+                    self._add_slot(computation, self.model.binary())
+            self._add_slot(stage, [(ONE, 1.0)])
+        self._limit(memory, time, least_bytes)
+
+    def _limit(self, memory: int, time: int | None, least_bytes: bool) -> None:
+        """The objective, the deadline, and what is there at the start."""
+        spent: Terms = []
+        for slot in self.slots:
+            duration = self.states.steps[slot.computation].duration
+            if slot.runs[0][0] != ONE and duration:
+                spent += scaled(slot.runs, duration / max(1, self.compute))
+                if not least_bytes:
+                    self.model.cost[slot.runs[0][0]] = duration / max(1, self.compute)
+        if time is not None:
+            rest = (time - self.compute) / max(1, self.compute)
+            self.model.row(scaled(spent, -1.0), -rest)
+        at_start = sum(self.states.states[state].size for state in self.states.sources)
+        self.model.row([*self.capacity, (ONE, -at_start / self.unit)], 0.0)
+
+    def _add_slot(self, computation: int, runs: Terms) -> None:
+        step = self.states.steps[computation]
+        before = self._held
+        slot = Slot(computation, runs, {}, {}, [])
+        for state in step.needs:
+            self.model.at_most(runs, before[state])
+        turned = {state for state, _ in step.turns}
+        alone = {self.states.states[state].value for state in turned}
+        leaves = step.leaves
+        for state in {*before, *leaves}:
+            if state in leaves:
+                continue
+            slot.there[state] = self._later(before[state])
+            # A copy that is changed is gone as what it was, and it is the only one of its value.
+            if state in turned or self.states.states[state].value in alone:
+                self._exclude(runs, slot.there[state])
+        old: dict[int, Terms] = {}
+        for state in leaves:
+            slot.fresh[state] = self.model.binary()
+            self.model.at_most(slot.fresh[state], runs)
+            old[state] = self._later(before[state]) if state in before else []
+            if self.states.states[state].value in alone:
+                self._exclude(runs, old[state])
+            slot.there[state] = self.model.binary()
+            self.model.at_most(slot.there[state], [*slot.fresh[state], *old[state]])
+        if step.lean is not None:
+            slot.lean = self.model.binary()
+            self.model.at_most(slot.lean, runs)
+            discarded: Terms = [(ONE, float(len(step.makes)))]
+            for state in step.makes:
+                discarded += scaled(slot.fresh[state], -1.0)
+            self.model.at_most(slot.lean, discarded)
+        self._add_memory(slot, old)
+        self.slots.append(slot)
+        self._held = slot.there
+
+    def _exclude(self, runs: Terms, there: Terms) -> None:
+        """If a slot runs, a copy is not there."""
+        if there:
+            self.model.row([(ONE, 1.0), *scaled(runs, -1.0), *scaled(there, -1.0)], 0.0)
+
+    def _later(self, before: Terms) -> Terms:
+        """Return whether a copy that was there before is there still."""
+        later = self.model.binary()
+        self.model.at_most(later, before)
+        return later
+
+    def _add_memory(self, slot: Slot, old: dict[int, Terms]) -> None:
+        """While a slot runs, or is passed over, no more is there than the limit."""
+        step, states = self.states.steps[slot.computation], self.states.states
+        taken: Terms = []
+        for state, there in slot.there.items():
+            part = states[state].size / self.unit
+            if state in step.needs and part:
+                # What is read is there, whether it stays or not.
+                read: Terms = [(self.model.column(0.0, 1.0), 1.0)]
+                self.model.at_most(slot.runs, read)
+                self.model.at_most(there, read)
+                taken += scaled(read, part)
+            elif state not in slot.fresh:
+                taken += scaled(there, part)
+        for terms, state in ((terms, state) for state, terms in old.items()):
+            taken += scaled(terms, states[state].size / self.unit)
+        whole = step.workspace + sum(states[state].size for state in step.makes)
+        own: Terms = [(self.model.column(0.0, 1.0 + whole / self.unit), 1.0)]
+        self.model.at_most(
+            [*scaled(slot.runs, whole / self.unit), *scaled(slot.lean, -whole / self.unit)], own
+        )
+        if step.lean is not None:
+            partly = scaled(slot.lean, step.lean / self.unit)
+            for state in step.makes:
+                partly += scaled(slot.fresh[state], states[state].size / self.unit)
+            # Where nothing is discarded the row above says as much.
+            self.model.at_most(partly, own)
+        self.model.at_most([*taken, *own], self.capacity)
+
+    def execution(self, values: list[float]) -> Execution:
+        """Return the execution that a solution describes."""
+        return _Reading(self, values).execution()
+
+
+class _Reading:
+    def __init__(self, model: CheckmateModel, values: list[float]) -> None:
+        self.states, self.slots = model.states, model.slots
+        self.values = values
+
+    def _holds(self, terms: Terms) -> bool:
+        return sum(c * (1.0 if n == ONE else self.values[n]) for n, c in terms) > 0.5
+
+    def execution(self) -> Execution:
+        states = self.states.states
+        held = {state: Copy(states[state].value, [-1]) for state in self.states.sources}
+        copies = list(held.values())
+        order: list[int] = []
+        for slot in self.slots:
+            if not self._holds(slot.runs):
+                continue
+            position = len(order)
+            order.append(slot.computation)
+            step = self.states.steps[slot.computation]
+            for state in step.needs:
+                held[state].uses.append(position)
+            for before, after in step.turns:
+                copy = held.pop(before)
+                copy.changes.append(position)
+                if self._holds(slot.fresh[after]):
+                    held[after] = copy
+            # A lean run keeps what is marked; any other may as well keep all for its own time.
+            lean = self._holds(slot.lean)
+            for state in step.makes:
+                if not lean or self._holds(slot.fresh[state]):
+                    copy = Copy(states[state].value, [position])
+                    copies.append(copy)
+                    if self._holds(slot.fresh[state]):
+                        held[state] = copy
+        return executed(self.states.network, order, copies)
 
 
 def solve(

@@ -16,7 +16,7 @@ from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import SolveStatus
 from offcert.core.schedule import Schedule
 from offcert.formulations.common.outcome import SolverClaim, details
-from offcert.formulations.rematerialisation.copies import scheduled
+from offcert.formulations.rematerialisation.states import scheduled
 
 OnExecution = Callable[[Execution, Schedule, int], object]
 

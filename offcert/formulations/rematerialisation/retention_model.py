@@ -16,8 +16,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from offcert.core.execution import Execution
-from offcert.formulations.rematerialisation.copies import Copy, executed
-from offcert.formulations.rematerialisation.states import StateNetwork
+from offcert.formulations.rematerialisation.states import Copy, StateNetwork, executed
 
 
 @dataclass

@@ -1,8 +1,7 @@
-"""Chen's search over budgets: a greedy pass for each of them.
+"""Chen's rule: segments of √n layers each.
 
-Tianqi Chen et al., *Training Deep Nets with Sublinear Memory Cost*, 2016, Algorithm 3 and the
-paragraph behind it. The pass goes through the layers and ends a segment as soon as what it has seen
-of it exceeds the budget. The last segment, which ends with the chain, counts as well.
+Tianqi Chen, Bing Xu, Chiyuan Zhang and Carlos Guestrin, *Training Deep Nets with Sublinear Memory
+Cost*, 2016, §4.1. It is optimal up to rounding if all sizes are equal, and knows no sizes else.
 """
 
 from __future__ import annotations
@@ -106,3 +105,30 @@ def _all(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
         if len(checkpoints) == 2:
             return
         budget = min(totals[i] - totals[h] for h, i in pairwise(checkpoints[:-1]))
+
+
+def sqrt_rule(sizes: Sequence[int]) -> Selection:
+    """Store every ``⌈√n⌉``-th of the data.
+
+    Rounding up gives the sets that the selection paper lists for this rule (its Table 2).
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Bytes of ``d_0 … d_n``.
+
+    Returns
+    -------
+    Selection
+        Its memory is Chen's: `offcert.heuristics.checkpoint.budget_search.chen_memory`.
+
+    Raises
+    ------
+    InputError
+        If the sizes are no sizes.
+    """
+    array = size_array(sizes)
+    layers = len(array) - 1
+    step = math.isqrt(layers - 1) + 1
+    checkpoints = (*range(0, layers, step), layers)
+    return Selection(checkpoints, chen_memory(sizes, checkpoints))

@@ -21,8 +21,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from offcert.core.compiled import plain
-from offcert.heuristics.checkpoint.sizes import Integers, Selection, path_back, size_array
-from offcert.heuristics.checkpoint.window import PREVIOUS, ROWS, least_stored
+from offcert.heuristics.checkpoint.sizes import (
+    PREVIOUS,
+    ROWS,
+    Integers,
+    Selection,
+    least_stored,
+    path_back,
+    size_array,
+)
 
 # A range is halved at most this often.
 _DEPTH = 64

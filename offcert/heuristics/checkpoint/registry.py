@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from offcert.heuristics.checkpoint.budget_search import budget_search
+from offcert.heuristics.checkpoint.budget_search import budget_search, sqrt_rule
 from offcert.heuristics.checkpoint.dynamic_selection import dynamic_selection
 from offcert.heuristics.checkpoint.linear_reforwarding import linear_reforwarding
 from offcert.heuristics.checkpoint.linear_selection import linear_selection
 from offcert.heuristics.checkpoint.queued_reforwarding import queued_reforwarding
 from offcert.heuristics.checkpoint.sizes import Selection
-from offcert.heuristics.checkpoint.sqrt_rule import sqrt_rule
 from offcert.heuristics.checkpoint.static_selection import static_selection
 
 

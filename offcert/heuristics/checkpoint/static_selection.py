@@ -18,8 +18,15 @@ import numpy as np
 
 from offcert.core.compiled import plain
 from offcert.core.errors import MethodError
-from offcert.heuristics.checkpoint.sizes import Integers, Selection, path_back, size_array
-from offcert.heuristics.checkpoint.window import PREVIOUS, ROWS, least_stored
+from offcert.heuristics.checkpoint.sizes import (
+    PREVIOUS,
+    ROWS,
+    Integers,
+    Selection,
+    least_stored,
+    path_back,
+    size_array,
+)
 
 # Their n²/2 segments take 400 MB.
 MAX_LAYERS = 10_000

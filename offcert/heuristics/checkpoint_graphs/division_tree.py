@@ -8,10 +8,187 @@ from enum import StrEnum
 from itertools import pairwise
 
 from offcert.core.checkpoint_graph import CheckpointGraph, bits
-from offcert.heuristics.checkpoint_graphs.branches import branches, is_branched
-from offcert.heuristics.checkpoint_graphs.closed_sets import ClosedSet, Reading, whole
-from offcert.heuristics.checkpoint_graphs.maximal_split import maximal_split
-from offcert.heuristics.checkpoint_graphs.splitting import splitting_vertices
+
+
+class Reading(StrEnum):
+    """What is taken as the closed set between two vertices.
+
+    ``definition``: the largest set that Definition 1 allows, branches that are not closed left out.
+    With it a division misses no edge, as Theorem 1 says. ``algorithm``: as line 2 of Algorithm 4
+    has it, *all* vertices between the two, or no closed set if one of them is connected to the
+    outside (line 3 has this condition the wrong way round). Then vertices can belong to no member
+    of a maximal split.
+    """
+
+    DEFINITION = "definition"
+    ALGORITHM = "algorithm"
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedSet:
+    """Vertices between a source and a target that have no edges to any others (Definition 1).
+
+    Attributes
+    ----------
+    source, target : int
+        The vertices ``v_i`` and ``v_j``, which are not members.
+    inner : int
+        The members, as bits; none for a set that is only an edge.
+    edge : bool
+        Whether the edge from source to target belongs to it (Property 2 allows both).
+    """
+
+    source: int
+    target: int
+    inner: int
+    edge: bool
+
+    def cost(self, graph: CheckpointGraph) -> int:
+        """Return the bytes of the members: source and target are stored by somebody else."""
+        return graph.size_of(bits(self.inner))
+
+    @property
+    def closure(self) -> int:
+        """Members, source and target, as bits: the set in square brackets of Definition 2."""
+        return self.inner | 1 << self.source | 1 << self.target
+
+    def inside(self, other: ClosedSet) -> bool:
+        """Whether all edges of this set are edges of another one."""
+        if self.closure & ~other.closure:
+            return False
+        ends = (self.source, self.target) == (other.source, other.target)
+        return not (self.edge and ends and not other.edge)
+
+
+def whole(graph: CheckpointGraph) -> ClosedSet:
+    """Return the closed set that is the whole graph."""
+    last = len(graph) - 1
+    inner = (1 << last) - 2
+    return ClosedSet(0, last, inner, bool(graph.successors[0] >> last & 1))
+
+
+def closed_set(
+    graph: CheckpointGraph,
+    source: int,
+    target: int,
+    reading: Reading = Reading.DEFINITION,
+) -> ClosedSet | None:
+    """Return the largest closed set between two vertices, or None if there is none.
+
+    Parameters
+    ----------
+    graph : CheckpointGraph
+        The computation graph.
+    source, target : int
+        Two vertices.
+    reading : Reading
+        What counts as the largest one.
+    """
+    between = graph.descendants[source] & graph.ancestors[target]
+    allowed = between | 1 << source | 1 << target
+    inner = 0
+    for part in graph.components(between):
+        if all(not graph.neighbours[vertex] & ~allowed for vertex in bits(part)):
+            inner |= part
+        elif reading is Reading.ALGORITHM:
+            return None
+    edge = bool(graph.successors[source] >> target & 1)
+    return ClosedSet(source, target, inner, edge) if inner or edge else None
+
+
+def maximal_split(
+    graph: CheckpointGraph, closed: ClosedSet, reading: Reading = Reading.DEFINITION
+) -> list[ClosedSet]:
+    """Return the maximal split (re-forwarding paper, Definition 7 and Algorithm 4).
+
+    Forms a closed set for every pair of vertices of ``[s_ij]`` but the pair of its ends, and keeps
+    those that lie in no other one that is formed. Line 3 is printed with the opposite condition
+    ("if there exists a vertex outside with a connection"); the paper's Property 3 and its examples
+    show that a closed set is formed if there is none.
+
+    Parameters
+    ----------
+    graph : CheckpointGraph
+        The computation graph.
+    closed : ClosedSet
+        Type 3: no splitting vertex, no branches.
+    reading : Reading
+        Which closed set is formed for a pair.
+
+    Returns
+    -------
+    list of ClosedSet
+        By their ends.
+    """
+    formed = []
+    for source in bits(closed.closure & ~(1 << closed.target)):
+        for target in bits(graph.descendants[source] & closed.closure):
+            if (source, target) != (closed.source, closed.target):
+                found = closed_set(graph, source, target, reading)
+                if found is not None:
+                    formed.append(found)
+    # Larger ones first: whatever contains another one has been looked at before it.
+    formed.sort(key=lambda found: _edges(graph, found), reverse=True)
+    split: list[ClosedSet] = []
+    for candidate in formed:
+        if not any(candidate.inside(member) for member in split):
+            split.append(candidate)
+    return sorted(split, key=lambda member: (member.source, member.target))
+
+
+def _edges(graph: CheckpointGraph, closed: ClosedSet) -> int:
+    """Return the number of edges of a closed set."""
+    rows = (graph.successors[vertex] & closed.closure for vertex in bits(closed.closure))
+    across = graph.successors[closed.source] >> closed.target & 1
+    return sum(row.bit_count() for row in rows) - across + closed.edge
+
+
+def is_branched(graph: CheckpointGraph, closed: ClosedSet) -> bool:
+    """Return whether a closed set without splitting vertex has branches.
+
+    Re-forwarding paper, Algorithm 3. It has if it has members and the edge from end to end, or if
+    what is connected with one of its members is not all of them. The paper takes that member at
+    random; which one it is changes nothing.
+    """
+    if not closed.inner:
+        return False
+    return closed.edge or next(graph.components(closed.inner)) != closed.inner
+
+
+def branches(graph: CheckpointGraph, closed: ClosedSet) -> list[ClosedSet]:
+    """Return the branches that cannot be divided into more branches (Definition 8, Type 2)."""
+    ends = closed.source, closed.target
+    found = [ClosedSet(*ends, part, False) for part in graph.components(closed.inner)]
+    return found + ([ClosedSet(*ends, 0, True)] if closed.edge else [])
+
+
+def is_splitting_vertex(graph: CheckpointGraph, closed: ClosedSet, vertex: int) -> bool:
+    """Return whether a member splits its closed set (re-forwarding paper, Algorithm 2).
+
+    It does if every other vertex of the set, both ends among them, has a path to it or from it, and
+    no edge of the set leads past it. The edge from end to end is such an edge if it belongs to the
+    set, whatever the graph has besides.
+    """
+    before = graph.ancestors[vertex] & closed.closure
+    after = graph.descendants[vertex] & closed.closure
+    if before | after | 1 << vertex != closed.closure:
+        return False
+    if closed.edge:
+        return False
+    return all(not _heads(graph, closed, tail) & after for tail in bits(before))
+
+
+def splitting_vertices(graph: CheckpointGraph, closed: ClosedSet) -> list[int]:
+    """Return the splitting vertices of a closed set, from its source to its target."""
+    return [v for v in bits(closed.inner) if is_splitting_vertex(graph, closed, v)]
+
+
+def _heads(graph: CheckpointGraph, closed: ClosedSet, tail: int) -> int:
+    """Return where the edges of a closed set lead from a vertex, as bits."""
+    heads = graph.successors[tail] & closed.closure
+    if tail == closed.source and not closed.edge:
+        heads &= ~(1 << closed.target)
+    return heads
 
 
 class Kind(StrEnum):

@@ -1,1 +1,31 @@
-"""Searches for plans in which computations run again and tensors leave the device."""
+"""Searches for plans in which computations run again and tensors leave the device.
+
+In which order to read, and what goes from one module to the next::
+
+    tables      a problem as arrays (`Tables`), once; carrying: what training really holds
+    state       a program and what may not leave, as arrays (`State`), and scratch (`Work`)
+    unrolling   State -> the runs; events, inside: what training holds beside their uses
+    lives       runs -> bytes during each run, and the gaps over the turn
+    moving      gaps -> which leave, in which order, how long it all takes; pruning: which need not
+    evaluation  calls these four in turn: the value of a state, in ticks
+    moves       random changes of a state (segments, stretches, drawing, repeats are parts of it)
+    annealing   changes and values: batches of them, in threads
+    starts      states to begin with; plans: from a state to an execution with a checked schedule
+    search      least time: coolings from several starts; sinking: least memory within a deadline
+    ranges      which segments the runtime can carry out, as a problem says it
+
+Words:
+
+segment
+    Computations from a first to a last one that are thrown away and run again in the backward pass.
+line
+    A segment whose calls the user's own code makes, one after another.
+kept
+    Said of a computation in a segment: its results stay, so it does not run again.
+turn
+    The first run that cannot run again. What leaves does so before it, and returns after it.
+gap
+    A value between two runs that use it, the turn between them: it may be absent there.
+row, column
+    `Work.facts` holds nine numbers about the last state that was looked at; its columns have names.
+"""

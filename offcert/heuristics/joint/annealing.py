@@ -7,8 +7,13 @@ import numpy as np
 from offcert.core.compiled import compiled
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.moves import Alike, alike, change
+from offcert.heuristics.joint.repeats import Repeats, repeats_of, spread
 from offcert.heuristics.joint.state import UNCOVERED, State, Work, assign, new_work
 from offcert.heuristics.joint.tables import COMPUTE, Tables
+
+# How often a change is done in other copies of what repeats, and how often then in all of them.
+Spreading = tuple[float, float]
+ALONE: Spreading = (0.0, 0.0)
 
 
 class JointAnnealer:
@@ -39,6 +44,7 @@ class JointAnnealer:
         self._tables = tables
         self._random = np.random.default_rng(seed)
         self._alike = alike(tables)
+        self._repeats = repeats_of(tables)
         self._work = new_work(tables)
         self._state, self._new = start.copy(), start.copy()
         self.best = start.copy()
@@ -60,12 +66,13 @@ class JointAnnealer:
         self.weight = weight
         self._value = float(evaluate(self._tables, self._state, self._work, weight))
 
-    def run(self, steps: int, hot: float, cold: float) -> bool:
+    def run(self, steps: int, hot: float, cold: float, spreading: Spreading = ALONE) -> bool:
         """Make `steps` steps, cooling from `hot` to `cold` ticks; return whether that helped."""
         before = self.makespan
         self._value, self.makespan, self.fits = _anneal(
             self._tables,
             self._alike,
+            self._repeats,
             self._state,
             self._new,
             self.best,
@@ -76,6 +83,7 @@ class JointAnnealer:
             steps,
             hot,
             cold,
+            spreading,
             int(self._random.integers(2**31)),
         )
         return bool(self.makespan < before)
@@ -100,6 +108,7 @@ def _copy(to: State, of: State) -> None:
 def _anneal(
     tables: Tables,
     alike: Alike,
+    repeats: Repeats,
     state: State,
     new: State,
     best: State,
@@ -110,6 +119,7 @@ def _anneal(
     steps: int,
     hot: float,
     cold: float,
+    spreading: tuple[float, float],
     seed: int,
 ) -> tuple[float, float, bool]:
     """Anneal in place; return the present value, the best that fits, and whether this one fits."""
@@ -122,6 +132,8 @@ def _anneal(
         assign(new, state)
         if not change(tables, alike, new, work):
             continue
+        if np.random.random() < spreading[0]:
+            spread(tables, repeats, state, new, spreading[1])
         found = evaluate(tables, new, work, weight)
         if found > value and np.random.random() >= np.exp((value - found) / temperature):
             continue

@@ -190,6 +190,8 @@ def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
         The search's ranges, in their order.
     """
     network, record = source.network, source.record
+    needing = _needing(network)
+    ends = [max(needing[first : last + 1], default=-1) for first, last in spans]
     given = [_inputs(source, *span) for span in spans]
     taking = _taking(source)
     made: list[dict[int, int]] = [{} for _ in range(len(network))]
@@ -217,7 +219,7 @@ def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
         np.ones(1, dtype=np.int64),
         *_rows([values for values, _ in given]),
         np.array([line for _, line in given], dtype=np.int64),
-        np.array([_end(network, *span) for span in spans], dtype=np.int64),
+        np.array(ends, dtype=np.int64),
         *_rows([sorted(row) for row in made]),
         np.array([row[value] for row in made for value in sorted(row)], dtype=np.int64),
         np.array(beside, dtype=np.int64),
@@ -281,15 +283,15 @@ def _taking(source: Recorded) -> list[list[tuple[int, int]]]:
     return [sorted(row) for row in found]
 
 
-def _end(network: Network, first: int, last: int) -> int:
-    """Return the last computation that needs something saved in a range, or -1."""
-    for number in range(len(network) - 1, last, -1):
-        each = network.computations[number]
+def _needing(network: Network) -> list[int]:
+    """Return for each computation the last that cannot run again and needs what it saved, or -1."""
+    last = [-1] * len(network)
+    for number, each in enumerate(network.computations):
         if not each.repeatable:
-            savers = each.of or [network.writer[value] for value in each.reads]
-            if any(first <= saver <= last for saver in savers):
-                return number
-    return -1
+            for saver in each.of or [network.writer[value] for value in each.reads]:
+                if saver >= 0:
+                    last[saver] = number
+    return last
 
 
 def _until(network: Network) -> list[int]:

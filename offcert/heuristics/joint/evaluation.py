@@ -20,7 +20,7 @@ from offcert.heuristics.joint.state import (
     Work,
     new_work,
 )
-from offcert.heuristics.joint.tables import DUPLEX, Tables
+from offcert.heuristics.joint.tables import DUPLEX, MEMORY, Tables
 from offcert.heuristics.joint.unrolling import unroll
 
 # Of what takes more runs than are looked at, or would read what has been changed otherwise.
@@ -42,7 +42,8 @@ def evaluate(tables: Tables, state: State, work: Work, weight: float) -> float:
     Returns
     -------
     float
-        If everything fits, the makespan of the ordered schedule that moves what is chosen.
+        If everything fits, the makespan of the ordered schedule that moves what is chosen; if not,
+        what that would be if there were as much more memory as is lacking, and the price of that.
     """
     runs = unroll(tables, state, work)
     work.facts[RUNS] = runs
@@ -56,21 +57,22 @@ def evaluate(tables: Tables, state: State, work: Work, weight: float) -> float:
         if length != INFEASIBLE:
             return float(length)
         work.facts[UNCOVERED] = 1
-    return _length_without(tables, work, runs) + weight * (
-        work.facts[UNCOVERED] + work.facts[LACKING]
-    )
+    lacking = work.facts[UNCOVERED]
+    raised = ordered_length(tables, work, runs, tables.settings[MEMORY] + lacking)
+    price = weight * (lacking + work.facts[LACKING])
+    return price + (_length_without(tables, work, runs) if raised == INFEASIBLE else float(raised))
 
 
 @inlined
 def _fitting_length(tables: Tables, work: Work, runs: int) -> int:
     """Return the makespan with the gaps chosen, or with the fewest of them, if that is less."""
-    length = ordered_length(tables, work, runs)
+    length = ordered_length(tables, work, runs, tables.settings[MEMORY])
     compute = 0
     for run in range(runs):
         compute += tables.duration[work.runs[run]]
     if length <= compute or not prune(tables, work, runs):
         return length
-    shorter = ordered_length(tables, work, runs)
+    shorter = ordered_length(tables, work, runs, tables.settings[MEMORY])
     if shorter == INFEASIBLE or shorter > length:
         restore(tables, work)
         return length

@@ -89,16 +89,16 @@ def choose(tables: Tables, work: Work, runs: int) -> None:
 
 
 @inlined
-def ordered_length(tables: Tables, work: Work, runs: int) -> int:
+def ordered_length(tables: Tables, work: Work, runs: int, memory: int) -> int:
     """Return the makespan of the ordered schedule that moves what is chosen, or `INFEASIBLE`.
 
-    On a duplex link it may be less than any schedule's: there what has to wait until the transfers
-    of the other direction have ended is left out.
+    It takes at most `memory` bytes. On a duplex link it may be less than any schedule's: there what
+    has to wait until the transfers of the other direction have ended is left out.
     """
-    link_out = _front(tables, work, runs)
+    link_out = _front(tables, work, runs, memory)
     if link_out < 0:
         return INFEASIBLE
-    link_back = _rear(tables, work, runs)
+    link_back = _rear(tables, work, runs, memory)
     if link_back < 0:
         return INFEASIBLE
     makespan = 0
@@ -110,9 +110,9 @@ def ordered_length(tables: Tables, work: Work, runs: int) -> int:
 
 
 @inlined
-def _front(tables: Tables, work: Work, runs: int) -> int:
+def _front(tables: Tables, work: Work, runs: int, memory: int) -> int:
     """Write when each run can start if only the offloads happen; return when the link is free."""
-    gaps, memory = work.facts[GAPS], tables.settings[MEMORY]
+    gaps = work.facts[GAPS]
     time = link = cover = sent = 0
     closing = gaps - 1
     for run in range(runs):
@@ -155,12 +155,12 @@ def _end(tables: Tables, work: Work, run: int) -> int:
 
 
 @inlined
-def _rear(tables: Tables, work: Work, runs: int) -> int:
+def _rear(tables: Tables, work: Work, runs: int, memory: int) -> int:
     """Write the time from each run's start to the end if only the prefetches happen.
 
     In reversed time they are offloads; what opens a gap has to end before its prefetch starts.
     """
-    gaps, turn, memory = work.facts[GAPS], work.facts[TURN], tables.settings[MEMORY]
+    gaps, turn = work.facts[GAPS], work.facts[TURN]
     time = link = cover = sent = timed = 0
     closing = gaps - 1
     for gap in range(gaps):

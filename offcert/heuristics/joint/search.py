@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from offcert.core.problem import Problem
 from offcert.core.program import Program
-from offcert.heuristics.joint.annealing import JointAnnealer, weight_of
+from offcert.heuristics.joint.annealing import ALONE, JointAnnealer, Spreading, weight_of
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.moves import alike
 from offcert.heuristics.joint.plans import JointPlan, improved, realised, tidied
@@ -35,6 +35,9 @@ _PATIENCE, _DEARER = 5, 1.5
 _FRESH = 2
 # Share of the time that a cooling takes.
 _COOLING = 0.2
+# In every other cooling, how often a change is done in other copies of what repeats at first; less
+# and less, and never at the end. All copies may want the same, or each something else.
+_SPREAD = 0.2
 # Steps by which the speed is measured.
 _TRIAL = 200
 # Ticks a byte that does not fit are this many times those of the whole step for the peak.
@@ -161,7 +164,7 @@ class _Search:
                 if left <= 0:
                     break
                 cooling = self._cooling(done, left, time_limit, steps)
-                self._cool(pool, cooling, end)
+                self._cool(pool, cooling, done, end)
                 self._take_best()
                 done += 1
                 if time.monotonic() < end:
@@ -185,14 +188,22 @@ class _Search:
         length = left / max(1, round(left / (_COOLING * limit)))
         return _Cooling(hot, max(20, int(length / _ROUNDS / seconds)))
 
-    def _cool(self, pool: ThreadPoolExecutor, cooling: _Cooling, end: float) -> None:
-        """Cool all annealers once."""
+    def _cool(self, pool: ThreadPoolExecutor, cooling: _Cooling, done: int, end: float) -> None:
+        """Cool all annealers once, after so many times."""
         cold = _COLD * max(1.0, self.compute)
         factor = (cold / cooling.hot) ** (1 / _ROUNDS)
         for round_ in range(_ROUNDS):
             high = cooling.hot * factor**round_
+            spreading: Spreading = (_SPREAD * (1 - round_ / _ROUNDS), 0.0)
             running = [
-                pool.submit(each.run, cooling.steps, high, high * factor) for each in self.annealers
+                pool.submit(
+                    each.run,
+                    cooling.steps,
+                    high,
+                    high * factor,
+                    ALONE if (done + number) % 2 else spreading,
+                )
+                for number, each in enumerate(self.annealers)
             ]
             for each in running:
                 each.result()

@@ -13,10 +13,20 @@ from offcert.heuristics.joint.tables import LONGEST, Integers, Tables
 
 Floats = NDArray[np.float64]
 
-# Entries of `Work.facts`.
-TURN, RUNS, GAPS, UNCOVERED, MOVED, LACKING, EVENTS, ASKS, PENDING = range(9)
+# The columns of `Work.facts`.
+TURN = 0  # the first run of what cannot run again
+RUNS = 1  # the number of runs
+GAPS = 2  # the number of gaps over the turn
+UNCOVERED = 3  # the most bytes that do not fit at a run
+MOVED = 4  # bytes that leave
+LACKING = 5  # bytes that do not fit at a run, on average
+EVENTS = 6  # the number of entries in the lists of events
+ASKS = 7  # how often something is asked to run again
+PENDING = 8  # how many of those are not counted yet
+FACTS = 9
 
-# What `Work.part` says of a run that is no other run of a segment, and of one of a line.
+# `Work.part` holds the segment of which a run is another run. These stand for none: the run is the
+# first one of its computation (WHOLE), or belongs to a line (LINE).
 WHOLE, LINE = -1, -2
 
 # Room for so many events a computation and value.
@@ -93,9 +103,7 @@ class Work(NamedTuple):
     front, rear, gap_end : int64 arrays
         Ticks from the start to each run, and from its start to the end; ends of transfers.
     facts : int64 array
-        The first run of what cannot run again, the numbers of runs and of gaps, the bytes that do
-        not fit, those that leave, those that do not fit at a run on average, and the numbers of
-        events, of asks, and of those that are not counted yet.
+        Numbers about the last program: its columns are `TURN` to `PENDING`.
     """
 
     parent: Integers
@@ -197,7 +205,7 @@ def new_work(tables: Tables) -> Work:
         integers(runs + 2),
         integers(runs + 2),
         integers(values + 1),
-        integers(9),
+        integers(FACTS),
     )
 
 

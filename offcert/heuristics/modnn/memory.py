@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from offcert.core.errors import NoPlanError
-from offcert.heuristics.modnn.pool import Pool, Segment
-from offcert.heuristics.modnn.record import Record
-from offcert.heuristics.modnn.schemes import Scheme, best_scheme
-from offcert.heuristics.modnn.tasks import TaskView
+from offcert.heuristics.modnn.schemes import Pool, Scheme, Segment, best_scheme
+from offcert.heuristics.modnn.tasks import Record, TaskView
 
 WORKSPACE = -2
 """The block of the workspace of the task at hand."""

@@ -17,9 +17,46 @@ from functools import cache
 from itertools import accumulate
 
 from offcert.core.errors import InputError
+from offcert.core.menu import Menu
 from offcert.core.step import Round
 from offcert.core.trace import Trace, require_integer
-from offcert.heuristics.modnn.lower_bounds import held_memory
+
+
+def task_memory(trace: Trace, menu: Menu | None = None) -> tuple[int, ...]:
+    """Return the bytes of what each task reads and writes, and of its least workspace (Eq. 6)."""
+    offers = (menu or Menu()).of
+    needs = [
+        min((way.workspace for way in offers[index]), default=0)
+        if index in offers
+        else operation.workspace
+        for index, operation in enumerate(trace.operations)
+    ]
+    for tensor in trace.tensors:
+        if tensor.evictable:
+            for use in tensor.uses:
+                if use >= 0:
+                    needs[use] += tensor.size
+    return tuple(needs)
+
+
+def held_memory(trace: Trace) -> tuple[int, ...]:
+    """Return the bytes that may not leave, during each task: the weights, S_W in the paper."""
+    change = [0] * (len(trace) + 1)
+    for tensor in trace.tensors:
+        if not tensor.evictable:
+            change[max(tensor.uses[0], 0)] += tensor.size
+            change[tensor.uses[-1] + 1] -= tensor.size
+    return tuple(accumulate(change[:-1]))
+
+
+def least_memory(trace: Trace, menu: Menu | None = None) -> int:
+    """Return the least bytes with which there is a schedule for some choice (Eq. 7).
+
+    Of a step in sub-batches, that of one image has the least of all.
+    """
+    needs = zip(task_memory(trace, menu), held_memory(trace), strict=True)
+    return max(max(need + held for need, held in needs), trace.resident_at_start)
+
 
 ALPHA = Fraction(15, 100)
 """Part of the tasks that are to be executed while nothing leaves; the paper's, by experiment."""

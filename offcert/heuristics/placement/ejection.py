@@ -26,7 +26,7 @@ from offcert.heuristics.placement.ejection_kernel import (
     fill,
     new_pool,
 )
-from offcert.heuristics.placement.greedy import greedy_by_area
+from offcert.heuristics.placement.in_order import greedy_by_area
 
 # Of what the best pool has above the load, what the next one may have.
 _NEXT = 0.85

@@ -1,11 +1,12 @@
-"""Residences placed one after the other, each where nothing that is placed already is in its way.
+"""Allocators that know nothing of the future: residences are placed in order of time.
 
-All simple heuristics are an order and a rule. For one residence, the placed residences that it
-meets leave gaps between them, and all that lies above the highest of them is free.
+What a caching allocator can hope for at best when it splits and joins blocks freely (the survey of
+Wilson, Johnstone, Neely and Boles, "Dynamic storage allocation", 1995, treats both).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from enum import IntEnum
 
@@ -106,3 +107,68 @@ def place_all(
         placed[place] = residence
         count += 1
     return addresses
+
+
+def greedy_by_size(problem: PlacementProblem) -> Placement:
+    """Place the largest residences first."""
+    return _by(problem, problem.sizes)
+
+
+def greedy_by_lifetime(problem: PlacementProblem) -> Placement:
+    """Place the residences that last longest first; of equally long ones, the larger."""
+    return _by(problem, lifetimes(problem), problem.sizes)
+
+
+def greedy_by_area(problem: PlacementProblem) -> Placement:
+    """Place the residences that take most memory for most time first: size times lifetime."""
+    return _by(problem, areas(problem), problem.sizes)
+
+
+def greedy_by_degree(problem: PlacementProblem) -> Placement:
+    """Place the residences that meet most others first; of equal ones, the larger."""
+    return _by(problem, degrees(problem), problem.sizes)
+
+
+def lifetimes(problem: PlacementProblem) -> list[int]:
+    """Return how long each residence lasts."""
+    return [each.end - each.start for each in problem.residences]
+
+
+def areas(problem: PlacementProblem) -> list[int]:
+    """Return each residence's bytes times the time that it lasts."""
+    return [a * b for a, b in zip(problem.sizes, lifetimes(problem), strict=True)]
+
+
+def degrees(problem: PlacementProblem) -> list[int]:
+    """Return how many others that are not empty each residence meets, itself included."""
+    rows = [each for each, size in zip(problem.residences, problem.sizes, strict=True) if size > 0]
+    starts = sorted(each.start for each in rows)
+    ends = sorted(each.end for each in rows)
+    return [
+        bisect_left(starts, each.end) - bisect_right(ends, each.start)
+        for each in problem.residences
+    ]
+
+
+def _by(problem: PlacementProblem, *keys: Sequence[int]) -> Placement:
+    """Place residences with large keys first; ties keep the order of the list."""
+    ranked = sorted(
+        range(len(problem.residences)), key=lambda index: tuple(-key[index] for key in keys)
+    )
+    return placed_in_order(problem, ranked)
+
+
+def first_fit(problem: PlacementProblem) -> Placement:
+    """Place residences as they begin, each at the lowest address at which it fits."""
+    return placed_in_order(problem, in_time(problem), Rule.FIRST)
+
+
+def best_fit(problem: PlacementProblem) -> Placement:
+    """Place residences as they begin, each in the smallest free piece in which it fits."""
+    return placed_in_order(problem, in_time(problem), Rule.BEST)
+
+
+def in_time(problem: PlacementProblem) -> list[int]:
+    """Return residences as they begin; of those that begin together, as they are listed."""
+    residences = problem.residences
+    return sorted(range(len(residences)), key=lambda index: residences[index].start)

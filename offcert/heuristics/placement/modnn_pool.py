@@ -14,8 +14,7 @@ from bisect import insort
 
 from offcert.core.errors import InputError
 from offcert.core.placement import Placement, PlacementProblem
-from offcert.heuristics.placement.in_order import Rule, placed_in_order
-from offcert.heuristics.placement.online import in_time
+from offcert.heuristics.placement.in_order import Rule, in_time, placed_in_order
 
 
 def modnn_pool(problem: PlacementProblem) -> Placement:

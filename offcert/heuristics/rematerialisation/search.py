@@ -15,8 +15,8 @@ from offcert.core.computations import Run
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.strategy import Strategy
-from offcert.heuristics.rematerialisation.arrays import SIZE, ExecutorArrays, executor_arrays
 from offcert.heuristics.rematerialisation.kernel import BITS, DONE, Floats, execute
+from offcert.heuristics.rematerialisation.state import SIZE, ExecutorArrays, executor_arrays
 
 # Powers of size, distance and cost by which the executor gives things up: what is tried first, and
 # all that is.

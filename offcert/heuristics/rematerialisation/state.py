@@ -2,19 +2,177 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from offcert.core.compiled import inner
-from offcert.heuristics.rematerialisation.arrays import (
-    DURATION,
-    LEVEL,
-    MAKER,
-    REPEATABLE,
-    SAFE,
-    SIZE,
-    VALUE,
-    Integers,
-)
+from offcert.core.network import Network
+
+Integers = NDArray[np.int64]
+
+Lists = tuple[Integers, Integers]
+# Rows of `ExecutorArrays.steps`.
+DURATION, WORKSPACE, LEAN, REPEATABLE = range(4)
+# Rows of `ExecutorArrays.items`.
+SIZE, MAKER, VALUE, LEVEL, LAST, SAFE = range(6)
+# No lean workspace.
+NONE = -1
+
+
+@dataclass(frozen=True)
+class ExecutorArrays:
+    """A network, by items.
+
+    Attributes
+    ----------
+    steps : int64 array, shape (4, computations)
+        ``DURATION``, ``WORKSPACE``, ``LEAN`` (-1 if discarding spares nothing), ``REPEATABLE``.
+    items : int64 array, shape (6, items)
+        ``SIZE``; ``MAKER``, -1 at the start; ``VALUE`` and ``LEVEL``: after how many changes;
+        ``LAST``, the last computation for whose first run it may be of any use; ``SAFE``, whether
+        it can be made again once it is given up.
+    needs, makes, turns, readers : (int64 array, int64 array)
+        Lists of lists: where each begins, and all members. By computation, the items that it
+        needs, writes, and changes (before and after, in turn); by item, who reads it.
+    before : int64 array
+        Ticks of the first runs before each computation; one more than there are computations.
+    """
+
+    network: Network
+    steps: Integers
+    items: Integers
+    needs: tuple[Integers, Integers]
+    makes: tuple[Integers, Integers]
+    turns: tuple[Integers, Integers]
+    readers: tuple[Integers, Integers]
+    before: Integers
+
+    @property
+    def network_arrays(
+        self,
+    ) -> tuple[Integers, Integers, Lists, Lists, Lists, Lists, Integers]:
+        """All of them, as the executor takes them."""
+        lists = (self.needs, self.makes, self.turns, self.readers)
+        return (self.steps, self.items, *lists, self.before)
+
+    def discarded(self, computation: int, kept: set[int]) -> tuple[int, ...]:
+        """Return the values that a run discards if it keeps these items."""
+        begin, members = self.makes
+        items = members[begin[computation] : begin[computation + 1]]
+        return tuple(sorted(int(self.items[VALUE, item]) for item in items if item not in kept))
+
+
+def executor_arrays(network: Network) -> ExecutorArrays:
+    """Return the arrays of a network."""
+    changers: dict[int, list[int]] = {}
+    for number, value in enumerate(network.values):
+        if value.base is not None:
+            changers.setdefault(value.base, []).append(network.writer[number])
+    numbers: dict[tuple[int, int], int] = {}
+    rows: list[tuple[int, int, int, int]] = []
+
+    def item(value: int, level: int, maker: int) -> int:
+        if (value, level) not in numbers:
+            numbers[value, level] = len(rows)
+            rows.append((network.values[value].size, maker, value, level))
+        return numbers[value, level]
+
+    needs, makes, turns = [], [], []
+    for index, each in enumerate(network.computations):
+        stored = set()
+        for number in each.reads:
+            base = network.values[number].base
+            stored.add(number if base is None else base)
+        read: list[int] = []
+        changed: list[int] = []
+        for number in sorted(stored):
+            level = len({other for other in changers.get(number, ()) if other < index})
+            read.append(item(number, level, network.writer[number]))
+            if index in changers.get(number, ()):
+                changed += [read[-1], item(number, level + 1, index)]
+        needs.append(read)
+        turns.append(changed)
+        makes.append(
+            [item(other, 0, index) for other in each.writes if network.values[other].base is None]
+        )
+    readers: list[list[int]] = [[] for _ in rows]
+    for index, read in enumerate(needs):
+        for number in read:
+            readers[number].append(index)
+    items = np.array(rows, np.int64).reshape(-1, 4).T
+    last = _last_uses(network, readers, needs, makes, turns)
+    safe = _safe(network, len(rows), needs, makes, turns)
+    return ExecutorArrays(
+        network,
+        np.array(
+            [
+                [each.duration, each.workspace, _lean(network, index), each.repeatable]
+                for index, each in enumerate(network.computations)
+            ],
+            np.int64,
+        ).T.copy(),
+        np.vstack([items, last, safe]).astype(np.int64),
+        _lists(needs),
+        _lists(makes),
+        _lists(turns),
+        _lists(readers),
+        np.array(network.cumulative, np.int64),
+    )
+
+
+def _lean(network: Network, index: int) -> int:
+    lean = network.computations[index].lean
+    return NONE if lean is None else lean
+
+
+def _last_uses(
+    network: Network,
+    readers: list[list[int]],
+    needs: list[list[int]],
+    makes: list[list[int]],
+    turns: list[list[int]],
+) -> list[int]:
+    """Return until when each item may be of use: itself, or for who runs again."""
+    last = [max(row, default=-1) for row in readers]
+    for index in reversed(range(len(network))):
+        if network.computations[index].repeatable:
+            left = [*makes[index], *turns[index][1::2]]
+            until = max((last[number] for number in left), default=-1)
+            for number in needs[index]:
+                last[number] = max(last[number], until)
+    return last
+
+
+def _safe(
+    network: Network,
+    count: int,
+    needs: list[list[int]],
+    makes: list[list[int]],
+    turns: list[list[int]],
+) -> list[bool]:
+    """Return which items can be made again: nothing that this takes is lost for good."""
+    safe, lost = [False] * count, [False] * count
+    for index, each in enumerate(network.computations):
+        before, after = turns[index][::2], turns[index][1::2]
+        repeats = each.repeatable and not any(lost[number] for number in needs[index])
+        for number in makes[index]:
+            safe[number] = repeats
+        for old, new in zip(before, after, strict=True):
+            safe[new] = repeats and safe[old]
+            # What was changed and cannot be made again is gone as it was.
+            lost[old] = not safe[old]
+    return safe
+
+
+def _lists(rows: list[list[int]]) -> tuple[Integers, Integers]:
+    begin = np.zeros(len(rows) + 1, np.int64)
+    begin[1:] = np.cumsum([len(row) for row in rows])
+    members = np.array([number for row in rows for number in row] or [0], np.int64)
+    return begin, members
+
 
 # Members of `ExecutorArrays.network_arrays`.
 STEPS, ITEMS, NEEDS, MAKES, TURNS, READERS, BEFORE = range(7)

@@ -12,8 +12,37 @@ from fractions import Fraction
 from offcert.core.errors import NoPlanError
 from offcert.core.problem import Transfers
 from offcert.hunts.adversarial.contest import Contest, Score
-from offcert.hunts.adversarial.minimise import minimise
-from offcert.hunts.adversarial.numbers import Box, Numbers, draw, moved
+from offcert.hunts.adversarial.numbers import Box, Numbers, draw, moved, simplifications
+
+
+def minimise(numbers: Numbers, holds: Callable[[Numbers], bool], box: Box) -> Numbers:
+    """Return numbers of which no single simplification has the property any more.
+
+    Parameters
+    ----------
+    numbers : Numbers
+        They have the property.
+    holds : callable
+        Whether simpler numbers have it too. It may raise to end the search early; whoever calls
+        then remembers the last numbers for which it returned true.
+    box : Box
+        What is simpler must lie in it; of its stages, only the fewest matter.
+
+    Notes
+    -----
+    Every step lowers `Numbers.cost`, whose values are well-ordered, so this ends.
+    """
+    tried: set[Numbers] = set()
+    while True:
+        for simpler in simplifications(numbers, box):
+            if simpler not in tried:
+                tried.add(simpler)
+                if holds(simpler):
+                    numbers = simpler
+                    break
+        else:
+            return numbers
+
 
 # Draws of which the best starts a climb, and moves without gain that end it.
 _DRAWS = 20

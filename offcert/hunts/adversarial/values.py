@@ -131,7 +131,7 @@ def makespan(method: str, problem: Problem, goal: int | None = None) -> int | No
     if goal is not None:
         search.bounds.append(Bound(OPTIMUM, goal, Evidence.PROVED))
     try:
-        METHODS[method].run(search, Effort(seconds, workers=1))
+        METHODS[method].alone(search, Effort(seconds, workers=1))
     except (MethodError, PlanError):
         return None
     return search.objective

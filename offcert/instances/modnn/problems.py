@@ -15,7 +15,7 @@ from offcert.core.step import Round, StepProblem
 from offcert.core.trace import Trace, require_integer
 from offcert.core.units import Units
 from offcert.instances.generator import Generator, knob
-from offcert.instances.modnn.hardware import K40, K40_MEMORY
+from offcert.instances.modnn.algorithms import K40, K40_MEMORY
 from offcert.instances.modnn.networks import NETWORKS, modnn_network
 from offcert.instances.modnn.tasks import step_round, step_split
 

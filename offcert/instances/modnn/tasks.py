@@ -15,8 +15,14 @@ from itertools import product
 from offcert.core.menu import Alternative, Menu, undominated
 from offcert.core.step import Round, Split
 from offcert.core.trace import Operation, Tensor, Trace, require_integer
-from offcert.instances.modnn.algorithms import FLOAT, Convolution, Pass, alternatives
-from offcert.instances.modnn.hardware import K40, Accelerator
+from offcert.instances.modnn.algorithms import (
+    FLOAT,
+    K40,
+    Accelerator,
+    Convolution,
+    Pass,
+    alternatives,
+)
 from offcert.instances.modnn.layers import Kind, Layer, Layers
 
 # A number of the truth, for example a class.

@@ -1,14 +1,30 @@
-"""The registry of bounds on pools: under which name each stands, and what supports it.
-
-A new kind of proof is a dataclass in `offcert.proofs.placement.kinds`, an entry here, and a
-verifier below `offcert.verify.placement`.
-"""
+"""Bounds on pools as their finders state them: proved, or somebody's word."""
 
 from __future__ import annotations
 
-from offcert.proofs.placement.kinds import Computed, InfeasibleSubset
-from offcert.proofs.proof import Claimable, Provable
+from dataclasses import dataclass
+
+from offcert.core.result import Bound
+from offcert.proofs.claims import claimed as claimed
+from offcert.proofs.claims import searched as searched
+from offcert.proofs.forms import integers
+from offcert.proofs.kinds import Computed as Computed
+from offcert.proofs.proof import Claimable, Proof, Provable
 from offcert.proofs.registry import OWN
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfeasibleSubset(Proof):
+    """Residences that do not fit into any pool smaller than the bound.
+
+    Attributes
+    ----------
+    residences : tuple of int
+        Which they are.
+    """
+
+    residences: tuple[int, ...] = integers(0)
+
 
 _PROOFS = (
     Provable(
@@ -21,7 +37,7 @@ _PROOFS = (
     Provable(
         "infeasible-subset",
         InfeasibleSubset,
-        "placement.subsets:infeasible_subset",
+        "placement.bounds:infeasible_subset",
         "the least pool of some of the residences, all ways of stacking them looked at",
         "placement-search",
         searched=True,
@@ -50,3 +66,8 @@ PLACEMENT_CLAIMS: dict[str, Claimable] = {kind.method: kind for kind in _CLAIMS}
 def placement_kind_of(method: str) -> Provable | Claimable | None:
     """Return what is known of bounds with a name, or None of an unknown one."""
     return PLACEMENT_PROOFS.get(method) or PLACEMENT_CLAIMS.get(method)
+
+
+def proved(method: str, value: int, proof: Proof) -> Bound:
+    """Return a bound of so many bytes that verification establishes again."""
+    return PLACEMENT_PROOFS[method].bound(value, proof)

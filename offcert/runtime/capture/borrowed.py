@@ -13,8 +13,96 @@ from typing import Any
 
 import numpy
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from offcert.runtime.capture.python_state import PythonState, Replace
+
+
+class Originals(TorchDispatchMode):
+    """Keeps a copy of every storage that an operator is about to change, if it is an old one.
+
+    A storage is old unless an operator under this mode has made it. When the mode is left, old
+    storages have their bytes back and tensors over them the versions they had.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._new: set[int] = set()
+        self._copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        # One tensor for each version that was counted on: views share it, detached ones do not.
+        self._versions: dict[int, tuple[torch.Tensor, int]] = {}
+
+    def __exit__(self, *reason: Any) -> None:
+        """Undo the changes."""
+        super().__exit__(*reason)
+        self.restore()
+
+    def restore(self) -> None:
+        """Undo the changes once more, after the same has been run again without this mode."""
+        with torch.no_grad():
+            for original, copy in self._copies.values():
+                original.copy_(copy)
+        for tensor, version in self._versions.values():
+            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run `func` after copying what it is going to change."""
+        kwargs = kwargs or {}
+        for tensor in _changed(func, args, kwargs):
+            self._keep(tensor)
+        known = {_address(t) for t in _tensors((args, kwargs))}
+        out = func(*args, **kwargs)
+        self._new |= {_address(t) for t in _tensors(out)} - known
+        return out
+
+    def _keep(self, tensor: torch.Tensor) -> None:
+        address = _address(tensor)
+        if address in self._new:
+            return
+        if not tensor.is_inference():
+            self._versions.setdefault(id(tensor), (tensor, tensor._version))
+        if address in self._copies:
+            return
+        # All of the storage, however the tensor lies in it.
+        whole = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+        whole.set_(tensor.untyped_storage())
+        self._copies[address] = (whole, whole.clone())
+
+
+def _changed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    """Yield the arguments that an operator writes to."""
+    name = func.overloadpacket
+    if name in _RUNNING_STATISTICS:
+        # Their schemas do not say so.
+        yield from _tensors(args[3:5])
+        return
+    for index, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield from _tensors(args[index] if index < len(args) else kwargs.get(argument.name))
+
+
+_RUNNING_STATISTICS = {
+    torch.ops.aten.native_batch_norm,
+    torch.ops.aten.cudnn_batch_norm,
+    torch.ops.aten.miopen_batch_norm,
+}
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    for leaf in tree_leaves(values):
+        if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
+            yield leaf
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
 
 
 @contextmanager

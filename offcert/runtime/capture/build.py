@@ -17,11 +17,11 @@ from offcert.runtime.capture.capture import Clock, Storage, number_places
 from offcert.runtime.capture.line import Group, Line
 from offcert.runtime.capture.moments import Life
 from offcert.runtime.capture.network import build_network
+from offcert.runtime.capture.ranges import find_ranges
 from offcert.runtime.capture.record import build_record
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.stretch import Recording
-from offcert.runtime.events import END, Event
-from offcert.runtime.segments.ranges import find_ranges
+from offcert.runtime.watch.events import END, Event
 
 # Storages below this that are used together are one tensor: to decide about each alone gains
 # nothing, and networks have hundreds of statistics of a few hundred bytes.

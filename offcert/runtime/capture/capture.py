@@ -12,9 +12,9 @@ from offcert.core.carried.record import StepRecord, record_from_json
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.trace import Trace
-from offcert.runtime.events import Event
-from offcert.runtime.saved_storages import Place
-from offcert.runtime.signature import Signature
+from offcert.runtime.watch.events import Event
+from offcert.runtime.watch.saved_storages import Place
+from offcert.runtime.watch.signature import Signature
 
 
 class Clock(StrEnum):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from offcert.core.errors import InputError
 from offcert.runtime.capture.capture import Clock
 from offcert.runtime.capture.moments import Life, Moment
-from offcert.runtime.events import (
+from offcert.runtime.watch.events import (
     AGAIN,
     END,
     ENTER,

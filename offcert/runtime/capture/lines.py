@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from offcert.runtime.events import Event
 from offcert.runtime.segments.handed import Handed
+from offcert.runtime.watch.events import Event
 
 
 class LineFinder:

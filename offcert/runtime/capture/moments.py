@@ -6,9 +6,9 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
-from offcert.runtime.events import Event
-from offcert.runtime.saved import Entry
-from offcert.runtime.tracker import StorageRecord
+from offcert.runtime.watch.events import Event
+from offcert.runtime.watch.saved import Entry
+from offcert.runtime.watch.tracker import StorageRecord
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
-from offcert.runtime.events import ENTER, LEAVE
+from offcert.runtime.watch.events import ENTER, LEAVE
 
 if TYPE_CHECKING:
     from offcert.runtime.capture.line import Group, Line

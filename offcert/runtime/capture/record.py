@@ -2,19 +2,158 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from offcert.core.carried.record import Call, Sight, StepRecord
+from offcert.core.carried.within import Ask, Making, Within
 from offcert.core.trace import Operation
-from offcert.runtime.capture.within import build_within
-from offcert.runtime.events import ENTER, LEAVE
+from offcert.runtime.capture.network import asked_of
+from offcert.runtime.watch.events import ENTER, LEAVE
 
 if TYPE_CHECKING:
     from offcert.runtime.capture.line import Group, Line
-    from offcert.runtime.capture.moments import Seen
+    from offcert.runtime.capture.moments import Life, Seen
     from offcert.runtime.capture.recorder import Recorder
     from offcert.runtime.capture.stretch import Recording
+
+
+@dataclass
+class _Inside:
+    """What an operation makes, and what of older storages dies in it.
+
+    Attributes
+    ----------
+    first : int
+        Its first moment.
+    made : list of int
+        For each of its moments, the bytes alive of what it has made.
+    gone : list of (int, int, int)
+        A moment from which on something older is dead, its value, and bytes.
+    """
+
+    first: int
+    made: list[int]
+    gone: list[tuple[int, int, int]] = field(default_factory=list)
+
+    @cached_property
+    def net(self) -> list[int]:
+        """For each moment, how many bytes more are alive than when the operation began."""
+        dead = [0] * (len(self.made) + 1)
+        for moment, _, size in self.gone:
+            dead[moment - self.first] += size
+        pairs = zip(self.made, accumulate(dead), strict=False)
+        return [made - lost for made, lost in pairs]
+
+    @cached_property
+    def peaks(self) -> tuple[list[int], list[int]]:
+        """The most of `net` and of `made` up to each moment."""
+        return list(accumulate(self.net, max)), list(accumulate(self.made, max))
+
+    def values(self, index: int) -> set[int]:
+        """Return what has died before a moment, in part or whole."""
+        return {value for moment, value, _ in self.gone if moment <= self.first + index}
+
+
+def build_within(
+    lives: Sequence[Life],
+    value_of: Mapping[int, int],
+    line: Line,
+    operations: Sequence[Operation],
+    unpacked: Iterable[tuple[int, int]],
+) -> Within:
+    """Return what happens within the operations of a recorded step.
+
+    Parameters
+    ----------
+    lives : sequence of Life
+        Of all storages.
+    value_of : mapping of int to int
+        The value of the network that each is a part of, by `id`.
+    line : Line
+        Moments, cut into operations.
+    operations : sequence of Operation
+        Of the trace.
+    unpacked : iterable of (int, int)
+        The moment at which autograd asked for something, and the one at which it had saved it.
+    """
+    insides, surviving = _insides(lives, value_of, line)
+    makings = (
+        _making(index, inside, surviving[index], operations[index].workspace)
+        for index, inside in enumerate(insides)
+    )
+    return Within(
+        tuple(each for each in makings if each is not None),
+        tuple(_asks(insides, line, unpacked)),
+    )
+
+
+def _insides(
+    lives: Sequence[Life], value_of: Mapping[int, int], line: Line
+) -> tuple[list[_Inside], list[int]]:
+    """Return what each operation makes, and how many bytes of that survive it."""
+    count, end = len(line), len(line.moments)
+    starts = [0, *line.ticks[1:], end]
+    changes = [[0] * (after - first + 1) for first, after in pairwise(starts)]
+    insides = [_Inside(starts[index], []) for index in range(count)]
+    surviving = [0] * count
+    for life in lives:
+        record = life.record
+        if record.size == 0 or record.born >= end:
+            continue
+        born, died = line.operation(record.born), end if record.died is None else record.died
+        changes[born][max(0, record.born - starts[born])] += record.size
+        last = line.operation(died) if died < end else count
+        if last == born:
+            # What dies at a moment was alive in it.
+            changes[born][died + 1 - starts[born]] -= record.size
+            continue
+        surviving[born] += record.size
+        value = value_of.get(id(life))
+        if last < count and value is not None:
+            insides[last].gone.append((died + 1, value, record.size))
+    for inside, change in zip(insides, changes, strict=True):
+        inside.made = list(accumulate(change))[:-1]
+    return insides, surviving
+
+
+def _making(index: int, inside: _Inside, surviving: int, workspace: int) -> Making | None:
+    # Between two moments nothing is made.
+    room = surviving + workspace
+    tight = [place for place, made in enumerate(inside.made) if made > room]
+    if not tight:
+        return None
+    values = set().union(*(inside.values(place) for place in tight))
+    return Making(index, max(inside.made) - room, tuple(sorted(values)))
+
+
+def _asks(
+    insides: Sequence[_Inside], line: Line, unpacked: Iterable[tuple[int, int]]
+) -> Iterable[Ask]:
+    first_at: dict[int, dict[int, int]] = {}
+    for backward, forward, asked in asked_of(line, unpacked):
+        first_at.setdefault(backward, {}).setdefault(forward, asked)
+    for backward, moments in sorted(first_at.items()):
+        found = [_ask(backward, each, insides[backward], at) for each, at in moments.items()]
+        if any(each.most_otherwise for each in found):
+            yield from found
+
+
+def _ask(computation: int, saver: int, inside: _Inside, moment: int) -> Ask:
+    index = max(0, moment - inside.first)
+    net, made = inside.peaks
+    return Ask(
+        computation,
+        saver,
+        max(0, inside.net[index]),
+        max(0, net[index]),
+        inside.made[index],
+        made[index],
+        tuple(sorted(inside.values(index))),
+    )
 
 
 def build_record(

@@ -18,20 +18,20 @@ from torch.utils._pytree import tree_leaves
 
 from offcert.runtime.capture.lines import LineFinder
 from offcert.runtime.capture.moments import Life, Moment, Saved, Seen
-from offcert.runtime.cost import attention_scratch, computed_as, operator_cost
-from offcert.runtime.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
-from offcert.runtime.guard import entry
 from offcert.runtime.hardware import Hardware, roofline_ns
-from offcert.runtime.hooks import Hooks
-from offcert.runtime.in_place import changed_in_place
-from offcert.runtime.modes import is_here, leave
-from offcert.runtime.nodes import NodeCount, keeps_casts
-from offcert.runtime.saved import Entry, Handle
-from offcert.runtime.saved_storages import SavedStorages, dtype_name, owned_storages
-from offcert.runtime.saving import Saving
-from offcert.runtime.segments.caches import given_a_cache
-from offcert.runtime.signature import Signature, signature
-from offcert.runtime.tracker import LiveBytes, StorageRecord
+from offcert.runtime.hardware.cost import attention_scratch, computed_as, operator_cost
+from offcert.runtime.segments.handed import given_a_cache
+from offcert.runtime.watch.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
+from offcert.runtime.watch.guard import entry
+from offcert.runtime.watch.hooks import Hooks
+from offcert.runtime.watch.in_place import changed_in_place
+from offcert.runtime.watch.modes import is_here, leave
+from offcert.runtime.watch.nodes import NodeCount, keeps_casts
+from offcert.runtime.watch.saved import Entry, Handle
+from offcert.runtime.watch.saved_storages import SavedStorages, dtype_name, owned_storages
+from offcert.runtime.watch.saving import Saving
+from offcert.runtime.watch.signature import Signature, signature
+from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
 
 
 class Recorder(Session):

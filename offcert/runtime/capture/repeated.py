@@ -18,8 +18,8 @@ from torch import nn
 from offcert.runtime.capture.moments import Life, Seen
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.stretch import NotRepeatingError, Recording, Repeat, stretched
-from offcert.runtime.parts import Parts
-from offcert.runtime.signature import flags
+from offcert.runtime.watch.parts import Parts
+from offcert.runtime.watch.signature import flags
 
 # Layers that are not repeated at either end, so that those that are have neighbours like them.
 _MARGIN = 2
@@ -48,7 +48,7 @@ def repeated(root: nn.Module, record: Record) -> tuple[Recording, int] | None:
     if found is None:
         return None
     path, container, period = found
-    count = len(container)
+    count = len(container._modules)
     # What is made for layers of one kind is saved first, and dies, in the first of that kind.
     first = _MARGIN if period == 1 else max(_MARGIN, period)
     fewest = first + period + _MARGIN
@@ -138,7 +138,7 @@ def _looks(root: nn.Module, container: nn.ModuleList | nn.Sequential) -> list[di
 
 
 def _settings(layer: nn.Module) -> dict[Any, Any]:
-    plain = int | float | str | bool | tuple | type(None)
+    plain = (int, float, str, bool, tuple, type(None))
     found: dict[Any, Any] = {}
     for path, module in layer.named_modules():
         found[path] = type(module), module.extra_repr(), _tensors(module)

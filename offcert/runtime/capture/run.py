@@ -13,22 +13,21 @@ from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
 from offcert.core.errors import InputError, OffcertError
-from offcert.runtime.capture.borrowed import borrowed, random_state_kept
+from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
 from offcert.runtime.capture.build import build
 from offcert.runtime.capture.capture import Capture, Clock
 from offcert.runtime.capture.fake import FakeTwins
 from offcert.runtime.capture.kernels import CpuKernels
-from offcert.runtime.capture.originals import Originals
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.repeated import repeated
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.capture.stretch import Recording
 from offcert.runtime.hardware import Hardware
-from offcert.runtime.hooks import Hooks, uncompiled, unwrap
-from offcert.runtime.quiet import one_line, quiet
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.segments.steps import SegmentedSteps
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.watch.guard import one_line, quiet
+from offcert.runtime.watch.hooks import Hooks, uncompiled, unwrap
 
 
 def capture(
@@ -71,7 +70,7 @@ def capture(
     """
     clock = Clock(clock)
     if clock is Clock.STAGES:
-        raise InputError("stages are traced, not captured: use offcert.runtime.profile.profile")
+        raise InputError("stages are traced, not captured: use offcert.profile")
     tensors = step.tensors if tensors is None else tensors
     if tensors not in ("auto", "fake", "real"):
         raise InputError(f'tensors must be "auto", "fake" or "real", not {tensors!r}')

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from offcert.runtime.capture.moments import Life, Moment, Saved, Seen
 from offcert.runtime.capture.recorder import Recorder
-from offcert.runtime.events import ENTER, INPUT, LEAVE, OPERATOR, OUTPUT, UNPACK, Event
-from offcert.runtime.tracker import StorageRecord
+from offcert.runtime.watch.events import ENTER, INPUT, LEAVE, OPERATOR, OUTPUT, UNPACK, Event
+from offcert.runtime.watch.tracker import StorageRecord
 
 
 class NotRepeatingError(Exception):

@@ -12,8 +12,8 @@ from torch.utils.checkpoint import CheckpointPolicy
 from offcert.runtime.compiled.calls import Call, Calls, Stack, is_backward
 from offcert.runtime.compiled.line import launches, storage_of
 from offcert.runtime.compiled.report import RunsAgain
-from offcert.runtime.events import ENTER
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
+from offcert.runtime.watch.events import ENTER
 
 
 @dataclass(frozen=True)

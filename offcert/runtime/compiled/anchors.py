@@ -11,7 +11,7 @@ from torch import fx
 from offcert.runtime.compiled.calls import Call, Calls, is_backward
 from offcert.runtime.compiled.line import Line, launches
 from offcert.runtime.compiled.planned import Planned
-from offcert.runtime.events import END, ENTER, INPUT, LEAVE, OUTPUT, Event
+from offcert.runtime.watch.events import END, ENTER, INPUT, LEAVE, OUTPUT, Event
 
 # Operators that have another name once in-place changes are taken out of the program.
 _SAME = {

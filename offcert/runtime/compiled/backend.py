@@ -22,11 +22,10 @@ from offcert.runtime.compiled.line import Line
 from offcert.runtime.compiled.operators import torch_operators
 from offcert.runtime.compiled.planned import Planned, planned
 from offcert.runtime.compiled.report import Carried, GraphReport, Stays
-from offcert.runtime.compiled.storages import Storages, why_missing
-from offcert.runtime.compiled.timing import timing
-from offcert.runtime.plans import AnyPlan
-from offcert.runtime.plans import planned as pairs_of
-from offcert.runtime.reports import OffloadWarning
+from offcert.runtime.compiled.storages import Storages, timing, why_missing
+from offcert.runtime.plan.plans import AnyPlan
+from offcert.runtime.plan.plans import planned as pairs_of
+from offcert.runtime.watch.guard import OffloadWarning
 
 Compiler = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 

@@ -12,8 +12,7 @@ from torch._guards import detect_fake_mode
 
 from offcert.runtime.compiled.line import Line, tensor_of
 from offcert.runtime.compiled.operators import Operators, torch_operators
-from offcert.runtime.compiled.storages import Storage, same_layout
-from offcert.runtime.compiled.timing import Absence
+from offcert.runtime.compiled.storages import Absence, Storage, same_layout
 
 _HOST = torch.device("cpu")
 

@@ -12,11 +12,11 @@ from offcert.core.plan import Plan
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.runtime.capture import Clock, read_capture
-from offcert.runtime.events import Event
-from offcert.runtime.program import Program, program
-from offcert.runtime.saved_storages import Place
-from offcert.runtime.segments.execution import carried_by
+from offcert.runtime.plan.place import carried_by
+from offcert.runtime.plan.program import Program, program
 from offcert.runtime.segments.placed import PlacedProgram
+from offcert.runtime.watch.events import Event
+from offcert.runtime.watch.saved_storages import Place
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Devices with streams: what the engine needs of one, CUDA's, and one that is simulated."""
+"""Devices with streams: what the engine needs of one, and CUDA's."""

@@ -1,7 +1,7 @@
 """What the engine needs of a device: streams, events, memory, and an arena of the host.
 
 Two devices have it: CUDA's (`offcert.runtime.device.cuda`), and a simulated one on the CPU
-(`offcert.runtime.device.simulated`), on which the same engine is tested, races included.
+(`offcert.runtime.simulated`), on which the same engine is tested, races included.
 
 A device has three streams. Operators run in ``compute``, in the order in which the program calls
 them; copies to the host run in ``out`` and copies from it in ``back``. Nothing orders the work of

@@ -24,7 +24,7 @@ from offcert.core.errors import OffcertError
 from offcert.runtime.device.free_memory import require_free
 from offcert.runtime.device.interface import Arena
 from offcert.runtime.device.numa import near
-from offcert.runtime.store import reserve
+from offcert.runtime.device.store import reserve
 
 # "Portable": for all devices of the process, whichever is current.
 _PORTABLE = 1

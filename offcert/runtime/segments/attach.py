@@ -9,15 +9,15 @@ from typing import Any
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.runtime.hooks import Hooks
-from offcert.runtime.reports import OffloadWarning
 from offcert.runtime.segments.calls import Calls
 from offcert.runtime.segments.frame import Now, Walk
 from offcert.runtime.segments.lines import end_lines
 from offcert.runtime.segments.placed import PlacedProgram
-from offcert.runtime.segments.proof import Proof
 from offcert.runtime.segments.resolve import Lookup, resolve
 from offcert.runtime.segments.wrapped import ContainerRun, ModuleCall, TickHook
+from offcert.runtime.watch.guard import OffloadWarning
+from offcert.runtime.watch.hooks import Hooks
+from offcert.runtime.watch.proof import Proof
 
 
 class Segments(Calls):

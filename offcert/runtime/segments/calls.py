@@ -7,14 +7,14 @@ from typing import TypeVar
 import torch
 
 from offcert.core.errors import InputError
-from offcert.runtime.events import Session
-from offcert.runtime.guard import guard_of
-from offcert.runtime.hooks import Hooks
-from offcert.runtime.saving import is_checkpointed, may_hook
 from offcert.runtime.segments.frame import Frame, Now
 from offcert.runtime.segments.keeper import Keeper
-from offcert.runtime.segments.proof import Proof, require_same
 from offcert.runtime.segments.resolve import Part
+from offcert.runtime.watch.events import Session
+from offcert.runtime.watch.guard import guard_of
+from offcert.runtime.watch.hooks import Hooks
+from offcert.runtime.watch.proof import Proof, require_same
+from offcert.runtime.watch.saving import is_checkpointed, may_hook
 
 AnyFrame = TypeVar("AnyFrame", bound=Frame)
 

@@ -1,15 +1,26 @@
-"""What code refers to beside its arguments: globals, closures, defaults, and what they hold."""
+"""What objects hold that are no containers: generators, arrays, caches, and what shows nothing."""
 
 from __future__ import annotations
 
+import array
+import pickle
+import random
 import sys
 import sysconfig
 import types
-from collections.abc import Iterator
+import warnings
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Set
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
+import numpy
+import torch
 from torch import nn
+
+from offcert.runtime.segments.contents import Closed, Content, Elements, Entries, Members, Variable
 
 # Packages whose functions keep no state that training depends on, beside what PyTorch's own
 # checkpointing and `ModuleStates` know.
@@ -82,3 +93,146 @@ def data_of(kind: type) -> list[str]:
         and not callable(value)
         and not hasattr(type(value), "__get__")
     ]
+
+
+# Bytes of the largest array that is copied; of larger ones a checksum is taken. Arbitrary.
+_COPIED = 2**16
+
+
+class Random(Content):
+    """A generator of random numbers."""
+
+    __slots__ = ()
+
+    def take(self) -> Any:
+        """Return what the object holds now."""
+        return _state_of(self.thing)[0]()
+
+    def put(self, value: Any) -> None:
+        """Let it hold what `take` has returned before."""
+        _state_of(self.thing)[1](value)
+
+    def same(self, one: Any, other: Any) -> bool:
+        """Compare two results of `take`."""
+        if isinstance(one, torch.Tensor):
+            return torch.equal(one, other)
+        return _as_text(one) == _as_text(other)
+
+
+class Numbers(Content):
+    """An array of numbers that is no tensor."""
+
+    __slots__ = ()
+
+    @property
+    def restorable(self) -> bool:  # type: ignore[override]
+        """Whether the array is copied."""
+        return memoryview(self.thing).nbytes <= _COPIED
+
+    def take(self) -> Any:
+        """Return what the object holds now."""
+        view = memoryview(self.thing)
+        if view.nbytes <= _COPIED:
+            return view.tobytes()
+        contiguous = view if view.c_contiguous else numpy.ascontiguousarray(self.thing).data
+        return view.nbytes, zlib.crc32(contiguous), zlib.adler32(contiguous)
+
+    def put(self, value: Any) -> None:
+        """Let it hold what `take` has returned before."""
+        if isinstance(self.thing, numpy.ndarray):
+            self.thing[...] = numpy.frombuffer(value, self.thing.dtype).reshape(self.thing.shape)
+        elif isinstance(self.thing, array.array):
+            del self.thing[:]
+            self.thing.frombytes(value)
+        else:
+            self.thing[:] = value
+
+
+class Sealed(Content):
+    """An object that shows what it holds only by how it would be pickled."""
+
+    __slots__ = ()
+    restorable = False
+
+    def take(self) -> Any:
+        """Return what the object holds now."""
+        with warnings.catch_warnings():
+            # Iterators of `itertools` will not be pickled for ever.
+            warnings.simplefilter("ignore")
+            return pickle.dumps(self.thing)
+
+
+class Cache(Content):
+    """A function of `functools.lru_cache`.
+
+    What it has computed once it returns again, so a segment may find more than it found first. But
+    it must not forget anything when it runs again, nor may the code look how often it was asked.
+
+    Parameters
+    ----------
+    names : set of str
+        That the code refers to.
+    """
+
+    __slots__ = ("names",)
+    restorable = False
+
+    def __init__(self, thing: Any, name: str, names: Set[str]) -> None:
+        super().__init__(thing, name)
+        self.names = names
+
+    def transparent(self, value: Any) -> bool:
+        """Whether nobody looks how often it was asked, and nothing is forgotten."""
+        return len(value) == 2
+
+    def take(self) -> Any:
+        """Return how often it has computed something, and how often it was asked if that counts."""
+        hits, misses, most, size = self.thing.cache_info()
+        counts = (most is not None and size >= most) or "cache_info" in self.names
+        return (misses, size, hits) if counts else (misses, size)
+
+
+def content_of(thing: Any, name: str) -> Content | None:
+    """Return the content of a container, a generator of random numbers, or an array.
+
+    None for all other objects.
+    """
+    for kinds, content in _KINDS:
+        if isinstance(thing, kinds):
+            if isinstance(thing, numpy.ndarray) and thing.dtype.hasobject:
+                return None
+            return content(thing, name)
+    return None
+
+
+_KINDS: tuple[tuple[Any, Callable[[Any, str], Content]], ...] = (
+    (dict, Entries),
+    ((list, deque), Elements),
+    (set, Members),
+    (type((lambda x: lambda: x)(0).__closure__[0]), Closed),  # type: ignore[index]
+    (ContextVar, Variable),
+    (
+        (torch.Generator, random.Random, numpy.random.Generator, numpy.random.RandomState),
+        Random,
+    ),
+    ((numpy.ndarray, array.array, bytearray), Numbers),
+)
+
+
+def _state_of(thing: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """Return what gives the state of a generator of random numbers, and what sets it."""
+    if isinstance(thing, random.Random):
+        return thing.getstate, thing.setstate
+    if isinstance(thing, numpy.random.Generator):
+        bits = thing.bit_generator
+        return lambda: bits.state, lambda value: setattr(bits, "state", value)
+    return thing.get_state, thing.set_state
+
+
+def _as_text(state: Any) -> Any:
+    """Return a state of NumPy's generators in a form that can be compared."""
+    if isinstance(state, dict):
+        return {key: _as_text(value) for key, value in state.items()}
+    if isinstance(state, tuple):
+        return tuple(map(_as_text, state))
+    return state.tobytes() if isinstance(state, numpy.ndarray) else state

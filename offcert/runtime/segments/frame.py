@@ -14,18 +14,17 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.checkpoint import _StopRecomputationError
 
-from offcert.runtime.events import AGAIN, RESUME
-from offcert.runtime.guard import Guard, entry
-from offcert.runtime.recomputing import recomputing
-from offcert.runtime.saved import InPlaceError, is_plain
-from offcert.runtime.segments.caches import require_no_cache
 from offcert.runtime.segments.checkpoint import Begun, Given
 from offcert.runtime.segments.generators import GeneratorStates
-from offcert.runtime.segments.keeper import Keeper, Tick, outer_hooks
+from offcert.runtime.segments.handed import require_no_cache
+from offcert.runtime.segments.keeper import Keeper, Tick, Watch, outer_hooks
 from offcert.runtime.segments.keeping import Give, Keep
-from offcert.runtime.segments.proof import Proof
 from offcert.runtime.segments.state import Before, ModuleStates
-from offcert.runtime.segments.watch import Watch
+from offcert.runtime.watch.events import AGAIN, RESUME
+from offcert.runtime.watch.guard import Guard, entry
+from offcert.runtime.watch.proof import Proof
+from offcert.runtime.watch.recomputing import recomputing
+from offcert.runtime.watch.saved import InPlaceError, is_plain
 
 if TYPE_CHECKING:
     from offcert.runtime.segments.resolve import Part

@@ -1,16 +1,18 @@
-"""What a segment keeps: results of operators, in the hands of autograd's outer hooks."""
+"""`Watch`: a dispatch mode that is there only where something of a segment is kept."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import TreeSpec
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+from torch.utils._pytree import TreeSpec, tree_leaves
 
 from offcert.core.errors import InputError
-from offcert.runtime.saved import Handle
+from offcert.runtime.watch.saved import Handle
 
 # An event of a module: its kind, path and call.
 Tick = tuple[str, str, int]
@@ -112,3 +114,99 @@ def describe(tick: Tick) -> str:
     what = path or "the model"
     what = what if call == 0 else f"call {call + 1} of {what}"
     return what if kind == "enter" else f"what follows {what}"
+
+
+class Watch(TorchDispatchMode):
+    """Sees the operators of those stretches of a segment in which something is kept.
+
+    Call `tick` at every event. Between others the mode is not even there: it costs microseconds an
+    operator.
+    """
+
+    def __init__(self, keeper: Keeper) -> None:
+        super().__init__()
+        self.keeper = keeper
+        self.stretch: Tick | None = None
+        self._entered = False
+        self._has_passed = False
+        self._counts: Counter[Any] = Counter()
+        self._makers = 0
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let `torch.compile` work as without the mode."""
+        return True
+
+    def tick(self, event: Tick) -> None:
+        """Begin the stretch that begins with an event."""
+        self._counts.clear()
+        self._makers = 0
+        if event in self.keeper.kept:
+            self.stretch = event
+            if not self._entered:
+                self.__enter__()
+                self._entered = True
+        elif self.stretch is not None:
+            # Perhaps nothing is computed before the next event: what is open stays open then.
+            self.stretch = None
+            self._has_passed = False
+        elif self._has_passed:
+            self.pause()
+
+    def pause(self) -> None:
+        """Watch nothing before the next event, if that is possible: modes are left in order."""
+        self.stretch = None
+        if self._entered and _get_current_dispatch_mode() is self:
+            self.__exit__(None, None, None)
+            self._entered = False
+
+    def leave(self) -> None:
+        """Stop watching; whoever has entered other modes since has left them."""
+        self.pause()
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run an operator, or hand out what it returned before."""
+        kwargs = kwargs or {}
+        if self.stretch is None:
+            self._has_passed = True
+            return self.passed(func, args, kwargs)
+        given = tensors_of((args, kwargs))
+        which = tuple(a for a in map(address_of, given) if a in self.keeper.parameters)
+        key = (self.stretch, str(func), which)
+        self._counts[key] += 1
+        return self.watched((*key, self._counts[key]), func, args, kwargs, given)
+
+    def passed(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator of a stretch in which nothing is kept."""
+        return func(*args, **kwargs)
+
+    def watched(self, key: Any, func: Any, args: Any, kwargs: Any, given: list[Any]) -> Any:
+        """Run an operator of a stretch in which something is kept."""
+        raise NotImplementedError
+
+    def wanted(self) -> bool:
+        """Count an operator that makes something; return whether that is kept."""
+        number, self._makers = self._makers, self._makers + 1
+        assert self.stretch is not None
+        chosen = self.keeper.kept[self.stretch]
+        return chosen is None or number in chosen
+
+
+def tensors_of(values: Any) -> list[torch.Tensor]:
+    """Return the tensors in nested containers."""
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+
+
+def address_of(tensor: torch.Tensor) -> int:
+    """Return what tells storages apart as long as they live."""
+    try:
+        return tensor.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):
+        # Sparse tensors and some subclasses have no storage.
+        return id(tensor)

@@ -10,10 +10,18 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from offcert.runtime.in_place import changed_in_place
-from offcert.runtime.saved import View
-from offcert.runtime.segments.keeper import Alias, Keeper, Record, Stored, Tick
-from offcert.runtime.segments.watch import Watch, address_of, tensors_of
+from offcert.runtime.segments.keeper import (
+    Alias,
+    Keeper,
+    Record,
+    Stored,
+    Tick,
+    Watch,
+    address_of,
+    tensors_of,
+)
+from offcert.runtime.watch.in_place import changed_in_place
+from offcert.runtime.watch.saved import View
 
 
 @dataclass(slots=True)

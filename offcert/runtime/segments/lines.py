@@ -16,8 +16,6 @@ from typing import Any
 
 import torch
 
-from offcert.runtime.events import Session
-from offcert.runtime.guard import Guard, entry, guard_of
 from offcert.runtime.segments.calls import Calls
 from offcert.runtime.segments.checkpoint import checkpointed
 from offcert.runtime.segments.frame import Body, Frame, Walk
@@ -26,6 +24,8 @@ from offcert.runtime.segments.handed import Handed
 from offcert.runtime.segments.keeping import Keep
 from offcert.runtime.segments.resolve import LinePart, Member
 from offcert.runtime.segments.state import Before
+from offcert.runtime.watch.events import Session
+from offcert.runtime.watch.guard import Guard, entry, guard_of
 
 Called = tuple[str, int]
 

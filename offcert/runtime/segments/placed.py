@@ -9,7 +9,7 @@ from typing import Any
 from offcert.core.carried.ranges import Called
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
-from offcert.runtime.events import ENTER, LEAVE
+from offcert.runtime.watch.events import ENTER, LEAVE
 
 
 @dataclass(frozen=True, order=True)

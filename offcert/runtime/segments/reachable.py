@@ -28,7 +28,15 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from offcert.runtime.segments.code import data_of, functions_of, home, names_in
+from offcert.runtime.segments.code import (
+    Cache,
+    Sealed,
+    content_of,
+    data_of,
+    functions_of,
+    home,
+    names_in,
+)
 from offcert.runtime.segments.contents import (
     Attributes,
     Content,
@@ -37,7 +45,6 @@ from offcert.runtime.segments.contents import (
     Named,
     OfModule,
 )
-from offcert.runtime.segments.kinds import Cache, Sealed, content_of
 
 # More objects than a part of a model reaches, unless it refers to its trainer. Arbitrary.
 _MOST_OBJECTS = 100_000

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.runtime.hooks import is_compiled
 from offcert.runtime.segments.keeper import Tick
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
-from offcert.runtime.segments.proof import Proof
 from offcert.runtime.segments.state import ModuleStates
+from offcert.runtime.watch.hooks import is_compiled
+from offcert.runtime.watch.proof import Proof
 
 Told = Callable[[Proof], None]
 

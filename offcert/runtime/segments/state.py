@@ -15,12 +15,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from offcert.runtime.segments.contents import Content
-from offcert.runtime.segments.evidence import digest
-from offcert.runtime.segments.proof import RecomputeError
+from offcert.runtime.segments.evidence import Row, address_of, digest, same_elements, version_of
 from offcert.runtime.segments.reachable import Reach, is_atom
-from offcert.runtime.segments.rows import Row, address_of, same_elements, version_of
 from offcert.runtime.segments.settings import settings, under
 from offcert.runtime.segments.uncounted import HELD, uncounted
+from offcert.runtime.watch.proof import RecomputeError
 
 # Bytes of the largest tensor that is copied before it was seen to change. Arbitrary.
 _SMALL = 2**16

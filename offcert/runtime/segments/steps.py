@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from offcert.runtime.events import Event, Session
-from offcert.runtime.hooks import Hooks, Steps, unwrap
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.placed import PlacedProgram
+from offcert.runtime.watch.events import Event, Session
+from offcert.runtime.watch.hooks import Hooks, Steps, unwrap
 
 
 class SegmentedSteps:

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from offcert.runtime.tracker import LiveBytes
+from offcert.runtime.watch.tracker import LiveBytes
 
 
 @contextmanager

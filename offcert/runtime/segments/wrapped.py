@@ -8,12 +8,12 @@ from typing import Any
 
 from torch import nn
 
-from offcert.runtime.guard import entry, guard_of
-from offcert.runtime.hooks import UncopiedHook
 from offcert.runtime.segments.calls import Calls
 from offcert.runtime.segments.frame import Frame, Walk, run_frame
 from offcert.runtime.segments.lines import LineCall, encloses
 from offcert.runtime.segments.resolve import Part
+from offcert.runtime.watch.guard import entry, guard_of
+from offcert.runtime.watch.hooks import UncopiedHook
 
 
 class _Wrapped:

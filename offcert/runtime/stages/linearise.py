@@ -14,7 +14,7 @@ from torch import fx, nn
 from torch.utils._pytree import tree_leaves
 
 from offcert.core.errors import InputError
-from offcert.runtime.quiet import quiet
+from offcert.runtime.watch.guard import quiet
 
 
 @dataclass(frozen=True)

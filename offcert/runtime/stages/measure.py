@@ -1,22 +1,26 @@
-"""Durations, workspaces and bandwidth of the device at hand."""
+"""The trace of a network's stages, with durations."""
 
 from __future__ import annotations
 
 import copy
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
+from torch import nn
 
+from offcert.core.platform import Link
 from offcert.core.trace import Trace
 from offcert.runtime.device.cuda import CudaDevice
 from offcert.runtime.device.interface import Device, Event
-from offcert.runtime.measurement import Measurement, measured, retimed
+from offcert.runtime.hardware import Hardware
+from offcert.runtime.hardware.measurement import Measurement, measured, modelled, retimed, spread_of
 from offcert.runtime.stages.meter import Meter
-from offcert.runtime.stages.prepare import Prepared
-from offcert.runtime.stages.recording import record
+from offcert.runtime.stages.recording import Prepared, prepare, record
 from offcert.runtime.stages.staged import StagedModel
-from offcert.runtime.stopwatch import Stopwatch
+from offcert.runtime.workloads.turns import Stopwatch
+from offcert.runtime.workloads.workload import Workload
 
 
 class _Watched:
@@ -95,7 +99,8 @@ def measure(prepared: Prepared, repetitions: int = 5) -> Measurement:
     workspaces = [operation.workspace for operation in trace.operations]
     if streams is not None:
         workspaces = _allocator_workspaces(staged, batch, trace, streams)
-    return measured(retimed(trace, durations, workspaces), device)
+    found = measured(retimed(trace, durations, workspaces), device)
+    return replace(found, spread=spread_of(samples[1:]))
 
 
 def _allocator_workspaces(
@@ -108,3 +113,27 @@ def _allocator_workspaces(
         max(0, peak - (demand - operation.workspace))
         for peak, demand, operation in zip(meter.peaks, trace.demand, trace.operations, strict=True)
     ]
+
+
+def profile_stages(module: nn.Module, workload: Workload, hardware: Hardware | None) -> Measurement:
+    """Return the trace of a network's stages, and the device that gave it its durations.
+
+    Parameters
+    ----------
+    module : nn.Module
+        What takes one tensor and returns one; without data only if `hardware` is given.
+    workload : Workload
+        What it is fed with, and the loss.
+    hardware : Hardware or None
+        The roofline; None: measure the first CUDA device or, without one, the CPU.
+
+    Raises
+    ------
+    InputError
+        If the network cannot be traced or does not fit the input.
+    """
+    prepared = prepare(module, workload)
+    if hardware is None:
+        return measure(prepared)
+    # As the papers take it.
+    return modelled(record(prepared, hardware).trace, hardware, Link.SIMPLEX)

@@ -18,19 +18,17 @@ from offcert.core.plan import Plan
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.core.trace import Trace
-from offcert.runtime.host_copies import HostCopies
-from offcert.runtime.host_layout import HostLayout, host_layout
-from offcert.runtime.predict import Prediction, predict
-from offcert.runtime.program import require_memory
-from offcert.runtime.reports import Unfreed
-from offcert.runtime.saved import Entry
-from offcert.runtime.stages.meter import Meter
-from offcert.runtime.stages.prepare import prepare
-from offcert.runtime.stages.recording import record
-from offcert.runtime.stages.saved import Key
+from offcert.runtime.device.store import HostStore
+from offcert.runtime.plan.host_layout import HostLayout, host_layout
+from offcert.runtime.plan.predict import Prediction, predict
+from offcert.runtime.plan.program import require_memory
+from offcert.runtime.plan.reports import Unfreed
+from offcert.runtime.stages.meter import Key, Meter
+from offcert.runtime.stages.recording import prepare, record
 from offcert.runtime.stages.staged import StagedModel
-from offcert.runtime.store import HostStore
-from offcert.runtime.workload import Batches, Workload
+from offcert.runtime.streaming.host_copies import HostCopies
+from offcert.runtime.watch.saved import Entry
+from offcert.runtime.workloads.workload import Batches, Workload
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class StepReport:
     offloaded_bytes, prefetched_bytes : int
         What was copied.
     arena_bytes, arena_load, outside_entries, outside_bytes : int
-        As in `offcert.runtime.reports.StepReport`.
+        As in `offcert.runtime.plan.reports.StepReport`.
     """
 
     at_begin: tuple[int, ...]

@@ -8,8 +8,8 @@ import torch
 from torch import fx
 
 from offcert.core.errors import InputError
-from offcert.runtime.losses import loss_function
 from offcert.runtime.stages.linearise import Line, Stage
+from offcert.runtime.workloads.workload import loss_function
 
 
 class Observer(Protocol):

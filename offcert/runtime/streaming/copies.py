@@ -2,7 +2,7 @@
 
 No stream waits for another one here, and none has to: ``out`` begins after a point of ``compute``,
 which has waited for every copy that anything still needs of the same bytes, in both directions
-(`offcert.runtime.streaming.host`).
+(`offcert.runtime.plan.timetable`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from offcert.runtime.addresses import Addresses
 from offcert.runtime.device.interface import Arena, Device, Part
 from offcert.runtime.device.pinned import SplitArena
-from offcert.runtime.host_layout import HostLayout
-from offcert.runtime.saved import Entry
+from offcert.runtime.plan.host_layout import HostLayout
+from offcert.runtime.streaming.host_copies import Addresses
 from offcert.runtime.streaming.staging import Staged, Staging
+from offcert.runtime.watch.saved import Entry
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -61,9 +61,9 @@ class Copy:
 class StreamCopies(Generic[Key]):
     """What streams have copied to the host, and where that is.
 
-    As in `offcert.runtime.host_copies`, copies lie where the layout says, and where one lies that
-    is the only one of a storage, another one is not written but goes into memory of its own,
-    outside of the arena.
+    As in `offcert.runtime.streaming.host_copies`, copies lie where the layout says, and where one
+    lies that is the only one of a storage, another one is not written but goes into memory of its
+    own, outside of the arena.
 
     Parameters
     ----------

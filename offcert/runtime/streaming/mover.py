@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -11,14 +12,53 @@ import torch
 from offcert.core.errors import OffcertError
 from offcert.core.plan import Kind
 from offcert.runtime.device.interface import Device, Event, Stream
-from offcert.runtime.mover import Mover, Step, away, lacking, uncounted, unfreed
-from offcert.runtime.program import Program
-from offcert.runtime.saved import Entry
-from offcert.runtime.saved_storages import Place
+from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.timetable import Act, Action
 from offcert.runtime.streaming.copies import StreamCopies
-from offcert.runtime.streaming.flights import Flight
 from offcert.runtime.streaming.record import StepRecord
-from offcert.runtime.streaming.timetable import Act, Action
+from offcert.runtime.streaming.synchronous import Mover, Step, away, lacking, uncounted, unfreed
+from offcert.runtime.watch.saved import Entry
+from offcert.runtime.watch.saved_storages import Place
+
+
+class Flight:
+    """A transfer from when it is about to be handed over.
+
+    Parameters
+    ----------
+    device : Device
+        Whose stream copies. The memory is that of the stream in which the calling thread's
+        operators run.
+    stream : Stream
+        ``out`` or ``back``.
+    data : sequence of torch.Tensor
+        All bytes of the storages.
+
+    Attributes
+    ----------
+    done : Event or None
+        After the copy; None until it has been handed over.
+    """
+
+    __slots__ = ("_compute", "_data", "_stream", "done")
+
+    def __init__(self, device: Device, stream: Stream, data: Sequence[torch.Tensor]) -> None:
+        self.done: Event | None = None
+        self._compute = device.compute
+        self._stream = stream
+        self._data = tuple(data)
+
+    def land(self) -> None:
+        """Let ``compute`` wait for the copy; the bytes are not held any more."""
+        if self._data:
+            # Interrupted, it may have been handed over or not.
+            self._compute.wait(self._stream.record() if self.done is None else self.done)
+            self._data = ()
+
+    def __del__(self) -> None:
+        # Nobody hears of an error here, and the device of an interpreter that ends may be gone.
+        with suppress(Exception):
+            self.land()
 
 
 @dataclass
@@ -40,7 +80,7 @@ class _Sent:
 class StreamMover(Mover):
     """Moves tensors by the streams of a device, as a timetable says.
 
-    The order of work is that of the timetable (`offcert.runtime.streaming.timetable`). What it
+    The order of work is that of the timetable (`offcert.runtime.plan.timetable`). What it
     relies on, so that no byte is read or given away too early:
 
     1. A copy to the host begins after ``compute`` has done all operations before the present one.

@@ -1,16 +1,25 @@
-"""`StepRecord`: when the operations and transfers of a step ran, by events of a device."""
+"""When a timetable's work is done if everything takes as long as the problem says; exact integers.
+
+The streams do their work in order, each piece as soon as its stream is free and the events that it
+waits for have come. That is a recurrence over three clocks. What comes out is a schedule of the
+problem, which the checker accepts; it cannot be shorter than what is proved about all schedules.
+Needs no torch.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from offcert.core.plan import Kind
+from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
 from offcert.runtime.device.interface import Event
+from offcert.runtime.plan.timetable import Act, Timetable
 
 
 class Clock(Protocol):
-    """Who knows when an event was: a device, or the host (`offcert.runtime.timed_mover`)."""
+    """Who knows when an event was: a device, or the host (`timed_mover`)."""
 
     def nanoseconds(self, begin: Event, end: Event) -> int:
         """Return the time between two events that have been reached."""
@@ -65,3 +74,48 @@ class StepRecord:
             for kind, gap, begin, end in self._transfers
         ]
         return Schedule(begins[: len(ends)], ends, transfers)
+
+
+def forecast(
+    problem: Problem, timetable: Timetable, durations: Sequence[int] | None = None
+) -> Schedule:
+    """Return the schedule that the streams follow.
+
+    Parameters
+    ----------
+    problem : Problem
+        What runs, and on which platform.
+    timetable : Timetable
+        Of a plan for it.
+    durations : sequence of int, optional
+        Ticks of the operations, if other than the problem's.
+    """
+    trace, platform = problem.trace, problem.platform
+    taken = trace.durations if durations is None else durations
+    compute = out = back = 0
+    copied: dict[int, int] = {}
+    returned: dict[int, int] = {}
+    starts, ends, transfers = [], [], []
+    for index, actions in enumerate(timetable.actions):
+        ended = compute
+        for action in actions:
+            gap, tensor = action.gap, trace.gaps[action.gap].tensor
+            size = trace.gap_size(gap)
+            if action.act is Act.COPY_OUT:
+                begin = max(out, ended, back if timetable.simplex else 0)
+                out = begin + platform.transfer_time(size, Kind.OFFLOAD)
+                copied[tensor] = out
+                transfers.append(Transfer(Kind.OFFLOAD, gap, begin, out))
+            elif action.act is Act.CLAIM:
+                begin = max(back, compute, out if timetable.simplex else 0)
+                back = begin + platform.transfer_time(size, Kind.PREFETCH)
+                returned[gap] = back
+                transfers.append(Transfer(Kind.PREFETCH, gap, begin, back))
+            elif action.act is Act.RELEASE:
+                compute = max(compute, copied[tensor])
+            else:
+                compute = max(compute, returned[gap])
+        starts.append(compute)
+        compute += taken[index]
+        ends.append(compute)
+    return Schedule(starts, ends, transfers)

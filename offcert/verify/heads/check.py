@@ -1,28 +1,4 @@
-"""An independent, plain re-run of an atomic-heads bound.
-
-`confirm_heads` establishes again, from the problem's numbers alone and without a line of the
-program that found it, that no schedule is shorter than a claimed bound.
-
-What is searched
-----------------
-Before the *pivot* starts, whole tensors that are absent then must have left: its head. From its
-start on, they must come back: its tail, which is a head in reversed time, where a prefetch frees
-memory when it is over. Each side is relaxed on its own, so head and tail add up:
-
-- What must be absent during an operation is rounded up to a sum of whole tensors.
-- Of the tensors that may be absent during the pivot, each leaves at most once and stays away; one
-  that has left frees memory for every operation.
-- All others are absent at every operation that does not use them, at no cost.
-- Tensors of equal size are not told apart: how many of them have left counts. Of a size that the
-  advice does not list in `counted` not even that: the tensor that is ready first may leave again
-  and again.
-- Sizes are rounded up to multiples of a unit.
-
-docs/theory/heads.md has the argument, with an example on paper.
-
-All of this admits more than the problem does, whatever `counted` and the units are, so wrong advice
-can only make the answer no. No side of a schedule ends before the search says that one can.
-"""
+"""Verification of heads and tails with whole tensors; see `offcert.verify.heads.check`."""
 
 from __future__ import annotations
 
@@ -36,9 +12,10 @@ import numpy as np
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem, Transfers
 from offcert.core.trace import Tensor
+from offcert.proofs.kinds import AtomicHeads, Ends
 from offcert.verify.common.cover import cheapest_cover
 from offcert.verify.heads.search import IN_TIME, TOO_LATE, IntArray, Tables, floors, search
-from offcert.verify.limits import BeyondLimitsError
+from offcert.verify.limits import Allowance, BeyondLimitsError
 
 _LARGEST = 2**62
 # Bytes that have moved are told apart up to this many units.
@@ -365,3 +342,18 @@ def _require_small(
 
 def _array(values: Sequence[object]) -> IntArray:
     return np.array(values, dtype=np.int64)
+
+
+def atomic_heads(
+    problem: Problem, value: int, proof: AtomicHeads, allowance: Allowance
+) -> str | None:
+    """Return None if no schedule is shorter than `value` ticks, or why that is not shown."""
+    advice = proof.times, proof.counted, proof.units
+    return heads_fault(problem, proof.pivot, *advice, value, allowance.labels(MOST_LABELS))
+
+
+def ends(problem: Problem, pivot: int, proof: Ends, allowance: Allowance) -> str | None:
+    """Return None if no front and no back of a schedule is shorter, or why that is not shown."""
+    advice = proof.times, proof.counted, proof.units
+    labels = allowance.labels(MOST_LABELS)
+    return ends_fault(problem, pivot, *advice, labels, place="details.ends")

@@ -59,9 +59,7 @@ from offcert.core.errors import InputError
 from offcert.core.plan import Kind
 from offcert.core.problem import Problem
 from offcert.proofs.joint_document import JointWeights, Place
-from offcert.verify.joint.grid import Cuts
-from offcert.verify.joint.room import Room
-from offcert.verify.joint.states import States
+from offcert.verify.joint.room import Cuts, Room, States
 
 # A share by its kind, its span or boundary, and what it is of; or what it is.
 Share = tuple[str, int, int] | int

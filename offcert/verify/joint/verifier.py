@@ -5,14 +5,60 @@ from __future__ import annotations
 from offcert.core.errors import InputError
 from offcert.core.problem import Problem, Transfers
 from offcert.proofs.fluid_document import TooLongError
-from offcert.proofs.joint_document import read
+from offcert.proofs.joint_document import JointCases, read
 from offcert.proofs.kinds import JointProof
-from offcert.verify.joint.cases import least
-from offcert.verify.joint.grid import Cuts
-from offcert.verify.joint.model import JointModel
-from offcert.verify.joint.room import rooms
-from offcert.verify.joint.states import States
+from offcert.verify.joint.model import JointModel, Weighing
+from offcert.verify.joint.room import Cuts, States, rooms
 from offcert.verify.limits import Allowance, BeyondLimitsError
+
+Decided = dict[tuple[int, int], bool]
+
+
+def least(model: JointModel, cases: JointCases, allowance: Allowance) -> int:
+    """Return the least bound of all leaves, in ticks.
+
+    Raises
+    ------
+    InputError
+        If multipliers are of no use, or nodes are missing, left over, or about no run again.
+    BeyondLimitsError
+        If there is no time left.
+    """
+    alone = len(cases.nodes) == 1 and cases.nodes[0] == 0 and len(cases.multipliers) == 1
+    weighed: dict[int, Weighing] = {}
+    # What is decided in the subtrees that are still to come.
+    open_cases: list[Decided] = [{}]
+    found: int | None = None
+    for index, node in enumerate(cases.nodes):
+        place = f"proof.tree[{index}]"
+        allowance.require_time()
+        if not open_cases:
+            raise InputError(f"{place} belongs to no node before it")
+        decided = open_cases.pop()
+        if isinstance(node, tuple):
+            _require_run(model, node, place)
+            if node in decided:
+                raise InputError(f"{place} is decided above it")
+            open_cases += [{**decided, node: True}, {**decided, node: False}]
+            continue
+        if node >= len(cases.multipliers):
+            raise InputError(f"{place} must be below {len(cases.multipliers)}, not {node}")
+        if node not in weighed:
+            where = "proof" if alone else f"proof.multipliers[{node}]"
+            weighed[node] = model.weigh(cases.multipliers[node], where)
+        bound = weighed[node].bound(decided)
+        found = bound if found is None else min(found, bound)
+    if open_cases or found is None:
+        raise InputError("proof.tree ends before all cases are there")
+    return found
+
+
+def _require_run(model: JointModel, node: tuple[int, int], place: str) -> None:
+    span, computation = node
+    inside = span < len(model.cuts.spans) and computation < len(model.states.network)
+    if not inside or not model.again(computation, span):
+        raise InputError(f"{place}: computation {computation} does not run again in span {span}")
+
 
 # Spans times computations: more than any proof of ours has.
 _LARGEST = 20_000_000

@@ -1,42 +1,4 @@
-"""An independent, plain re-run of an outward bound.
-
-`confirm_outward` establishes again, from the problem's numbers alone and without a line of the
-program that found it, that no schedule is shorter than a claimed bound.
-
-What is searched
-----------------
-A schedule shorter than the claim is cut where the *pivot* starts. The *back* is the pivot and what
-comes after it, the *front* what comes before it, in reversed time; both lead away from the cut. Let
-`O` be the tensors that are out at the cut: offloaded before it, fetched back after it. On either
-side all of `O` has to come back, as a reversed offload returns its tensor, and the operations of
-the side run while that goes on. Other tensors may leave and return within one side. At most one
-transfer is under way at the cut; its tensor counts as out on one side, and its ticks are shared
-between both.
-
-On each side more is admitted than the problem does:
-
-- Tensors of equal size are not told apart: how many of them are out counts. For each operation it
-  is known how many may be out when it starts, and how many may be absent while it runs.
-- Tensors with several gaps, and those below a size, are absent whenever they may be, at no cost.
-- A tensor may leave at any time, whether or not it is written and its use is over.
-- `O` is only known to lie within limits.
-
-Each side is followed from the cut outward only until enough bytes are back. The rest is bounded by
-what the link still has to carry and the device still has to run. The bounds on both sides add up to
-at most the schedule's length.
-
-How it is searched
-------------------
-The limits on `O` are divided into parts, as the claim's advice says, until no part holds a schedule
-shorter than the claim: at most or at least so many of a class, so many bytes, so many ticks of what
-is under way before the cut; every set that is left, one by one; more bytes that are followed;
-smaller tensors counted as well. The parts always make up the whole, whatever the advice is, so
-wrong advice can only make the answer no.
-
-Before each division the limits are made tighter. All of `O` leaves and returns within the claim,
-less the ticks that both sides lose, in which the link carries nothing of `O`; so a set that takes
-longer is excluded. docs/theory/outward.md has the argument, with an example on paper.
-"""
+"""Verification of outward bounds; see `offcert.verify.outward.check`."""
 
 from __future__ import annotations
 
@@ -47,9 +9,10 @@ from typing import Any
 from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
 from offcert.core.threads import cores
+from offcert.proofs.kinds import Outward
 from offcert.verify.heads.check import TooLargeError
-from offcert.verify.limits import BeyondLimitsError
-from offcert.verify.outward.advice import FaultError, order_fault
+from offcert.verify.limits import Allowance, BeyondLimitsError
+from offcert.verify.outward.sets import FaultError, order_fault
 from offcert.verify.outward.tables import cut_at
 from offcert.verify.outward.walk import Budget, Walk
 
@@ -154,3 +117,17 @@ def outward_fault(
     except FaultError as error:
         return str(error)
     return None
+
+
+def outward(problem: Problem, value: int, proof: Outward, allowance: Allowance) -> str | None:
+    """Return None if no schedule is shorter than `value` ticks, or why that is not shown."""
+    return outward_fault(
+        problem,
+        proof.pivot,
+        value,
+        proof.free_below,
+        proof.windows,
+        proof.splits,
+        max_labels=allowance.labels(MOST_LABELS),
+        max_seconds=allowance.seconds,
+    )

@@ -12,18 +12,21 @@ import numpy as np
 
 from offcert.core.threads import in_threads
 from offcert.verify.limits import BeyondLimitsError
-from offcert.verify.outward.advice import FaultError, by_class, is_empty, places_of
 from offcert.verify.outward.search import NONE, REFUTED, search
 from offcert.verify.outward.sets import (
     BACK,
     FRONT,
     Crossing,
+    FaultError,
     SetLimits,
     around,
+    by_class,
     everything,
     finer,
+    is_empty,
     least_ticks,
     listed,
+    places_of,
     tightened,
     with_crossing,
     within_ticks,

@@ -1,30 +1,4 @@
-"""An independent, plain re-run of a pivot bound.
-
-`confirm` establishes again, from the problem's numbers alone, in integers and without a line of the
-program that found it, that no schedule is shorter than a claimed bound. It is told where to cut
-and how far each side has to be searched; wrong advice can only make it say no.
-
-What is searched
-----------------
-The trace is cut where the pivot starts. The *front* is what happens before that, the *back* what
-happens from then on, in reversed time, where a prefetch frees memory when it is over and an offload
-takes memory when it starts: the front's problem again. On either side a transfer *out* of a tensor
-may start after one operation (``ready``: the writer; reversed, the use that ends the gap) and makes
-it absent strictly between two others; a transfer *back* takes its memory at its start and must be
-over before the operation ``due``. Operations run as early as the absent bytes allow.
-
-Equal tensors whose writers and gaps are ordered in the same way are interchangeable. The outermost
-leave first and return last, and none leaves after one has returned: if two do otherwise, exchanging
-their transfers makes nothing worse. The search keeps the last rule only for the tensors in `once`.
-To forget it admits more, which keeps the bound valid.
-
-Of two labels with the same tensors out one replaces the other if it is no worse in four things:
-when the link is free, how long the device has waited, how many operations have run, and which
-classes may not leave any more. A label is dropped if its side must end after the limit, or if the
-whole must be longer than the claim.
-
-docs/theory/pivot.md has the argument, with an example on paper.
-"""
+"""Verification of pivot bounds; see `offcert.verify.pivot.check`."""
 
 from __future__ import annotations
 
@@ -38,7 +12,9 @@ from offcert.core.plan import Kind
 from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
 from offcert.core.threads import cores, in_threads
-from offcert.verify.limits import BeyondLimitsError
+from offcert.proofs.kinds import Pivot
+from offcert.verify.heads.check import ends
+from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.pivot.side import Evictable, Found, Side, TooLargeError, nothing_found
 from offcert.verify.pivot.tables import IntArray
 
@@ -215,3 +191,16 @@ def classes_of(problem: Problem) -> list[list[Evictable]] | None:
         else:
             classes.append([tensor])
     return classes
+
+
+def pivot(problem: Problem, value: int, proof: Pivot, allowance: Allowance) -> str | None:
+    """Return None if no schedule is shorter than `value` ticks, or why that is not shown."""
+    times = (0, 0)
+    if proof.ends is not None:
+        fault = ends(problem, proof.pivot, proof.ends, allowance)
+        if fault is not None:
+            return fault
+        times = proof.ends.times
+    limits = proof.front_limit, proof.back_limit
+    labels = allowance.labels(MOST_LABELS, searches=2)
+    return pivot_fault(problem, proof.pivot, limits, value, proof.once, labels, times)

@@ -30,9 +30,9 @@ import numpy as np
 from offcert.core.problem import Problem
 from offcert.verify.heads.check import TooLargeError as TooLargeCutError
 from offcert.verify.limits import BeyondLimitsError
-from offcert.verify.outward.advice import order_fault
 from offcert.verify.outward.search import REFUTED
 from offcert.verify.outward.search import search as follow
+from offcert.verify.outward.sets import order_fault
 from offcert.verify.outward.tables import Cut, cut_at
 from offcert.verify.outward.view import Asked, Tables
 from offcert.verify.pivot.check import MOST_LABELS, classes_of

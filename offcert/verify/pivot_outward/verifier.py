@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offcert.core.problem import Problem
 from offcert.proofs.kinds import PivotOutward
-from offcert.verify.heads.verifier import ends
+from offcert.verify.heads.check import ends
 from offcert.verify.limits import Allowance
 from offcert.verify.pivot.check import MOST_LABELS
 from offcert.verify.pivot_outward.check import pivot_outward_fault

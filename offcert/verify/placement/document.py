@@ -13,8 +13,7 @@ from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
 from offcert.verify.findings import BoundCheck, CheckedBound, Verification
 from offcert.verify.limits import Allowance
-from offcert.verify.placement.overlap import placement_faults
-from offcert.verify.placement.stays import Stay, stays
+from offcert.verify.placement.overlap import Stay, placement_faults, stays
 
 _SHOWN = 10
 

@@ -10,12 +10,12 @@ from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.schedule import Schedule
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.registry import CLAIMS, PROOFS
-from offcert.verify.execution.check import legality_faults
-from offcert.verify.execution.need import least_need
+from offcert.verify.execution import least_need, legality_faults
 from offcert.verify.findings import BoundCheck, Verification
 from offcert.verify.joint_labels.verifier import nothing_fits
 from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.placement.document import check_of_schedule
+from offcert.verify.robust import check_robust
 
 
 def check_schedule(
@@ -47,6 +47,8 @@ def check_schedule(
             certificate.result.schedule,
             allowance,
         )
+    if certificate.robust is not None and sound:
+        verification.robust_bounds += check_robust(verification, certificate.robust, allowance)
     _check_status(verification)
 
 

@@ -12,8 +12,7 @@ from offcert.proofs.selection_certificate import (
 )
 from offcert.verify.findings import Verification
 from offcert.verify.limits import Allowance
-from offcert.verify.selection.chains import least_of, memory_of
-from offcert.verify.selection.graph_bound import graph_bound_fault
+from offcert.verify.selection.bounds import graph_bound_fault, least_of, memory_of
 
 # Inner vertices up to which all selections are gone through, and data of a chain for which the
 # least is computed: one recursion, or one for each sum that a segment can have.

@@ -17,7 +17,7 @@ from offcert.core.errors import InputError
 from offcert.core.plan import Plan
 from offcert.core.platform import Link
 from offcert.core.schedule import Schedule
-from offcert.heuristics.devices.rules import fifo
+from offcert.heuristics.devices import fifo
 
 
 def made(problem: DevicesProblem) -> DevicesSchedule:

@@ -13,14 +13,13 @@ from offcert.core.devices.files import (
     read_devices_problem,
     write_devices_problem,
 )
-from offcert.core.devices.plan import DeviceMove, DevicesPlan
 from offcert.core.devices.problem import DevicesProblem
+from offcert.core.devices.schedule import DeviceMove, DevicesPlan
 from offcert.core.devices.simulate import dispatch, simulate_devices
 from offcert.core.errors import InputError, PlanError
 from offcert.core.plan import Plan
 from offcert.core.simulate import simulate
-from offcert.heuristics.devices.rules import RULES, fifo
-from offcert.heuristics.devices.search import best_by_rules, improve
+from offcert.heuristics.devices import RULES, best_by_rules, fifo, improve
 from offcert.heuristics.local_search import local_search
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from offcert.core.devices.rounds import joined
 from offcert.core.errors import InputError
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.instances.modnn_devices import joined
 
 
 def round_of(size: int, staying: int = 5) -> Trace:

@@ -15,7 +15,7 @@ from offcert.formulations.checkpoint.live import (
     live_bytes,
     recomputed_time,
 )
-from offcert.verify.execution.check import execution_faults, persistency_faults
+from offcert.verify.execution import execution_faults, persistency_faults
 from papers.checkpoint_chains.segment_costs import live_costs
 from papers.checkpoint_chains.stage_ends import stage_end_bytes
 

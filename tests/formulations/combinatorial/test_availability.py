@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from offcert.formulations.combinatorial.availability import Availability
+from offcert.formulations.combinatorial.relaxations import Availability
 
 
 def moved_by(items: list[tuple[int, int]], amount: int, unit: int) -> int:

@@ -26,7 +26,7 @@ from offcert.formulations.combinatorial.relaxations import (
 from offcert.verify.common import cover
 from offcert.verify.common.absence import least_memory
 from offcert.verify.common.cover import cheapest_cover
-from offcert.verify.fractional.verifier import recompute
+from offcert.verify.fractional import recompute
 
 
 def two_stage_problem() -> Problem:

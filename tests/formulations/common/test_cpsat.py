@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from ortools.sat.python import cp_model
+from random_instances import cnn_chain, problem_on, seeded
 
 from offcert.formulations.common import cpsat
 from offcert.formulations.common.children import threads_left_behind
 from offcert.formulations.common.cpsat import OverrunError, run_cpsat
 from offcert.formulations.models import interval_cpsat, time_indexed_cpsat
-from tests.random_instances import cnn_chain, problem_on, seeded
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from random_instances import mixed_problem
+
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.simulate import simulate
@@ -11,7 +13,6 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import infeasibility, required_absent
 from offcert.formulations.common.grid import distances, spanning, start_windows, useful_gaps
 from offcert.heuristics.sequential import sequential
-from tests.random_instances import mixed_problem
 
 
 def waiting() -> Problem:

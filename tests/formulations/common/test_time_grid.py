@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from random_instances import cnn_chain, counterexample, problem_on, seeded
 
 from offcert.core.errors import InputError
 from offcert.core.plan import Kind
@@ -14,7 +15,6 @@ from offcert.formulations.models.interval_cpsat import solve
 from offcert.formulations.models.time_indexed_cpsat import solve as solve_cpsat
 from offcert.formulations.models.time_indexed_milp import solve as solve_milp
 from tests.formulations.short_problems import short_problems
-from tests.random_instances import cnn_chain, counterexample, problem_on, seeded
 
 
 def starts_outside(problem: Problem, grid: TimeGrid, schedule: Schedule) -> list[str]:

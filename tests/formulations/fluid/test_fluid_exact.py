@@ -8,6 +8,15 @@ from fractions import Fraction
 from itertools import count
 
 import pytest
+from oracle import brute_force
+from random_instances import (
+    cnn_chain,
+    counterexample,
+    mixed_problem,
+    problem_on,
+    seeded,
+    spiky_chain,
+)
 
 from offcert.core.chain import Chain
 from offcert.core.check_fluid import check_fluid
@@ -28,15 +37,6 @@ from offcert.formulations.fluid.milp import fluid_bound
 from offcert.heuristics.dynprog import algorithm_1
 from tests.formulations.fluid_oracle import ordered_optimum, tick_optimum
 from tests.formulations.short_problems import unsolved
-from tests.oracle import brute_force
-from tests.random_instances import (
-    cnn_chain,
-    counterexample,
-    mixed_problem,
-    problem_on,
-    seeded,
-    spiky_chain,
-)
 
 WHOLE, PARTS = Transfers.INTERRUPTIBLE, Transfers.FRACTIONAL
 

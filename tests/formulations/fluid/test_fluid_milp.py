@@ -5,6 +5,15 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from oracle import brute_force
+from random_instances import (
+    cnn_chain,
+    counterexample,
+    mixed_problem,
+    problem_on,
+    seeded,
+    two_rates,
+)
 
 from offcert.core.chain import Chain
 from offcert.core.plan import Kind
@@ -13,15 +22,6 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import fractional_bound, required_absent
 from offcert.formulations.fluid.milp import fluid_bound
-from tests.oracle import brute_force
-from tests.random_instances import (
-    cnn_chain,
-    counterexample,
-    mixed_problem,
-    problem_on,
-    seeded,
-    two_rates,
-)
 
 
 @pytest.mark.parametrize("batch", range(1))

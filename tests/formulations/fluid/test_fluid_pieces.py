@@ -6,6 +6,8 @@ import random
 from dataclasses import replace
 from fractions import Fraction
 
+from random_instances import random_problem
+
 from offcert.core.check_fluid import check_fluid
 from offcert.core.plan import Kind
 from offcert.core.platform import Link, Platform
@@ -13,7 +15,6 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.fluid.pieces import Amounts, exact_amounts, fluid_schedule
 from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
-from tests.random_instances import random_problem
 
 LENGTH = 24
 

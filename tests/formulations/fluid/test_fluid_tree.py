@@ -8,18 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-
-from offcert.core.platform import Link
-from offcert.core.problem import Problem, Transfers
-from offcert.formulations.combinatorial.relaxations import fractional_bound, required_absent
-from offcert.formulations.common.linear_model import LinearModel
-from offcert.formulations.common.linear_solvers import solve_linear
-from offcert.formulations.fluid.dual import KINDS, Dual, Rates, rates
-from offcert.formulations.fluid.lp import Relaxation
-from offcert.formulations.fluid.milp import fluid_bound
-from offcert.formulations.fluid.tree import Branch, Leaf, prove
-from tests.oracle import brute_force
-from tests.random_instances import (
+from oracle import brute_force
+from random_instances import (
     FAMILIES,
     cnn_chain,
     mixed_problem,
@@ -27,6 +17,15 @@ from tests.random_instances import (
     random_problem,
     seeded,
 )
+
+from offcert.core.platform import Link
+from offcert.core.problem import Problem, Transfers
+from offcert.formulations.combinatorial.relaxations import fractional_bound, required_absent
+from offcert.formulations.common.linear_model import LinearModel
+from offcert.formulations.common.linear_solvers import solve_linear
+from offcert.formulations.fluid.dual import KINDS, Dual, Rates, Relaxation, rates
+from offcert.formulations.fluid.milp import fluid_bound
+from offcert.formulations.fluid.tree import Branch, Leaf, prove
 
 
 def middling(seed: int) -> Problem:

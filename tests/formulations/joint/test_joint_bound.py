@@ -7,22 +7,20 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from joint_cases import joint_problem
+from joint_oracle import least_time
+from random_networks import checkpoint_chain, random_network, recompute_problem
 
 from offcert.certify.effort import Effort
-from offcert.certify.joint_bound_steps import bound_computing, climb_joint
+from offcert.certify.joint_steps import bound_computing, climb_joint
 from offcert.certify.search import Search
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.formulations.joint.bound import cases, computing_bound, cut, joint_bounds
-from offcert.formulations.joint.contents import contents
-from offcert.formulations.joint.grid import grid_of
-from offcert.formulations.joint.room import demands, least_need, rooms
+from offcert.formulations.joint.room import contents, demands, grid_of, least_need, rooms
 from offcert.verify.recheck import recheck
-from tests.joint_cases import joint_problem
-from tests.joint_oracle import least_time
-from tests.random_networks import checkpoint_chain, random_network, recompute_problem
 
 
 def problem_of(network: Network, memory: int, **choices) -> Problem:

@@ -7,7 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from offcert.formulations.labels.atomic_heads import arrays, completion
+from offcert.formulations.labels.atomic_heads import completion
+from offcert.formulations.labels.atomic_heads import search as arrays
 from offcert.formulations.labels.atomic_heads.kernel import Tables, bound_on_end
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import HeadSide

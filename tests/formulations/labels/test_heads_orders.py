@@ -11,8 +11,8 @@ from benchmarks.chains import cnn_chain
 from offcert.core.check import check
 from offcert.core.errors import MethodError
 from offcert.formulations.combinatorial.relaxations import required_absent
-from offcert.formulations.labels.atomic_heads.beam import good_way
 from offcert.formulations.labels.atomic_heads.bound import heads_bound
+from offcert.formulations.labels.atomic_heads.orders import good_way
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import HeadSide, back, front, only
 from offcert.heuristics.ordered import ordered_schedule

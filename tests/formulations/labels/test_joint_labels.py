@@ -7,6 +7,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from joint_cases import joint_problem, solvable
+from joint_oracle import least_time
+from random_networks import changed_network, random_network, recompute_problem
+from rematerialisation_oracle import RematerialisationOracle
 
 from offcert.core.check import check
 from offcert.core.computations import Computation, Value
@@ -16,11 +20,7 @@ from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.formulations.labels.joint.bound import no_execution, shortest_execution
 from offcert.formulations.labels.joint.model import JointModel
-from offcert.verify.execution.check import execution_faults
-from tests.joint_cases import joint_problem, solvable
-from tests.joint_oracle import least_time
-from tests.random_networks import changed_network, random_network, recompute_problem
-from tests.rematerialisation_oracle import RematerialisationOracle
+from offcert.verify.execution import execution_faults
 
 
 def shortest(problem: Problem) -> int | None:

@@ -17,7 +17,7 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Evidence
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
-from offcert.formulations.labels.common.limits import OutOfLabelsError
+from offcert.formulations.labels.common import OutOfLabelsError
 from offcert.formulations.labels.matched_heads.bound import MatchedProgram
 from offcert.formulations.labels.matched_heads.search import FINEST, MatchedSearch
 from offcert.heuristics.ordered import ordered_schedule

@@ -22,14 +22,20 @@ from offcert.core.platform import Link
 from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Evidence
 from offcert.core.schedule import Schedule
-from offcert.formulations.labels.outward import proof as proofs
+from offcert.formulations.labels.outward import bound as proofs
 from offcert.formulations.labels.outward import tree as trees
-from offcert.formulations.labels.outward.bound import OutwardProgram
+from offcert.formulations.labels.outward.bound import OutwardProgram, proof_of
 from offcert.formulations.labels.outward.evaluation import Evaluator
 from offcert.formulations.labels.outward.model import cut
-from offcert.formulations.labels.outward.proof import proof_of
-from offcert.formulations.labels.outward.region import BACK, FRONT, Region, Straddle, crossed, whole
-from offcert.formulations.labels.outward.sums import sets_of
+from offcert.formulations.labels.outward.sums import (
+    BACK,
+    FRONT,
+    Region,
+    Straddle,
+    crossed,
+    sets_of,
+    whole,
+)
 from offcert.formulations.labels.outward.tree import Tree
 from offcert.proofs.settings import Settings
 from offcert.verify.document import verify

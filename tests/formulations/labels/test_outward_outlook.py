@@ -11,14 +11,15 @@ from offcert.formulations.labels.outward.evaluation import new_question
 from offcert.formulations.labels.outward.model import CutProblem, OutwardSide, cut
 from offcert.formulations.labels.outward.outlook import (
     Outlook,
+    Question,
     can_be,
     look,
     look_at_cut,
     more_out,
     new_outlook,
     overdue,
+    prepare,
 )
-from offcert.formulations.labels.outward.question import Question, prepare
 
 
 def pivots(seed: int) -> list[CutProblem]:

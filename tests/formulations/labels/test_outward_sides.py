@@ -10,8 +10,8 @@ from outward_oracle import SideOracle
 from offcert.core.errors import MethodError
 from offcert.formulations.labels.outward.evaluation import Evaluator
 from offcert.formulations.labels.outward.model import cut
-from offcert.formulations.labels.outward.region import whole
 from offcert.formulations.labels.outward.split import one_set
+from offcert.formulations.labels.outward.sums import whole
 from offcert.verify.outward.search import FOUND, search
 from offcert.verify.outward.tables import cut_at
 from offcert.verify.outward.view import Asked

@@ -4,8 +4,8 @@ import pytest
 from outward_cases import cases, no_pause
 
 from offcert.core.errors import MethodError
+from offcert.formulations.labels.outward.bound import proof_of
 from offcert.formulations.labels.outward.model import cut
-from offcert.formulations.labels.outward.proof import proof_of
 from offcert.formulations.labels.outward.team import Team
 from offcert.formulations.labels.outward.tree import Tree
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from offcert.formulations.labels.common.limits import Deadline, OutOfTimeError
-from offcert.formulations.labels.common.race import Race
+from offcert.formulations.labels.common import Deadline, OutOfTimeError, Race
 
 
 @dataclass

@@ -6,6 +6,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from oracle import brute_force
+from random_instances import counterexample, mixed_problem, random_problem
 
 from offcert.core.check import check
 from offcert.core.errors import InputError
@@ -21,8 +23,6 @@ from tests.formulations.short_problems import (
     short_problems,
     simplex_problems,
 )
-from tests.oracle import brute_force
-from tests.random_instances import counterexample, mixed_problem, random_problem
 
 
 def test_agrees_with_brute_force() -> None:

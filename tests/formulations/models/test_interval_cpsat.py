@@ -8,6 +8,8 @@ from fractions import Fraction
 from functools import cache
 
 import pytest
+from oracle import brute_force
+from random_instances import cnn_chain, counterexample, mixed_problem, problem_on, seeded
 
 from offcert.core.chain import Chain
 from offcert.core.check import check
@@ -26,8 +28,6 @@ from offcert.formulations.models.interval_data import (
     choose_grid,
     prepare,
 )
-from tests.oracle import brute_force
-from tests.random_instances import cnn_chain, counterexample, mixed_problem, problem_on, seeded
 
 # 4 × 50 problems of all families, both links.
 BATCH = 50

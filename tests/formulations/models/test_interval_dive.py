@@ -7,6 +7,8 @@ from functools import cache
 from typing import Any
 
 import pytest
+from oracle import brute_force
+from random_instances import counterexample, mixed_problem
 
 from offcert.core.check import check
 from offcert.core.problem import Problem
@@ -15,11 +17,9 @@ from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.formulations.common.outcome import ModelOutcome
-from offcert.formulations.models import interval_dive
-from offcert.formulations.models.interval_dive import dive
+from offcert.formulations.models import interval_cpsat as interval_dive
+from offcert.formulations.models.interval_cpsat import dive
 from offcert.heuristics.sequential import sequential
-from tests.oracle import brute_force
-from tests.random_instances import counterexample, mixed_problem
 
 
 @cache

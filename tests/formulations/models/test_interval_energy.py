@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random_instances import mixed_problem, random_problem, two_rates
+
 from offcert.core.plan import Kind
 from offcert.core.schedule import Schedule
 from offcert.formulations.common.grid import longest_makespan
@@ -13,7 +15,6 @@ from offcert.formulations.models.interval_data import (
     prepare,
 )
 from offcert.formulations.models.interval_energy import Window, candidate_windows
-from tests.random_instances import mixed_problem, random_problem, two_rates
 
 
 class Literals:

@@ -25,6 +25,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
+from random_instances import cnn_chain, problem_on, seeded, spiky_chain, two_rates
 
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
@@ -36,7 +37,6 @@ from offcert.formulations.labels.pivot import pivot_bound
 from offcert.formulations.labels.pivot.model import nested
 from offcert.formulations.models import interval_cpsat, stage_milp
 from tests.formulations.short_problems import pair_problems, simplex_problems
-from tests.random_instances import cnn_chain, problem_on, seeded, spiky_chain, two_rates
 
 # What each model returns: the value of its schedule and its bound, None if it is not exact here.
 Solver = Callable[[Problem], tuple[int | None, int] | None]

@@ -6,6 +6,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from oracle import brute_force
+from random_instances import cnn_chain, counterexample, mixed_problem, random_problem, seeded
 
 from offcert.core.check import check
 from offcert.core.errors import InputError
@@ -18,8 +20,6 @@ from offcert.formulations.fluid.milp import fluid_bound
 from offcert.formulations.models.interval_cpsat import solve as solve_interval
 from offcert.formulations.models.stage_milp import solve
 from tests.formulations.short_problems import multi_gap_problems, short_problem, short_problems
-from tests.oracle import brute_force
-from tests.random_instances import cnn_chain, counterexample, mixed_problem, random_problem, seeded
 
 
 def test_exact_on_a_simplex_link_and_a_bound_on_a_duplex_one() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from random_instances import cnn_chain, counterexample, problem_on, seeded
 
 from offcert.core.check import check
 from offcert.core.result import SolveStatus
@@ -21,7 +22,6 @@ from tests.formulations.short_problems import (
     simplex_problems,
     stretched_problem,
 )
-from tests.random_instances import cnn_chain, counterexample, problem_on, seeded
 
 
 def test_agrees_with_brute_force() -> None:

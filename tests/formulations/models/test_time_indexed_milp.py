@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from random_instances import counterexample
 
 from offcert.core.check import check
 from offcert.core.errors import InputError
@@ -22,7 +23,6 @@ from tests.formulations.short_problems import (
     short_problem,
     simplex_problems,
 )
-from tests.random_instances import counterexample
 
 
 def test_agrees_with_brute_force() -> None:

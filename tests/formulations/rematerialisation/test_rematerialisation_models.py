@@ -7,6 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from random_networks import random_network
+from rematerialisation_oracle import RematerialisationOracle, sweeps
 
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Computation, Value
@@ -18,9 +20,7 @@ from offcert.core.result import SolveStatus
 from offcert.core.strategy import Strategy
 from offcert.formulations.rematerialisation import checkmate_milp, retention_cpsat, stages_milp
 from offcert.formulations.rematerialisation.outcome import RematerialisationOutcome
-from offcert.verify.execution.check import execution_faults
-from tests.random_networks import random_network
-from tests.rematerialisation_oracle import RematerialisationOracle, sweeps
+from offcert.verify.execution import execution_faults
 
 
 def problem_of(network: Network | CheckpointChain, memory: int) -> Problem:

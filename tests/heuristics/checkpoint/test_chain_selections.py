@@ -26,12 +26,11 @@ from offcert.formulations.checkpoint.memory_models import (
     static_memory,
 )
 from offcert.heuristics.checkpoint import static_selection as algorithm_3
-from offcert.heuristics.checkpoint.budget_search import budget_search
+from offcert.heuristics.checkpoint.budget_search import budget_search, sqrt_rule
 from offcert.heuristics.checkpoint.dynamic_selection import dynamic_selection
 from offcert.heuristics.checkpoint.linear_selection import linear_selection
 from offcert.heuristics.checkpoint.queued_reforwarding import limits_tried, queued_reforwarding
 from offcert.heuristics.checkpoint.registry import SELECTIONS
-from offcert.heuristics.checkpoint.sqrt_rule import sqrt_rule
 from offcert.heuristics.checkpoint.static_selection import static_selection
 
 CHAINS = random_chains(500, seed=1)

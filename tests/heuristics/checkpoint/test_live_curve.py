@@ -10,9 +10,8 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError, MethodError
 from offcert.core.execution import Execution
 from offcert.core.program import Program, Segment
-from offcert.heuristics.checkpoint.live_curve import live_curve
-from offcert.heuristics.checkpoint.live_selection import live_selection
-from offcert.verify.execution.check import execution_faults, persistency_faults
+from offcert.heuristics.checkpoint.live_curve import live_curve, live_selection
+from offcert.verify.execution import execution_faults, persistency_faults
 from papers.checkpoint_chains.networks import selection_network
 
 

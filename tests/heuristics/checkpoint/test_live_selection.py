@@ -9,7 +9,7 @@ from random_networks import checkpoint_chain
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError
 from offcert.formulations.checkpoint.live import live_bytes
-from offcert.heuristics.checkpoint.live_selection import live_selection
+from offcert.heuristics.checkpoint.live_curve import live_selection
 from papers.checkpoint_chains.segment_costs import live_costs
 
 

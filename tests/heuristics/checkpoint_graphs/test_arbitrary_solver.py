@@ -11,9 +11,8 @@ from graph_oracle import objective, optimum, random_graphs
 
 from offcert.core.checkpoint_graph import CheckpointGraph
 from offcert.core.errors import InputError
-from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
-from offcert.heuristics.checkpoint_graphs.closed_sets import Reading
-from offcert.heuristics.checkpoint_graphs.leaps import cheapest_leaps
+from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver, cheapest_leaps
+from offcert.heuristics.checkpoint_graphs.division_tree import Reading
 from papers.checkpoint_graphs.exhaustive import exhaustive_selection, recomputes_closed_sets
 from papers.checkpoint_graphs.random_graphs import shortcut_path
 

@@ -9,18 +9,19 @@ import pytest
 from graph_oracle import random_graphs
 
 from offcert.core.checkpoint_graph import CheckpointGraph, bits
-from offcert.heuristics.checkpoint_graphs.branches import branches, is_branched
-from offcert.heuristics.checkpoint_graphs.closed_sets import (
+from offcert.heuristics.checkpoint_graphs.division_tree import (
     ClosedSet,
+    Division,
+    Kind,
     Reading,
+    branches,
     closed_set,
-    whole,
-)
-from offcert.heuristics.checkpoint_graphs.division_tree import Division, Kind, division_tree
-from offcert.heuristics.checkpoint_graphs.maximal_split import maximal_split
-from offcert.heuristics.checkpoint_graphs.splitting import (
+    division_tree,
+    is_branched,
     is_splitting_vertex,
+    maximal_split,
     splitting_vertices,
+    whole,
 )
 
 

@@ -13,7 +13,7 @@ from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
 from offcert.heuristics.checkpoint_graphs.networks import NetworkGraph, graph_of
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 from papers.checkpoint_graphs.least import least_selection
 
 

@@ -17,10 +17,9 @@ from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem, Recompute, Transfers
 from offcert.core.trace import Operation, Trace
-from offcert.heuristics.combined.search import CombinedPlan, combined_plan
-from offcert.heuristics.combined.timing import Moved, turned_schedule
+from offcert.heuristics.combined.search import CombinedPlan, Moved, combined_plan, turned_schedule
 from offcert.heuristics.dynprog import algorithm_1
-from offcert.verify.execution.check import execution_faults, persistency_faults
+from offcert.verify.execution import execution_faults, persistency_faults
 
 # Four stages that take a tick each way and write a unit each; three units of memory for F and B.
 FLAT = CheckpointChain([1] * 4, [1] * 4, [1] * 5, gradient=[0] * 5)

@@ -24,8 +24,8 @@ from offcert.heuristics.joint.ranges import ranges_of
 from offcert.heuristics.joint.search import joint_search
 from offcert.heuristics.joint.state import GAPS, State, new_state, new_work, program_of
 from offcert.heuristics.joint.tables import Tables, tables_of
-from offcert.runtime.profile import profile
-from offcert.verify.execution.check import execution_faults
+from offcert.runtime.profiling.profile import profile
+from offcert.verify.execution import execution_faults
 
 NETWORKS = {"resnet18": "4x3x64x64", "gpt-tiny": "2x32", "densenet121": "2x3x64x64"}
 

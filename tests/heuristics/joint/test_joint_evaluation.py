@@ -22,7 +22,7 @@ from offcert.heuristics.joint.ranges import ranges_of
 from offcert.heuristics.joint.state import State, new_state, program_of, state_of
 from offcert.heuristics.joint.tables import Tables, tables_of
 from offcert.heuristics.ordered import ordered_makespan
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 
 
 def random_state(rng: random.Random, tables: Tables) -> State:

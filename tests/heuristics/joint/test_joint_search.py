@@ -22,10 +22,10 @@ from offcert.core.program import Program, Segment, program_from_json
 from offcert.heuristics.combined.search import combined_plan
 from offcert.heuristics.joint.plans import JointPlan
 from offcert.heuristics.joint.search import joint_search
-from offcert.heuristics.ordered_sets import require_possible
+from offcert.heuristics.ordered import require_possible
 from offcert.heuristics.set_search import set_search
 from offcert.instances.cnn import cnn_chain
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 
 Spans = list[tuple[int, int]]
 

@@ -19,7 +19,7 @@ from offcert.core.problem import Minimise, Problem
 from offcert.core.program import Program, Segment
 from offcert.heuristics.joint.plans import JointPlan
 from offcert.heuristics.joint.sinking import SinkingSearch
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 
 
 def within(problem: Problem, spare: Fraction) -> Problem:

@@ -13,10 +13,12 @@ from offcert.core.menu import Alternative, Menu
 from offcert.core.problem import Problem
 from offcert.core.step import Round
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.modnn.lower_bounds import held_memory, least_memory, task_memory
 from offcert.heuristics.modnn.sub_batch import (
+    held_memory,
+    least_memory,
     regular,
     select_sub_batch,
+    task_memory,
     window_memory,
     window_width,
     workspaces,

@@ -1,7 +1,6 @@
 """The linked list of segments, and offloading schemes, the paper's Fig. 6 among them."""
 
-from offcert.heuristics.modnn.pool import Pool
-from offcert.heuristics.modnn.schemes import best_scheme
+from offcert.heuristics.modnn.schemes import Pool, best_scheme
 
 
 def filled(sizes: list[tuple[int | None, int]]) -> Pool:

@@ -7,6 +7,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from persistent_oracle import least_persistent_time
+from random_networks import checkpoint_chain
+from rematerialisation_oracle import RematerialisationOracle
 
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError, NoPlanError
@@ -18,10 +21,7 @@ from offcert.heuristics.persistent.persistent import (
     persistent_front,
     persistent_least_memory,
 )
-from offcert.verify.execution.check import execution_faults, persistency_faults
-from tests.persistent_oracle import least_persistent_time
-from tests.random_networks import checkpoint_chain
-from tests.rematerialisation_oracle import RematerialisationOracle
+from offcert.verify.execution import execution_faults, persistency_faults
 
 
 def assert_takes(chain: CheckpointChain, memory: int, slots: int | None, time: int) -> None:

@@ -17,7 +17,7 @@ from offcert.heuristics.placement.ejection_kernel import (
     fill,
     new_pool,
 )
-from offcert.heuristics.placement.greedy import greedy_by_area
+from offcert.heuristics.placement.in_order import greedy_by_area
 from offcert.verify.placement.overlap import placement_faults
 
 

@@ -8,16 +8,17 @@ from placement_oracle import least_pool
 
 from offcert.core.errors import InputError
 from offcert.core.placement import Placement, PlacementProblem, Residence
-from offcert.heuristics.placement.greedy import (
+from offcert.heuristics.placement.in_order import (
+    best_fit,
     degrees,
+    first_fit,
     greedy_by_area,
     greedy_by_degree,
     greedy_by_lifetime,
     greedy_by_size,
+    placed_in_order,
 )
-from offcert.heuristics.placement.in_order import placed_in_order
 from offcert.heuristics.placement.modnn_pool import defragmentations, modnn_pool
-from offcert.heuristics.placement.online import best_fit, first_fit
 from offcert.verify.placement.overlap import placement_faults
 
 Heuristic = Callable[[PlacementProblem], Placement]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from random_networks import random_network
+from rematerialisation_oracle import RematerialisationOracle
 
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Computation, Value
@@ -16,9 +18,7 @@ from offcert.heuristics.rematerialisation.search import (
     least_memory,
     least_time,
 )
-from offcert.verify.execution.check import execution_faults
-from tests.random_networks import random_network
-from tests.rematerialisation_oracle import RematerialisationOracle
+from offcert.verify.execution import execution_faults
 
 
 def attempts(network: Network, seed: int, most: int) -> RematerialisationSearch:

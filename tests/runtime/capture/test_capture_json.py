@@ -11,7 +11,7 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.runtime.capture import capture, read_capture
 from offcert.runtime.capture.capture import number_places
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
 
 
 @pytest.fixture(scope="module")

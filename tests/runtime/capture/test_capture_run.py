@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from offcert.core.errors import InputError
 from offcert.runtime.capture import capture
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
 
 
 def network():
@@ -144,7 +144,7 @@ def test_fake_tensors_copy_no_weight():
 import resource, torch
 from torch import nn
 from offcert.runtime.capture import capture
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
 torch.set_num_threads(1)
 class Large(nn.Module):
     def __init__(self):

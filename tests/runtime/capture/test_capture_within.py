@@ -7,7 +7,7 @@ import pytest
 from random_instances import seeded
 
 from offcert.core.trace import Operation
-from offcert.runtime.capture.within import build_within
+from offcert.runtime.capture.record import build_within
 
 
 class Cut:

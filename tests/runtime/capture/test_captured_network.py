@@ -9,9 +9,9 @@ from offcert.core.network import Network
 from offcert.core.program import Program, Segment
 from offcert.core.strategy import Strategy
 from offcert.runtime.capture import Clock, capture
-from offcert.runtime.profile import profile
-from offcert.runtime.step import TrainingStep
-from offcert.verify.execution.check import execution_faults
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.profiling.profile import profile
+from offcert.verify.execution import execution_faults
 
 
 class Residual(nn.Module):

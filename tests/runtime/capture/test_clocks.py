@@ -11,9 +11,9 @@ from offcert.core.errors import InputError
 from offcert.runtime import zoo
 from offcert.runtime.capture import Clock, build, capture
 from offcert.runtime.capture.run import _run_fake
-from offcert.runtime.events import OPERATOR, UNPACK
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import hardware
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.watch.events import OPERATOR, UNPACK
 
 
 class Branches(nn.Module):

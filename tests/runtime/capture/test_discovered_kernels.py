@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from offcert.core.errors import InputError
 from offcert.runtime.capture import capture
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
 
 
 class Call(nn.Module):

@@ -8,7 +8,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from offcert.runtime.capture.kernels import CpuKernels
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
 
 aten = torch.ops.aten
 HALF = torch.randn(4, 6, 8).bfloat16()

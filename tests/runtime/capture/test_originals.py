@@ -9,8 +9,8 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.runtime.capture import capture
-from offcert.runtime.capture.originals import Originals
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.borrowed import Originals
+from offcert.runtime.capture.step import TrainingStep
 
 
 class Changing(nn.Module):

@@ -11,9 +11,9 @@ from torch import nn
 from offcert.runtime.capture import capture
 from offcert.runtime.capture import run as run_module
 from offcert.runtime.capture.repeated import repeated
-from offcert.runtime.configured import training_step
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import hardware
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.workloads.configured import training_step
 
 MACHINE = hardware("h100-sxm")
 LLAMA: dict[str, Any] = {

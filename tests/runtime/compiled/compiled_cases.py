@@ -15,8 +15,8 @@ from torch import fx, nn
 
 from offcert.core.plan import Plan
 from offcert.core.problem import Problem
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.backend import Backend, as_it_is, backend
-from offcert.runtime.step import TrainingStep
 
 
 class Residual(nn.Module):

@@ -18,12 +18,12 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.core.units import Units
 from offcert.runtime.capture import capture
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.backend import Backend
 from offcert.runtime.compiled.planned import planned
-from offcert.runtime.reports import OffloadWarning
-from offcert.runtime.segments.place import program_of
+from offcert.runtime.plan.place import program_of
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.watch.guard import OffloadWarning
 
 
 def segment(first: str, last: str, *kept: str, inner: Any = ()) -> PlacedSegment:

@@ -25,8 +25,8 @@ from offcert.core.plan import Kind, Move, Plan
 from offcert.runtime.compiled import insert as insertion
 from offcert.runtime.compiled import operators
 from offcert.runtime.compiled.late_copies import OPERATORS, pending_copies
-from offcert.runtime.predict import predict
-from offcert.runtime.tracker import LiveBytes
+from offcert.runtime.plan.predict import predict
+from offcert.runtime.watch.tracker import LiveBytes
 
 
 @pytest.mark.parametrize(

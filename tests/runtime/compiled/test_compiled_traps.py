@@ -29,12 +29,12 @@ from torch import nn
 import offcert
 from offcert.core.errors import InputError
 from offcert.core.plan import Plan
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.anchors import Anchors, _longest
 from offcert.runtime.compiled.calls import _beginning
 from offcert.runtime.compiled.late_copies import OPERATORS
 from offcert.runtime.compiled.storages import _is_dense
-from offcert.runtime.reports import OffloadWarning
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.watch.guard import OffloadWarning
 
 
 class Net(nn.Module):

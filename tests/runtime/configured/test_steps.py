@@ -12,9 +12,9 @@ from offcert.cli import main
 from offcert.core.errors import InputError
 from offcert.core.files import read_problem
 from offcert.runtime.capture import capture
-from offcert.runtime.configured import SHAPES, training_step
-from offcert.runtime.profile import profile
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.profiling.profile import profile
+from offcert.runtime.workloads.configured import SHAPES, training_step
 
 TINY: dict[str, Any] = {
     "model_type": "llama",

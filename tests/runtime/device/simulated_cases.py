@@ -5,7 +5,7 @@ from fractions import Fraction
 import torch
 
 from offcert.runtime.device.interface import Arena, Part
-from offcert.runtime.device.simulated import SimulatedDevice
+from offcert.runtime.simulated import SimulatedDevice
 
 POISON = 0xFF
 

@@ -14,7 +14,7 @@ import networkx as nx
 import torch
 from simulated_cases import part
 
-from offcert.runtime.device.simulated import SimulatedDevice
+from offcert.runtime.simulated import SimulatedDevice
 
 STREAMS = ("compute", "out", "back")
 ARENA = 24

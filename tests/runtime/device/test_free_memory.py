@@ -10,11 +10,11 @@ import pytest
 from test_pinned_arenas import Registered
 
 from offcert.core.errors import OffcertError
-from offcert.runtime import store
 from offcert.runtime.device import free_memory as module
+from offcert.runtime.device import store
 from offcert.runtime.device.free_memory import free_memory, in_memory, require_free
 from offcert.runtime.device.pinned import FileArena, PageableArena, PinnedArena
-from offcert.runtime.store import HostStore
+from offcert.runtime.device.store import HostStore
 
 MIB = 2**20
 KIB = 2**10

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from offcert.runtime.device.simulated.allocator import CachingAllocator
+from offcert.runtime.simulated.allocator import CachingAllocator
 
 pytestmark = pytest.mark.cuda
 

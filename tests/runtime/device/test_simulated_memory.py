@@ -8,9 +8,9 @@ import torch
 from simulated_cases import device_with
 
 from offcert.runtime.device.interface import MemoryReading
-from offcert.runtime.device.simulated import Policy
-from offcert.runtime.device.simulated.allocator import CachingAllocator
-from offcert.runtime.tracker import LiveBytes
+from offcert.runtime.simulated import Policy
+from offcert.runtime.simulated.allocator import CachingAllocator
+from offcert.runtime.watch.tracker import LiveBytes
 
 MIB = 2**20
 

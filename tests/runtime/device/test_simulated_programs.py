@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from simulated_programs import graph, random_program, run
 
 from offcert.core.platform import Link
-from offcert.runtime.device.simulated import by_chance, early
+from offcert.runtime.simulated import by_chance, early
 
 RATES = st.builds(Fraction, st.integers(1, 9), st.integers(1, 5))
 

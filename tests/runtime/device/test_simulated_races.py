@@ -4,7 +4,7 @@ import pytest
 import torch
 from simulated_cases import counting, device_with, fetch, is_poison, part, send
 
-from offcert.runtime.device.simulated import RaceError, RaceKind
+from offcert.runtime.simulated import RaceError, RaceKind
 
 SIZE = 40
 

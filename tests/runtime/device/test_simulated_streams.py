@@ -10,7 +10,7 @@ from simulated_cases import counting, device_with, fetch, is_poison, part, send,
 from offcert.core.errors import OffcertError
 from offcert.core.platform import Platform
 from offcert.runtime.device.interface import Device, Part
-from offcert.runtime.device.simulated import SimulatedDevice, by_chance, early
+from offcert.runtime.simulated import SimulatedDevice, by_chance, early
 
 
 def test_a_tensor_leaves_and_comes_back():

@@ -18,14 +18,14 @@ from offcert.core.problem import Problem, Recompute
 from offcert.core.schedule import Schedule
 from offcert.core.units import Units
 from offcert.runtime.capture import Capture, capture
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Device
-from offcert.runtime.offload import Offload
-from offcert.runtime.predict import predict
-from offcert.runtime.program import program
-from offcert.runtime.reports import StepReport
-from offcert.runtime.segments.place import program_of
+from offcert.runtime.follow.offload import Offload
+from offcert.runtime.plan.place import program_of
+from offcert.runtime.plan.predict import predict
+from offcert.runtime.plan.program import program
+from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
-from offcert.runtime.step import TrainingStep
 
 
 class Unwatched(list):

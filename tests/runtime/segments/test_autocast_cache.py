@@ -10,11 +10,11 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from offcert.core.plan import Plan
-from offcert.runtime.offload import Offload
-from offcert.runtime.predict import predict
-from offcert.runtime.program import program
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.follow.offload import Offload
+from offcert.runtime.plan.predict import predict
+from offcert.runtime.plan.program import program
 from offcert.runtime.segments.steps import segmented
-from offcert.runtime.step import TrainingStep
 
 WIDTH = 64
 SEGMENTS = again("0", "1", "2", "3")
@@ -127,7 +127,7 @@ def run_again(step):
     return program(problem.with_memory(needed), Plan(), found.execution)
 
 
-@pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
+@pytest.mark.filterwarnings("ignore::offcert.runtime.watch.guard.OffloadWarning")
 @pytest.mark.parametrize("planned", [moved, idle, run_again])
 def test_a_backward_pass_within_autocast_that_was_captured_outside_of_it_deviates(planned):
     step = step_of(outside)

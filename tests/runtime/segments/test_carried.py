@@ -13,9 +13,9 @@ from offcert.core.carried.record import record_from_json
 from offcert.core.errors import InputError
 from offcert.core.program import Program, Segment
 from offcert.runtime.capture import capture
-from offcert.runtime.segments.place import kept_with, place, program_of, steady
+from offcert.runtime.plan.place import kept_with, place, program_of, steady
 from offcert.runtime.segments.placed import placed_from_json
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 
 
 @pytest.fixture(scope="module", params=["resnet18", "gpt"])

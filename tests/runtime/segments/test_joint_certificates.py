@@ -17,10 +17,10 @@ from offcert.core.simulate import simulate
 from offcert.heuristics.sequential import sequential
 from offcert.proofs.certificate import Certificate
 from offcert.report.training import describe_ways
-from offcert.runtime.offload import offload
-from offcert.runtime.predict import predict
-from offcert.runtime.segments.place import program_of
-from offcert.runtime.ways import train_ways
+from offcert.runtime.follow.offload import offload
+from offcert.runtime.pairs.ways import train_ways
+from offcert.runtime.plan.place import program_of
+from offcert.runtime.plan.predict import predict
 
 
 @pytest.fixture(scope="module")

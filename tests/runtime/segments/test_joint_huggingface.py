@@ -4,7 +4,7 @@ import huggingface_models as models
 import pytest
 from joint_training import again, compare_joint, problem_of, segment
 
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
 
 
 def step_of(name):

@@ -7,8 +7,8 @@ from torch import nn
 
 from offcert.core.plan import Plan
 from offcert.runtime import zoo
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.segments.placed import Kept
-from offcert.runtime.step import TrainingStep
 
 
 def images(name, size=32, batch=2, **options):

@@ -9,9 +9,9 @@ from test_joint_networks import images
 
 from offcert import certify
 from offcert.core.problem import Recompute
-from offcert.runtime.offload import offload
-from offcert.runtime.profile import profile
-from offcert.runtime.segments.execution import carried_by
+from offcert.runtime.follow.offload import offload
+from offcert.runtime.plan.place import carried_by
+from offcert.runtime.profiling.profile import profile
 
 
 def test_a_certified_plan_with_lines_is_carried_out():

@@ -26,14 +26,14 @@ from torch import nn
 from offcert.core.carried.ranges import ranges_from_json
 from offcert.core.errors import InputError
 from offcert.runtime.capture import capture
-from offcert.runtime.reports import OffloadWarning
-from offcert.runtime.saved import InPlaceError
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.plan.place import place, program_of, steady
 from offcert.runtime.segments import generators
-from offcert.runtime.segments.place import place, program_of, steady
 from offcert.runtime.segments.placed import placed_from_json
 from offcert.runtime.segments.steps import segmented
-from offcert.runtime.step import TrainingStep
-from offcert.verify.execution.check import execution_faults
+from offcert.runtime.watch.guard import OffloadWarning
+from offcert.runtime.watch.saved import InPlaceError
+from offcert.verify.execution import execution_faults
 
 
 def middle(block, **options):

@@ -7,7 +7,7 @@ from joint_training import compare_joint, problem_of
 from torch import nn
 
 from offcert.core.program import Program, Segment
-from offcert.runtime.segments.place import place
+from offcert.runtime.plan.place import place
 
 
 class Around(nn.Module):

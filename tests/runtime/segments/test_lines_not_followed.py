@@ -11,8 +11,8 @@ from test_lines import SIMPLE, Calls, simple, step_of
 from test_segment_traps import same_training
 from torch import nn
 
-from offcert.runtime.offload import Offload
-from offcert.runtime.program import program
+from offcert.runtime.follow.offload import Offload
+from offcert.runtime.plan.program import program
 from offcert.runtime.segments.steps import segmented
 
 

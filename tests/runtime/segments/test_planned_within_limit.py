@@ -12,11 +12,11 @@ from torch import nn
 from offcert.core.errors import PlanError
 from offcert.core.plan import Plan
 from offcert.runtime.capture import read_capture
-from offcert.runtime.offload import Offload, OffloadWarning, offload
-from offcert.runtime.predict import predict
-from offcert.runtime.program import program
+from offcert.runtime.follow.offload import Offload, OffloadWarning, offload
+from offcert.runtime.plan.predict import predict
+from offcert.runtime.plan.program import program
 
-pytestmark = pytest.mark.filterwarnings("error::offcert.runtime.reports.OffloadWarning")
+pytestmark = pytest.mark.filterwarnings("error::offcert.runtime.watch.guard.OffloadWarning")
 
 
 class Layers(nn.Module):

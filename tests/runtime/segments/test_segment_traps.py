@@ -15,11 +15,11 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.runtime.capture import capture
-from offcert.runtime.reports import OffloadWarning
-from offcert.runtime.saved import InPlaceError
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.segments.placed import Kept
 from offcert.runtime.segments.steps import segmented
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.watch.guard import OffloadWarning
+from offcert.runtime.watch.saved import InPlaceError
 
 
 class Block(nn.Module):

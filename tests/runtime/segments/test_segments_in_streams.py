@@ -9,8 +9,8 @@ from captured import mean_step, random_plan
 from joint_training import compare_joint
 from test_segment_traps import BLOCKS, KEEPING, Three
 
-from offcert.runtime.device.simulated import SimulatedDevice
-from offcert.runtime.streaming.forecast import forecast
+from offcert.runtime.simulated import SimulatedDevice
+from offcert.runtime.streaming.record import forecast
 
 
 def some_of(seed):

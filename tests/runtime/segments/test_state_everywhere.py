@@ -17,9 +17,9 @@ from test_segment_traps import BLOCKS, Three, same_training
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from offcert.runtime.reports import OffloadWarning
-from offcert.runtime.segments.proof import RecomputeError
 from offcert.runtime.segments.steps import segmented
+from offcert.runtime.watch.guard import OffloadWarning
+from offcert.runtime.watch.proof import RecomputeError
 
 # What files and globals hold here.
 SHARED = {"scale": 1.0, "calls": 0}

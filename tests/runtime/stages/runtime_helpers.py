@@ -12,9 +12,8 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.units import Units
-from offcert.runtime.stages.prepare import prepare
-from offcert.runtime.stages.recording import Recorder, Recording, record
-from offcert.runtime.workload import Workload
+from offcert.runtime.stages.recording import Recorder, Recording, prepare, record
+from offcert.runtime.workloads.workload import Workload
 
 __all__ = ["evict_everything", "problem_of", "real_recording", "serial_schedule"]
 

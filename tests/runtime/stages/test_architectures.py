@@ -6,10 +6,9 @@ from runtime_helpers import evict_everything, problem_of, real_recording
 from torch import nn
 from torch.nn import functional
 
-from offcert.runtime.stages.prepare import prepare
-from offcert.runtime.stages.recording import record
-from offcert.runtime.train import train
-from offcert.runtime.workload import Workload
+from offcert.runtime.pairs.train import train
+from offcert.runtime.stages.recording import prepare, record
+from offcert.runtime.workloads.workload import Workload
 
 
 class Attention(nn.Module):

@@ -3,8 +3,8 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.runtime.stages.prepare import prepare
-from offcert.runtime.workload import Workload
+from offcert.runtime.stages.recording import prepare
+from offcert.runtime.workloads.workload import Workload
 
 
 def stages(model, shape, loss="mean"):

@@ -5,10 +5,9 @@ from runtime_helpers import real_recording
 from shallow_networks import shallow
 
 from offcert.core.plan import Plan
-from offcert.runtime.predict import predict
-from offcert.runtime.stages.prepare import prepare
-from offcert.runtime.stages.recording import record
-from offcert.runtime.workload import Workload
+from offcert.runtime.plan.predict import predict
+from offcert.runtime.stages.recording import prepare, record
+from offcert.runtime.workloads.workload import Workload
 
 NETWORKS = {
     "resnet18": (2, 3, 64, 64),

@@ -14,11 +14,11 @@ from torch.nn import functional
 from offcert.core.errors import InputError, PlanError
 from offcert.core.placement import Placement
 from offcert.core.plan import Kind, Move, Plan
-from offcert.runtime import host_layout
-from offcert.runtime.predict import predict
-from offcert.runtime.saved import InPlaceError
+from offcert.runtime.pairs.train import train
+from offcert.runtime.plan import host_layout
+from offcert.runtime.plan.predict import predict
 from offcert.runtime.stages.replay import offload
-from offcert.runtime.train import train
+from offcert.runtime.watch.saved import InPlaceError
 
 
 def sigmoids():

@@ -5,7 +5,7 @@ from runtime_helpers import evict_everything, problem_of
 from torch import fx, nn
 
 from offcert.core.plan import Kind
-from offcert.runtime.train import train
+from offcert.runtime.pairs.train import train
 
 
 def require_equal_training(model, shape=(4, 8), loss="mean", gaps=None):

@@ -16,9 +16,9 @@ from offcert.core.trace import Operation, Trace
 from offcert.heuristics.combined.search import combined_plan
 from offcert.runtime import zoo
 from offcert.runtime.hardware import hardware
-from offcert.runtime.stages.prepare import prepare
-from offcert.runtime.stages.profile import profile_stages
-from offcert.runtime.workload import Workload
+from offcert.runtime.stages.measure import profile_stages
+from offcert.runtime.stages.recording import prepare
+from offcert.runtime.workloads.workload import Workload
 from papers.combined.checkpoints import chain_of_stages, lean_workspaces, profile_checkpoints
 
 V100 = hardware("v100-pcie")

@@ -7,11 +7,10 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.core.plan import Kind
-from offcert.runtime import bandwidth
-from offcert.runtime.hardware import HARDWARE
-from offcert.runtime.profile import profile as profile_by
-from offcert.runtime.store import HostStore
-from offcert.runtime.workload import Workload, load_model
+from offcert.runtime.device.store import HostStore
+from offcert.runtime.hardware import HARDWARE, bandwidth
+from offcert.runtime.profiling.profile import profile as profile_by
+from offcert.runtime.workloads.workload import Workload, load_model
 
 profile = partial(profile_by, clock="stages")
 

@@ -7,9 +7,9 @@ from runtime_helpers import evict_everything, serial_schedule
 
 from offcert.core.errors import InputError
 from offcert.core.plan import Plan
-from offcert.runtime.profile import profile as profile_by
+from offcert.runtime.pairs.train import train
+from offcert.runtime.profiling.profile import profile as profile_by
 from offcert.runtime.stages.replay import Offload
-from offcert.runtime.train import train
 
 profile = partial(profile_by, clock="stages")
 

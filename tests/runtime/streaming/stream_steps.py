@@ -18,13 +18,13 @@ from offcert.core.plan import Plan
 from offcert.core.platform import Link, Platform
 from offcert.core.problem import Problem
 from offcert.core.trace import Trace
+from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import CudaDevice
 from offcert.runtime.device.interface import Device
-from offcert.runtime.device.simulated import SimulatedDevice
-from offcert.runtime.movers import StreamMovers
-from offcert.runtime.offload import Offload, offload
-from offcert.runtime.predict import predict
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.follow.offload import Offload, offload
+from offcert.runtime.plan.predict import predict
+from offcert.runtime.simulated import SimulatedDevice
+from offcert.runtime.streaming.movers import StreamMovers
 
 
 class Layers(nn.Module):
@@ -200,7 +200,7 @@ def parts_of(model: nn.Module) -> dict[str, Any]:
 def moved_by(monkeypatch: Any, mover: type) -> Any:
     """Let steps be moved by another mover than the engine's in the block."""
     with monkeypatch.context() as patch:
-        patch.setattr("offcert.runtime.movers.StreamMover", mover)
+        patch.setattr("offcert.runtime.streaming.movers.StreamMover", mover)
         yield
 
 

@@ -23,12 +23,10 @@ from stream_steps import (
 
 from offcert.core.host_residences import HostResidences
 from offcert.core.plan import Kind, Move, Plan
-from offcert.runtime.device.simulated import RaceKind, SimulatedDevice
-from offcert.runtime.offload import OffloadWarning, offload
-from offcert.runtime.streaming.flights import Flight
-from offcert.runtime.streaming.host import host_residences_in_streams
-from offcert.runtime.streaming.mover import StreamMover
-from offcert.runtime.streaming.timetable import Act
+from offcert.runtime.follow.offload import OffloadWarning, offload
+from offcert.runtime.plan.timetable import Act, host_residences_in_streams
+from offcert.runtime.simulated import RaceKind, SimulatedDevice
+from offcert.runtime.streaming.mover import Flight, StreamMover
 
 HERE = On("simulated")
 
@@ -270,7 +268,7 @@ def one_after_the_other(problem):
 def test_bytes_of_the_host_must_not_be_written_before_they_are_read(monkeypatch):
     options = {"plan": one_after_the_other, "link": "simplex", "rates": (9, 1), "duration": 50}
     assert train(**options).races == set()
-    monkeypatch.setattr("offcert.runtime.program.host_residences_in_streams", shorter)
+    monkeypatch.setattr("offcert.runtime.plan.program.host_residences_in_streams", shorter)
     outcome = train(**options)
     # Two tensors share bytes too early; as long as the link is followed, the reader is first.
     assert outcome.report.arena_bytes == outcome.report.arena_load == 128

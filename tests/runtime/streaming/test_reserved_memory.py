@@ -11,8 +11,8 @@ from torch import nn
 
 from offcert.core.errors import InputError, PlanError
 from offcert.core.platform import Platform
-from offcert.runtime.device.simulated import SimulatedDevice
-from offcert.runtime.offload import OffloadWarning, offload
+from offcert.runtime.follow.offload import OffloadWarning, offload
+from offcert.runtime.simulated import SimulatedDevice
 from offcert.training import offload as train_by
 
 SEGMENT = 4096

@@ -6,8 +6,8 @@ import torch
 from captured import require_same
 from stream_steps import Layers, On, captured_problem, evicting, tight, trained
 
-from offcert.runtime.device.simulated import SimulatedDevice
-from offcert.runtime.offload import offload
+from offcert.runtime.follow.offload import offload
+from offcert.runtime.simulated import SimulatedDevice
 from offcert.runtime.streaming.mover import StreamMover
 
 

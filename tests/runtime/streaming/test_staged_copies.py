@@ -15,13 +15,13 @@ from torch import nn
 from offcert.core.plan import Kind
 from offcert.runtime.device import clerk
 from offcert.runtime.device.clerk import ThreadClerk
-from offcert.runtime.device.simulated import SimulatedDevice, by_chance, early, late
-from offcert.runtime.device.simulated.clerk import SimulatedClerk
-from offcert.runtime.offload import offload
-from offcert.runtime.streaming.forecast import forecast
+from offcert.runtime.follow.offload import offload
+from offcert.runtime.simulated import SimulatedDevice, by_chance, early, late
+from offcert.runtime.simulated.clerk import SimulatedClerk
+from offcert.runtime.streaming.record import forecast
 from offcert.runtime.streaming.staging import Staging
 
-pytestmark = pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::offcert.runtime.watch.guard.OffloadWarning")
 
 HERE = On("simulated")
 
@@ -99,7 +99,7 @@ def test_nobody_waits_for_a_file_that_is_not_behind(case, tmp_path, monkeypatch)
         assert equal(case, made)
         assert made.times == times
     # Without memory for it the driver lets whoever hands over wait.
-    monkeypatch.setattr("offcert.runtime.host_budget._staging", lambda problem, limit: 0)
+    monkeypatch.setattr("offcert.runtime.plan.host_budget._staging", lambda problem, limit: 0)
     made, device = spilling(case, tmp_path)
     with made:
         assert equal(case, made)
@@ -168,7 +168,7 @@ def test_the_host_must_wait_before_a_slot_is_read_and_before_it_is_used_again(
         def _slot(self, pieces):
             return self._ring.take(512)[0]
 
-    monkeypatch.setattr("offcert.runtime.movers.Staging", Hasty)
+    monkeypatch.setattr("offcert.runtime.streaming.movers.Staging", Hasty)
     made, device = spilling(case, tmp_path, Fraction(3, 4))
     with made:
         equal(case, made)
@@ -180,7 +180,7 @@ def test_the_host_must_wait_before_a_slot_is_read_and_before_it_is_used_again(
             event = self._device.compute.record()
             return type(found)(found.slot, event)
 
-    monkeypatch.setattr("offcert.runtime.movers.Staging", Unread)
+    monkeypatch.setattr("offcert.runtime.streaming.movers.Staging", Unread)
     made, device = spilling(case, tmp_path)
     with made:
         assert not equal(case, made)
@@ -216,7 +216,7 @@ def test_threads_that_take_their_time(case, tmp_path, monkeypatch):
 # Errors.
 
 
-@pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
+@pytest.mark.filterwarnings("ignore::offcert.runtime.watch.guard.OffloadWarning")
 @pytest.mark.parametrize("number", range(8))
 def test_what_goes_wrong_in_a_thread_is_told_and_nothing_stays(case, number, tmp_path, monkeypatch):
     carry, calls = SimulatedClerk.carry, []

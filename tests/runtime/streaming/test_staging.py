@@ -6,9 +6,8 @@ from fractions import Fraction
 import pytest
 import torch
 
-from offcert.runtime.device.simulated import SimulatedDevice, by_chance, early, late
-from offcert.runtime.streaming.ring import Ring
-from offcert.runtime.streaming.staging import Staged, Staging
+from offcert.runtime.simulated import SimulatedDevice, by_chance, early, late
+from offcert.runtime.streaming.staging import Ring, Staged, Staging
 
 
 def test_whoever_comes_to_bytes_of_a_ring_waits_for_who_was_there_last():

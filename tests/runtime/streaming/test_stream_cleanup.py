@@ -13,11 +13,11 @@ from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from offcert.core.errors import OffcertError, PlanError
-from offcert.runtime.device.simulated import SimulatedDevice
-from offcert.runtime.offload import OffloadWarning, offload
-from offcert.runtime.step import TrainingStep
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.follow.offload import OffloadWarning, offload
+from offcert.runtime.simulated import SimulatedDevice
 
-pytestmark = pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::offcert.runtime.watch.guard.OffloadWarning")
 
 
 def context(on, model, **options):

@@ -7,8 +7,8 @@ import pytest
 from captured import compare, convolutions, mean_step, random_plan
 
 from offcert.core.platform import Link, Platform
-from offcert.runtime.device.simulated.device import SimulatedDevice
-from offcert.runtime.streaming.forecast import forecast
+from offcert.runtime.simulated.device import SimulatedDevice
+from offcert.runtime.streaming.record import forecast
 
 RATES = (Fraction(1, 3), Fraction(2), Fraction(7, 5), Fraction(100))
 

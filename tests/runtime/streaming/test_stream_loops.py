@@ -26,8 +26,8 @@ from stream_steps import (
 )
 
 from offcert.core.platform import Link
-from offcert.runtime.device.simulated import SimulatedDevice
-from offcert.runtime.offload import OffloadWarning, offload
+from offcert.runtime.follow.offload import OffloadWarning, offload
+from offcert.runtime.simulated import SimulatedDevice
 
 # Loops.
 
@@ -88,7 +88,7 @@ def test_a_step_that_deviates_in_the_middle(on, without):
     on.settled(device)
 
 
-@pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
+@pytest.mark.filterwarnings("ignore::offcert.runtime.watch.guard.OffloadWarning")
 def test_two_steps_at_once(on):
     model = Layers()
     made, device = context(on, model)

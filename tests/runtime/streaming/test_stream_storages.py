@@ -17,8 +17,8 @@ from stream_steps import (
 )
 from torch import nn
 
-from offcert.runtime.offload import offload
-from offcert.runtime.saved import InPlaceError
+from offcert.runtime.follow.offload import offload
+from offcert.runtime.watch.saved import InPlaceError
 
 # How tensors lie in storages.
 

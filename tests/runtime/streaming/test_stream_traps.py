@@ -23,9 +23,9 @@ from stream_steps import (
 )
 
 from offcert.core.errors import InputError, OffcertError
-from offcert.runtime.device.simulated import SimulatedDevice
-from offcert.runtime.offload import OffloadWarning, offload
-from offcert.runtime.streaming.timetable import Act
+from offcert.runtime.follow.offload import OffloadWarning, offload
+from offcert.runtime.plan.timetable import Act
+from offcert.runtime.simulated import SimulatedDevice
 
 # The traps of those before us.
 
@@ -303,7 +303,7 @@ class Capturing(SimulatedDevice):
         super()._copy(stream, kind, parts)
 
 
-@pytest.mark.filterwarnings("ignore::offcert.runtime.reports.OffloadWarning")
+@pytest.mark.filterwarnings("ignore::offcert.runtime.watch.guard.OffloadWarning")
 @pytest.mark.parametrize("backward", [False, True])
 def test_no_stream_is_told_anything_while_a_graph_is_captured(backward):
     # One that waited for an event of the captured stream would be captured, too.

@@ -17,9 +17,9 @@ from offcert.core.schedule import Schedule, Transfer
 from offcert.core.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.sequential import sequential
-from offcert.runtime.predict import predict
-from offcert.runtime.streaming.forecast import forecast
-from offcert.runtime.streaming.timetable import Act, Action, timetable
+from offcert.runtime.plan.predict import predict
+from offcert.runtime.plan.timetable import Act, Action, timetable
+from offcert.runtime.streaming.record import forecast
 
 
 def plans(seed: int):

@@ -15,7 +15,7 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.verify.execution.check import execution_faults, legality_faults
+from offcert.verify.execution import execution_faults, legality_faults
 
 # A makes v, X does nothing with it, C changes v in place, B reads what has become of it.
 NETWORK = Network(

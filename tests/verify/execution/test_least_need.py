@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 from fractions import Fraction
 
+from changing_networks import changing_network
+from rematerialisation_oracle import RematerialisationOracle
+
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.formulations.combinatorial.relaxations import infeasibility
-from offcert.verify.execution.need import least_need
-from tests.changing_networks import changing_network
-from tests.rematerialisation_oracle import RematerialisationOracle
+from offcert.verify.execution import least_need
 
 
 def test_one_byte_less_than_the_need_is_too_little_and_is_said_so() -> None:

@@ -7,7 +7,7 @@ from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.verify.execution.check import execution_faults
+from offcert.verify.execution import execution_faults
 
 NETWORK = Network(
     [

@@ -15,8 +15,7 @@ from offcert.certify.placing import place
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.placement import Placement, PlacementProblem, Residence
-from offcert.core.placement_result import PlacementResult
+from offcert.core.placement import Placement, PlacementProblem, PlacementResult, Residence
 from offcert.core.residences import residences
 from offcert.core.result import Bound, Evidence, Result, SolveStatus
 from offcert.core.schedule import Schedule
@@ -28,7 +27,7 @@ from offcert.proofs.placement.certificate import (
 )
 from offcert.verify.findings import Outcome
 from offcert.verify.limits import Limits
-from offcert.verify.placement.stays import stays
+from offcert.verify.placement.overlap import stays
 
 
 def signed(document: dict[str, Any]) -> dict[str, Any]:

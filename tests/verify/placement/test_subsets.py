@@ -13,7 +13,7 @@ from offcert.core.result import Bound, Evidence
 from offcert.formulations.placement.skyline_search import skyline_search
 from offcert.proofs.placement.registry import PLACEMENT_PROOFS
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
-from offcert.verify.placement import stacks
+from offcert.verify.placement import bounds as stacks
 from offcert.verify.recheck import recheck
 
 # Each with its least pool, which is above the load; sizes, first and last section.

@@ -20,7 +20,7 @@ from offcert.proofs.component_packing import (
     PackingBound,
     packing_bound_from_json,
 )
-from offcert.verify.selection.graph_bound import graph_bound_fault
+from offcert.verify.selection.bounds import graph_bound_fault
 from papers.checkpoint_graphs.least import least_selection
 from papers.checkpoint_graphs.networks import reforwarding_network
 from papers.checkpoint_graphs.packing import packing_bound

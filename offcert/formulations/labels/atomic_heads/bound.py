@@ -20,8 +20,7 @@ from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads.orders import Orders, good_orders
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import back, front
-from offcert.formulations.labels.common.limits import Deadline
-from offcert.formulations.labels.common.race import Race
+from offcert.formulations.labels.common import Deadline, Race
 
 _FIRST_BUDGET = 2_000
 # Shares of the time: of a first look at every operation, and of all work on the bound.

@@ -17,7 +17,7 @@ from offcert.core.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
 from offcert.formulations.labels.atomic_heads.orders import Orders
-from offcert.formulations.labels.common.limits import Deadline, OutOfLabelsError
+from offcert.formulations.labels.common import Deadline, OutOfLabelsError
 from offcert.formulations.labels.matched_heads.search import (
     FINEST,
     SMALL,

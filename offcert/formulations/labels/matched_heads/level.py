@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables
-from offcert.formulations.labels.common.limits import OutOfLabelsError
+from offcert.formulations.labels.common import OutOfLabelsError
 from offcert.formulations.labels.matched_heads import kernel, matching
 
 # Labels, and keys, between two looks at the clock.

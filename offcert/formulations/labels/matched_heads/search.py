@@ -30,12 +30,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from offcert.core.problem import Problem
-from offcert.formulations.labels.atomic_heads.arrays import uncounted
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.atomic_heads.kernel import Ints
 from offcert.formulations.labels.atomic_heads.orders import Orders
+from offcert.formulations.labels.atomic_heads.search import uncounted
 from offcert.formulations.labels.atomic_heads.side import HeadSide, Mover, back, front
-from offcert.formulations.labels.common.limits import OutOfLabelsError
+from offcert.formulations.labels.common import OutOfLabelsError
 from offcert.formulations.labels.matched_heads.combination import (
     MatchedWay,
     as_orders,

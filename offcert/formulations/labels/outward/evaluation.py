@@ -11,10 +11,8 @@ from offcert.formulations.common.stores import NONE
 from offcert.formulations.labels.outward import kernel
 from offcert.formulations.labels.outward.labels import STORED, Labels, forget, new_labels
 from offcert.formulations.labels.outward.model import CutProblem, OutwardSide
-from offcert.formulations.labels.outward.outlook import new_outlook
-from offcert.formulations.labels.outward.question import Question
-from offcert.formulations.labels.outward.region import BACK, FRONT, Counts, Region
-from offcert.formulations.labels.outward.sums import least_ticks
+from offcert.formulations.labels.outward.outlook import Question, new_outlook
+from offcert.formulations.labels.outward.sums import BACK, FRONT, Counts, Region, least_ticks
 
 # Labels of one search.
 CAPACITY = 1 << 17

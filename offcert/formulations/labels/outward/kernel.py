@@ -40,7 +40,6 @@ from __future__ import annotations
 
 from offcert.core.compiled import inlined, inlined_and_entered, plain, plain_inner
 from offcert.formulations.common.stores import place_of
-from offcert.formulations.labels.outward.ends import bounds
 from offcert.formulations.labels.outward.labels import (
     NONE,
     STORED,
@@ -51,14 +50,6 @@ from offcert.formulations.labels.outward.labels import (
 )
 from offcert.formulations.labels.outward.model import PARTS, OutwardSide
 from offcert.formulations.labels.outward.outlook import (
-    Outlook,
-    can_be,
-    fits,
-    look,
-    look_at_cut,
-    overdue,
-)
-from offcert.formulations.labels.outward.question import (
     BEGIN,
     LEAST,
     LEAVING,
@@ -69,7 +60,14 @@ from offcert.formulations.labels.outward.question import (
     TICKS,
     TO_END,
     WINDOW,
+    Outlook,
     Question,
+    bounds,
+    can_be,
+    fits,
+    look,
+    look_at_cut,
+    overdue,
     prepare,
 )
 

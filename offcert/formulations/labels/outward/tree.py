@@ -17,22 +17,29 @@ from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.formulations.labels.outward.agenda import Agenda
 from offcert.formulations.labels.outward.evaluation import CAPACITY, USUAL_ROOM, Evaluator
-from offcert.formulations.labels.outward.examine import Remains, examine, few_sets
 from offcert.formulations.labels.outward.model import CutProblem, cut
-from offcert.formulations.labels.outward.rebuild import schedule_of
-from offcert.formulations.labels.outward.region import Counts, Region, Straddle, crossed, whole
-from offcert.formulations.labels.outward.replay import replay
+from offcert.formulations.labels.outward.rebuild import replay, schedule_of
 from offcert.formulations.labels.outward.split import (
     Division,
+    Remains,
     Split,
     SplitKind,
     best_division,
+    examine,
+    few_sets,
     of_set,
     of_straddle,
     of_ways,
     one_set,
 )
-from offcert.formulations.labels.outward.sums import to_spare
+from offcert.formulations.labels.outward.sums import (
+    Counts,
+    Region,
+    Straddle,
+    crossed,
+    to_spare,
+    whole,
+)
 from offcert.formulations.labels.outward.team import Team
 
 # Sides are followed until this part of the bytes that the pivot needs is back: 20 is a twentieth.

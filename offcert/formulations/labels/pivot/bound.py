@@ -33,8 +33,7 @@ from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
-from offcert.formulations.labels.common.limits import Deadline, OutOfLabelsError
-from offcert.formulations.labels.common.race import Race
+from offcert.formulations.labels.common import Deadline, OutOfLabelsError, Race
 from offcert.formulations.labels.pivot.cut import Cut
 from offcert.formulations.labels.pivot.model import Nested, nested
 

@@ -9,15 +9,15 @@ import numpy as np
 
 from offcert.core.compiled import plain
 from offcert.formulations.common.stores import NONE
-from offcert.formulations.labels.outward import kernel, question
+from offcert.formulations.labels.outward import kernel
+from offcert.formulations.labels.outward import outlook as question
 from offcert.formulations.labels.outward.evaluation import CAPACITY, Evaluator, new_question
 from offcert.formulations.labels.outward.labels import STORED, Labels, forget, new_labels
 from offcert.formulations.labels.outward.model import CutProblem, Ints, OutwardSide
-from offcert.formulations.labels.outward.outlook import Outlook, new_outlook
-from offcert.formulations.labels.outward.question import Question
+from offcert.formulations.labels.outward.outlook import Outlook, Question, new_outlook
 from offcert.formulations.labels.outward.rebuild import Half, half_of
-from offcert.formulations.labels.outward.region import FRONT, Straddle, whole
 from offcert.formulations.labels.outward.split import one_set
+from offcert.formulations.labels.outward.sums import FRONT, Straddle, whole
 from offcert.formulations.labels.pivot_outward.arrivals import Demands
 
 # Labels stored between two looks at the clock.

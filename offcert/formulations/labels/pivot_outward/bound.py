@@ -30,8 +30,7 @@ from offcert.core.errors import MethodError
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
-from offcert.formulations.labels.common.limits import Deadline, OutOfLabelsError
-from offcert.formulations.labels.common.race import Race
+from offcert.formulations.labels.common import Deadline, OutOfLabelsError, Race
 from offcert.formulations.labels.pivot.model import nested
 from offcert.formulations.labels.pivot_outward.cut import OneSidedCut
 

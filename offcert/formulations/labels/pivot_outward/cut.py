@@ -11,9 +11,9 @@ from offcert.core.schedule import Schedule
 from offcert.core.threads import in_threads
 from offcert.formulations.common.stores import NONE
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
-from offcert.formulations.labels.common.limits import OutOfLabelsError
+from offcert.formulations.labels.common import OutOfLabelsError
 from offcert.formulations.labels.outward import model as outward
-from offcert.formulations.labels.outward.region import FRONT
+from offcert.formulations.labels.outward.sums import FRONT
 from offcert.formulations.labels.pivot.cut import Cut
 from offcert.formulations.labels.pivot.model import Nested
 from offcert.formulations.labels.pivot.pool import Ints

@@ -8,10 +8,10 @@ from offcert.core.plan import Kind
 from offcert.core.schedule import Schedule, Transfer
 from offcert.formulations.labels.outward.model import CutProblem
 from offcert.formulations.labels.outward.rebuild import Half, joined
-from offcert.formulations.labels.outward.region import FRONT
+from offcert.formulations.labels.outward.sums import FRONT
+from offcert.formulations.labels.pivot.cut import Leg, replay
 from offcert.formulations.labels.pivot.model import Nested, NestedSide
 from offcert.formulations.labels.pivot.pool import Pool
-from offcert.formulations.labels.pivot.rebuild import Leg, replay
 from offcert.formulations.labels.pivot_outward.arrivals import Arrivals, Demands
 
 

@@ -1,0 +1,201 @@
+"""Ways to train in less memory that others use, beside certified plans at the same peak.
+
+    python benchmarks/ways.py problem.json --time-limit 20 -o out/ways.json
+    python benchmarks/ways.py --networks gpt-tiny:8x64,resnet18:8x3x64x64 --hardware a100-40gb-pcie
+
+Every way becomes an execution of the captured network and a schedule of it, legal by the code that
+verifies certificates, so times, peaks and bytes are counted the same way for all:
+
+- *checkpoint all*, *checkpoint every 2nd*: each layer, or every second one, runs again in the
+  backward pass (`torch.utils.checkpoint`), up to the last computation that is needed;
+- *checkpoint, products kept*: the same, but results of products and convolutions stay (selective
+  checkpointing), by their names (``--products``);
+- *save_on_cpu*: all that autograd saves leaves when the forward pass has read it last, and comes
+  back when it is asked for; operators wait for every copy (`torch.autograd.graph.save_on_cpu`). A
+  tensor that is saved several times is copied once here, several times there;
+- *offloaded checkpoints*: each layer runs again, and what goes into it leaves meanwhile: out beside
+  the operators, back when it is asked for;
+- *memory budget B*: the knapsack of PyTorch's ``activation_memory_budget``, by its own solver, with
+  the saved results of all computations as items. What it does not save is computed again on demand.
+  (The minimum cut in front of it is about operators of a compiled graph and is not done here.)
+
+For each, `certify` is given the memory that the way takes at most, and begins with the fastest way
+that fits. The proved distance is how much
+of the way's time lies above the bound at its peak: what a better plan could save at most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from planned_ways import PRODUCTS, Way, host_bytes, measured, ways
+
+from offcert.certify.ladder import certify
+from offcert.core.documents import write_json
+from offcert.core.files import read_problem
+from offcert.core.problem import Problem, Recompute
+from offcert.core.result import Result, SolveStatus
+from offcert.core.schedule import Schedule
+from offcert.core.units import format_size, format_time
+from offcert.proofs.certificate import Certificate
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A way, and what it takes: a row of the table."""
+
+    way: Way
+    row: dict[str, Any]
+
+
+def begun(problem: Problem, found: list[Measured], *, offload: bool = True) -> Certificate:
+    """Return the fastest of some ways that a problem admits: where its search begins.
+
+    Parameters
+    ----------
+    problem : Problem
+        With the memory that at least one of the ways takes.
+    found : list of Measured
+        Ways of the same network.
+    offload : bool
+        Whether tensors may leave.
+    """
+    fits = (each for each in found if each.row["peak"] <= problem.platform.memory)
+    admitted = (each for each in fits if offload or not each.row["host"])
+    best = min(admitted, key=lambda each: int(each.row["step"])).way
+    result = Result(SolveStatus.FEASIBLE, best.schedule, execution=best.execution)
+    return Certificate(problem, result=result, method=best.name)
+
+
+def compared(measure: Measured, found: list[Measured], time_limit: float) -> dict[str, Any]:
+    """Return a row with what is certified at the same peak, and how far the way is from it."""
+    row, problem = measure.row, measure.way.problem
+    limited = replace(problem, recompute=Recompute.ANY).with_memory(row["peak"])
+    known = begun(limited, [each for each in found if each.way.problem is problem])
+    result = certify(limited, time_limit=time_limit, known=known).result
+    host = 0
+    if isinstance(result.schedule, Schedule):
+        runs = limited if result.execution is None else limited.executed(result.execution)
+        host = host_bytes(runs.trace, result.schedule)
+    return row | {
+        "certified": result.objective,
+        "certified_host": host,
+        "bound": result.proved_bound,
+        "distance": float(Fraction(row["step"] - result.proved_bound, row["step"])),
+    }
+
+
+def offloading(
+    measure: Measured, bound: int, found: list[Measured], time_limit: float
+) -> dict[str, Any]:
+    """Return what moving can save at most where nothing has to move: a plan, and the bound on all.
+
+    Parameters
+    ----------
+    measure : Measured
+        A way that moves nothing, at whose peak that is asked.
+    bound : int
+        Ticks that are proved to be necessary at this peak, whatever moves.
+    found : list of Measured
+        All ways.
+    time_limit : float
+        Seconds to look for a plan that moves nothing.
+    """
+    row, problem = measure.row, measure.way.problem
+    alone = replace(problem, recompute=Recompute.ANY, offload=False).with_memory(row["peak"])
+    same = [each for each in found if each.way.problem is problem]
+    result = certify(alone, time_limit=time_limit, known=begun(alone, same, offload=False)).result
+    best = result.objective
+    assert best is not None, "it began with a plan"
+    return {
+        "at": row["way"],
+        "peak": row["peak"],
+        "recomputing": best,
+        "bound": bound,
+        "saves": float(Fraction(best - bound, best)),
+    }
+
+
+def table(problem: Problem, rows: list[dict[str, Any]]) -> str:
+    """Return the rows as a Markdown table."""
+    units, computing = problem.units, problem.trace.compute_time
+    lines = [
+        "| way | step | / computing | peak | host | certified at this peak | host | bound | "
+        "proved distance |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in rows:
+        if "reason" in row:
+            lines.append(f"| {row['way']} | {row['reason']} | | | | | | | |")
+            continue
+        known = row["certified"]
+        lines.append(
+            f"| {row['way']} | {format_time(row['step'], units)} | {row['step'] / computing:.3f} "
+            f"| {format_size(row['peak'], units)} | {format_size(row['host'], units)} "
+            f"| {'–' if known is None else f'{known / computing:.3f}'} "
+            f"| {format_size(row['certified_host'], units)} | {row['bound'] / computing:.3f} "
+            f"| {100 * row['distance']:.2f} % |"
+        )
+    return "\n".join(lines)
+
+
+def answer(problem: Problem, found: dict[str, Any]) -> str:
+    """Return in one sentence what offloading is good for at a peak."""
+    computing = problem.trace.compute_time
+    size = format_size(found["peak"], problem.units)
+    saves = 100 * found["saves"]
+    plan, bound = (found[name] / computing for name in ("recomputing", "bound"))
+    what = f"recomputing alone takes {plan:.3f} times the computing, no plan less than {bound:.3f}"
+    what += f" (proved), so offloading saves at most {saves:.2f} % of the step"
+    return f"At {size} {'offloading cannot help: ' if saves <= 1 else ''}{what}."
+
+
+def problems(options: argparse.Namespace) -> Iterator[Problem]:
+    """Yield what is compared: problem files, and networks of the zoo."""
+    yield from map(read_problem, options.problems)
+    for spec in filter(None, options.networks.split(",")):
+        from offcert.runtime.profiling.profile import profile
+
+        network, _, shape = spec.partition(":")
+        yield profile(network, shape, hardware=options.hardware)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the comparison that the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("problems", nargs="*", help="files of captured networks")
+    parser.add_argument("--networks", default="", help="of the zoo, with the shape of their input")
+    parser.add_argument("--hardware", default="a100-40gb-pcie")
+    parser.add_argument("--products", default=PRODUCTS, help="pattern of modules that are products")
+    parser.add_argument("--time-limit", type=float, default=20.0, help="seconds for each peak")
+    parser.add_argument("-o", "--output", type=Path)
+    options = parser.parse_args(arguments)
+    documents = []
+    for problem in problems(options):
+        made = list(ways(problem, options.products))
+        found = [Measured(way, measured(way)) for way in made if isinstance(way, Way)]
+        rows: list[dict[str, Any]] = []
+        for measure in found:
+            rows.append(compared(measure, found, options.time_limit))
+            print(json.dumps(rows[-1]), file=sys.stderr)
+        # Where every layer is checkpointed nothing has to move: what could moving save there?
+        asked = next((n for n, row in enumerate(rows) if row["way"] == "checkpoint all"), 0)
+        least = rows[asked]["bound"]
+        moving = offloading(found[asked], least, found, options.time_limit)
+        missing = (way for way in made if not isinstance(way, Way))
+        rows += ({"way": name, "reason": reason} for name, reason in missing)
+        documents.append({"problem": problem.name, "rows": rows, "offloading": moving})
+        print(f"\n{problem.name}\n\n{table(problem, rows)}\n\n{answer(problem, moving)}")
+        if options.output is not None:
+            write_json(options.output, documents)
+
+
+if __name__ == "__main__":
+    main()

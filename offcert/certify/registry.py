@@ -1,0 +1,60 @@
+"""Every method for schedules by name: those that a user can run alone, and steps of ladders."""
+
+from __future__ import annotations
+
+from offcert.certify.deadline_steps import climb_limits, descend_sinking, halve_limits
+from offcert.certify.descents import descend_set_search
+from offcert.certify.joint_methods import JOINT_METHODS
+from offcert.certify.joint_steps import bound_computing, descend_sequentially, descend_whole
+from offcert.certify.method import Choice, Method, called
+from offcert.certify.option import SEPARATOR, read_options
+from offcert.certify.plan_methods import PLAN_METHODS
+from offcert.certify.schedule_methods import BOUNDS, SCHEDULE_METHODS
+from offcert.certify.searched_steps import climb_pivot_outward
+from offcert.certify.steps import climb_combinatorial
+from offcert.certify.warm import (
+    warm_joint_search,
+    warm_pivot_outward,
+    warm_plans,
+    warm_set_search,
+)
+from offcert.core.errors import InputError
+from offcert.core.messages import meant, show
+
+METHODS: dict[str, Method] = called(
+    {"bounds": BOUNDS, **PLAN_METHODS, **SCHEDULE_METHODS, **JOINT_METHODS}
+)
+
+# What ladders run besides: it is of little use alone, or is always added.
+STEPS: dict[str, Method] = METHODS | called(
+    {
+        "combinatorial-bounds": Method(climb_combinatorial),
+        "set-search": Method(descend_set_search, warm=(warm_set_search,)),
+        # Only where heads and tails leave little open.
+        "pivot-outward-near": Method(
+            climb_pivot_outward, bounds=("pivot-outward",), warm=(warm_pivot_outward,)
+        ),
+        "computing-time": Method(bound_computing),
+        "everything-once": Method(descend_whole),
+        "sequential-least-memory": Method(descend_sequentially),
+        "sinking-search": Method(descend_sinking, warm=(warm_plans, warm_joint_search)),
+        "bounds-at-limits": Method(climb_limits),
+        "searches-at-limits": Method(halve_limits),
+    }
+)
+
+
+def method_called(text: object) -> Choice:
+    """Return a method by name, with the options behind it: ``"dynprog:slots=2000"``.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name, or an option or its value is none of the method's.
+    """
+    name, *parts = text.split(SEPARATOR) if isinstance(text, str) else [""]
+    if name not in METHODS:
+        hint = meant(name, METHODS) if isinstance(text, str) else ""
+        raise InputError(f"method must be one of {', '.join(METHODS)}, not {show(text)}{hint}")
+    method = METHODS[name]
+    return Choice(name, method, read_options(name, method.takes, parts))

@@ -1,0 +1,88 @@
+"""Certificates for a box of uncertain times: a bound at one corner, a plan followed at the other.
+
+See docs/theory/uncertain-times.md. The plan is the one that is found for the times that the problem
+says; its order is fixed, so its time at the slowest corner is the longest in the box.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from offcert.certify.running import SearchProgress
+from offcert.core.other_numbers import executed_on
+from offcert.core.problem import Minimise, Problem
+from offcert.core.result import Evidence
+from offcert.core.schedule import Schedule
+from offcert.core.simulate import simulate
+from offcert.proofs.certificate import Certificate
+from offcert.proofs.robust import Robust
+
+# Of the time for the times that the problem says; the rest is for bounds at the fastest corner,
+# which are there early (the search below them is what takes long, and nobody needs it).
+_NOMINAL = 0.7
+
+
+def certify_box(
+    problem: Problem,
+    search: Callable[..., Certificate],
+    time_limit: float,
+    progress: Callable[[SearchProgress], None] | None = None,
+    keep: Callable[[Certificate], None] | None = None,
+    known: Certificate | None = None,
+) -> Certificate:
+    """Certify a problem with uncertain times: for the times that it says, and for the box.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a box.
+    search : callable
+        `offcert.certify.ladder.certify`, which is given problems with exact times.
+    time_limit : float
+        Seconds for everything.
+    progress, keep, known
+        As for `search`: all are about the times that the problem says.
+
+    Returns
+    -------
+    Certificate
+        About the box only if it has a schedule of least time with whole transfers.
+    """
+    begun = time.monotonic()
+
+    def whole(found: Certificate) -> None:
+        assert keep is not None
+        keep(replace(found, problem=problem))
+
+    found = search(
+        replace(problem, uncertainty=None),
+        time_limit=_NOMINAL * time_limit,
+        progress=progress,
+        keep=None if keep is None else whole,
+        known=known and replace(known, problem=replace(known.problem, uncertainty=None)),
+    )
+    settings = replace(found.settings, time_limit=time_limit)
+    boxed = replace(found, problem=problem, settings=settings)
+    schedule = found.result.schedule
+    if isinstance(schedule, Schedule) and problem.minimise is Minimise.TIME:
+        left = time_limit - (time.monotonic() - begun)
+        # Who has interrupted the search does not want to wait for another one.
+        seconds = min(1.0, left) if found.notes.interrupted else left
+        fastest = search(problem.corner(fastest=True), time_limit=max(seconds, 0.1))
+        proved = (each for each in fastest.result.bounds if each.evidence is Evidence.PROVED)
+        boxed = replace(boxed, robust=Robust(longest(boxed, schedule), tuple(proved)))
+    return replace(boxed, result=replace(found.result, runtime=time.monotonic() - begun))
+
+
+def longest(certificate: Certificate, schedule: Schedule) -> int:
+    """Return the ticks of a certificate's plan at the slowest corner of its problem's box."""
+    problem, execution = certificate.problem, certificate.result.execution
+    slowest = problem.corner(fastest=False)
+    runs = slowest.plain()
+    if execution is not None:
+        assert problem.computed is not None
+        assert slowest.computed is not None
+        runs = slowest.executed(executed_on(execution, problem.computed, slowest.computed))
+    return simulate(runs, schedule.plan(certificate.executed.trace)).makespan

@@ -1,0 +1,213 @@
+"""The methods for problems in which only transfers are open: annealing, bounds and exact models."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from offcert.certify.descents import descend_local_search, descend_order_search
+from offcert.certify.effort import Effort
+from offcert.certify.method import Method
+from offcert.certify.option import Option, number
+from offcert.certify.plan_methods import SEQUENTIAL, SINGLE_GAPS
+from offcert.certify.search import Search
+from offcert.certify.searched_steps import (
+    climb_heads,
+    climb_joined,
+    climb_matched,
+    climb_outward,
+    climb_pivot,
+    climb_pivot_outward,
+)
+from offcert.certify.steps import (
+    climb_disjunctive,
+    climb_fluid,
+    climb_fluid_exact,
+    climb_fluid_lp,
+    climb_interval,
+    climb_stage,
+    climb_sums,
+    climb_time_indexed_cpsat,
+    climb_time_indexed_milp,
+    descend_dives,
+    descend_fluid_ordered,
+)
+from offcert.certify.warm import (
+    warm_heads,
+    warm_local_search,
+    warm_matched,
+    warm_order_search,
+    warm_outward,
+    warm_pivot,
+    warm_pivot_outward,
+)
+
+# For which networks, where not for any trace.
+_NESTED = f"{SINGLE_GAPS}, one within the other"
+# What improves a schedule begins with the plainest one.
+_BEGINNING = (SEQUENTIAL, 0.0)
+
+
+def _nothing(search: Search, effort: Effort) -> None:
+    """Leave it at the bounds that every method gets."""
+
+
+def _patience(default: str) -> Option:
+    said = "coolings in a row without a better schedule after which it ends"
+    return Option("patience", said, number(1), default)
+
+
+BOUNDS = Method(
+    run=_nothing,
+    summary="the bounds that are computed, not searched for",
+    bounds=(
+        "prop3",
+        "prop3-subset-sum",
+        "fractional",
+        "fractional-subset-sum",
+        "fractional-large-tensors",
+        "fractional-large-tensors-returns",
+    ),
+)
+_ANNEALING = Method(
+    run=descend_local_search,
+    warm=(warm_local_search,),
+    after=(_BEGINNING,),
+    summary="annealing over sets and orders",
+    reads=("time_limit", "seed", "target_gap"),
+    options=(_patience("12"),),
+)
+_HEADS = Method(
+    run=climb_heads,
+    warm=(warm_heads,),
+    summary="heads and tails with whole tensors",
+    bounds=("atomic-heads",),
+    reads=("time_limit", "seed"),
+)
+SCHEDULE_METHODS = {
+    "local-search": _ANNEALING,
+    "order-search": Method(
+        run=descend_order_search,
+        warm=(warm_order_search,),
+        summary="annealing over sets and both orders of ordered schedules",
+        reads=("time_limit", "seed", "target_gap"),
+        options=(_patience("4"),),
+        network="traces with an ordered schedule",
+    ),
+    "fluid-milp": Method(
+        run=climb_fluid,
+        summary="aggregated interruptible relaxation",
+        bounds=("fluid-milp", "fluid-lp"),
+        reads=("time_limit", "target_gap"),
+    ),
+    "fluid-lp": Method(
+        run=climb_fluid_lp,
+        summary="the linear relaxation of that",
+        bounds=("fluid-lp",),
+        reads=("time_limit",),
+    ),
+    "fluid-exact": Method(
+        run=climb_fluid_exact,
+        summary="exact for interruptible and fractional transfers, a bound for atomic ones",
+        bounds=("fluid-exact",),
+        reads=("time_limit",),
+    ),
+    "fluid-ordered": Method(
+        run=descend_fluid_ordered,
+        summary="the same with all offloads before all prefetches",
+        reads=("time_limit",),
+        relaxed_only=True,
+    ),
+    "exact-sums": Method(
+        run=climb_sums,
+        summary="sums of whole tensors where most has to be absent",
+        bounds=("exact-sums",),
+        reads=("time_limit",),
+    ),
+    "atomic-heads": _HEADS,
+    "matched-heads": Method(
+        run=climb_matched,
+        warm=(warm_matched,),
+        after=(_BEGINNING,),
+        summary="heads and tails that move the same tensors",
+        bounds=("matched-heads",),
+        reads=("time_limit", "target_gap"),
+    ),
+    "matched-heads-joined": Method(
+        run=climb_joined,
+        warm=(warm_matched,),
+        after=(_BEGINNING,),
+        summary="the same, as if every tensor had one gap",
+        bounds=("matched-heads-joined",),
+        reads=("time_limit", "target_gap"),
+        network="traces with a tensor of several gaps",
+    ),
+    "outward": Method(
+        run=climb_outward,
+        warm=(warm_outward,),
+        after=(_BEGINNING,),
+        summary="both sides of a cut, from the pivot outward",
+        bounds=("outward",),
+        reads=("time_limit", "workers"),
+    ),
+    "pivot": Method(
+        run=climb_pivot,
+        warm=(warm_pivot,),
+        after=(_BEGINNING,),
+        summary="pivot dynamic program, exact",
+        bounds=("pivot",),
+        reads=("time_limit",),
+        network=_NESTED,
+    ),
+    "pivot-outward": Method(
+        # From the plainest schedule much is open.
+        run=partial(climb_pivot_outward, most_open=1.0),
+        warm=(warm_pivot_outward,),
+        after=(_BEGINNING,),
+        summary="pivot program on one side of a cut, the other from the pivot outward",
+        bounds=("pivot-outward",),
+        reads=("time_limit", "workers"),
+        network=_NESTED,
+    ),
+    "stage-milp": Method(
+        run=climb_stage,
+        after=(_BEGINNING,),
+        summary="who is absent when, without times",
+        bounds=("stage-milp",),
+        reads=("time_limit", "workers", "solver"),
+    ),
+    "time-indexed-cpsat": Method(
+        run=climb_time_indexed_cpsat,
+        after=(_BEGINNING, (_ANNEALING, 0.1)),
+        summary="starts looked at on a grid of instants, by clauses; exact on every grid",
+        bounds=("time-indexed-cpsat",),
+        reads=("time_limit", "workers", "seed", "grid"),
+    ),
+    "time-indexed-milp": Method(
+        run=climb_time_indexed_milp,
+        after=(_BEGINNING, (_ANNEALING, 0.1)),
+        summary="starts on a grid, linear; exact on simplex links and on grids of one tick",
+        bounds=("time-indexed-milp",),
+        reads=("time_limit", "workers", "grid", "solver"),
+    ),
+    "disjunctive-milp": Method(
+        run=climb_disjunctive,
+        after=(_BEGINNING,),
+        summary="orders and big-M, exact, for small problems",
+        bounds=("disjunctive-milp",),
+        reads=("time_limit", "workers", "solver"),
+    ),
+    "interval-dives": Method(
+        run=descend_dives,
+        after=(_BEGINNING, (_HEADS, 0.1)),
+        summary="interval model, asked for schedules that meet the bound of heads and tails",
+        bounds=("interval-cpsat", "atomic-heads"),
+        reads=("time_limit", "workers", "seed", "target_gap"),
+    ),
+    "interval-cpsat": Method(
+        run=climb_interval,
+        after=(_BEGINNING,),
+        summary="interval model, exact",
+        bounds=("interval-cpsat",),
+        reads=("time_limit", "workers", "seed"),
+    ),
+}

@@ -1,0 +1,226 @@
+"""A box of uncertain times: for each operation and for the link, from what to what they may be.
+
+Whatever the times are, they lie between two corners: at the *fastest* every operation is as short
+and every rate as high as it may be, at the *slowest* the other way round. Corners are problems as
+all others, with whole ticks rounded outwards. What is proved about them holds in between
+(docs/theory/uncertain-times.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from typing import Any
+
+from offcert.core.chain import Chain
+from offcert.core.checkpoint_chain import CheckpointChain
+from offcert.core.documents import Fields, parse_rational, rational_text
+from offcert.core.errors import InputError
+from offcert.core.messages import short_repr
+from offcert.core.network import Network
+from offcert.core.other_numbers import Executed, with_durations
+from offcert.core.platform import Platform
+from offcert.core.trace import require_integer
+
+Rates = tuple[Fraction, Fraction]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """By how much durations of a class of operations may differ from what is said.
+
+    Attributes
+    ----------
+    less, more : Fraction
+        Parts of a duration: it is between ``1 - less`` and ``1 + more`` times as long.
+    of : str
+        A pattern for the names of operations, such as ``"conv*"``.
+    """
+
+    less: Fraction
+    more: Fraction
+    of: str = "*"
+
+    def __post_init__(self) -> None:
+        for name in ("less", "more"):
+            value = getattr(self, name)
+            if not isinstance(value, int | Fraction) or isinstance(value, bool) or value < 0:
+                raise InputError(
+                    f"{name} must be a rational of at least 0, not {short_repr(value)}"
+                )
+            object.__setattr__(self, name, Fraction(value))
+        if self.less > 1:
+            raise InputError(f"less must be at most 1, not {self.less}")
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """A box of times around a problem.
+
+    Attributes
+    ----------
+    durations : tuple of Spread
+        By class of operation; the first that fits a name counts, and without any a duration is
+        exact.
+    ticks : tuple of (int, int), optional
+        Instead, the least and the most ticks of every operation, as they were measured.
+    bandwidth, prefetch_bandwidth : (Fraction, Fraction), optional
+        The least and the highest rate in each direction, in bytes per tick; by default exact. Where
+        the platform has one rate, `bandwidth` is that of both directions.
+    memory : int, optional
+        The most bytes on the device; by default as many as the problem has, which are the least.
+    """
+
+    durations: tuple[Spread, ...] = ()
+    ticks: tuple[tuple[int, int], ...] | None = None
+    bandwidth: Rates | None = None
+    prefetch_bandwidth: Rates | None = None
+    memory: int | None = None
+
+    def range_of(self, index: int, name: str, duration: int) -> tuple[int, int]:
+        """Return the least and the most whole ticks of an operation, rounded outwards."""
+        if self.ticks is not None:
+            return self.ticks[index]
+        for spread in self.durations:
+            if fnmatchcase(name, spread.of):
+                low, high = (1 - spread.less) * duration, (1 + spread.more) * duration
+                return low.numerator // low.denominator, -(-high.numerator // high.denominator)
+        return duration, duration
+
+    def require_around(self, network: Executed, platform: Platform) -> None:
+        """Raise unless a problem lies inside.
+
+        Raises
+        ------
+        InputError
+            One sentence that names the field and its place.
+        """
+        names, durations = _operations(network)
+        if self.ticks is not None:
+            if len(self.ticks) != len(names):
+                raise InputError(
+                    f"uncertainty.ticks must have {len(names)} entries, one an operation, not "
+                    f"{len(self.ticks)}"
+                )
+            if self.durations:
+                raise InputError("uncertainty has either durations or ticks, not both")
+            for index, (low, high) in enumerate(self.ticks):
+                place = f"uncertainty.ticks[{index}]"
+                require_integer(low, f"{place}[0]", 0)
+                require_integer(high, f"{place}[1]", 0)
+                if not low <= durations[index] <= high:
+                    raise InputError(
+                        f"{place} must be around {durations[index]}, the duration of "
+                        f"{names[index]}, not from {low} to {high}"
+                    )
+        for name in ("bandwidth", "prefetch_bandwidth"):
+            rates, exact = getattr(self, name), getattr(platform, name)
+            if rates is None:
+                continue
+            if exact is None:
+                raise InputError(f"uncertainty.{name} is for links with two rates; this has one")
+            if not 0 < rates[0] <= exact <= rates[1]:
+                raise InputError(
+                    f"uncertainty.{name} must be around the problem's, {exact}, and more than 0, "
+                    f"not from {rates[0]} to {rates[1]}"
+                )
+        if self.memory is not None and self.memory < platform.memory:
+            raise InputError(
+                f"uncertainty.memory must be at least the problem's, {platform.memory}, not "
+                f"{self.memory}"
+            )
+
+    def corner(
+        self, network: Executed, platform: Platform, *, fastest: bool
+    ) -> tuple[Executed, Platform]:
+        """Return the fastest or the slowest network and platform of the box."""
+        names, durations = _operations(network)
+        rows = enumerate(zip(names, durations, strict=True))
+        ranges = [self.range_of(index, *row) for index, row in rows]
+        rates = {
+            name: found[fastest]
+            for name in ("bandwidth", "prefetch_bandwidth")
+            if (found := getattr(self, name)) is not None
+        }
+        most = platform.memory if self.memory is None or not fastest else self.memory
+        there = replace(platform, memory=most, **rates)
+        return with_durations(network, [each[not fastest] for each in ranges]), there
+
+
+def _operations(network: Executed) -> tuple[list[str], list[int]]:
+    """Return the names and durations of what runs, in the order of the plain trace."""
+    if isinstance(network, CheckpointChain):
+        network = network.network()
+    if isinstance(network, Network):
+        return [c.name for c in network.computations], [c.duration for c in network.computations]
+    trace = network.trace() if isinstance(network, Chain) else network
+    return [each.name for each in trace.operations], list(trace.durations)
+
+
+def uncertainty_to_json(uncertainty: Uncertainty) -> dict[str, Any]:
+    """Return a box as a JSON value; what is exact is left out."""
+    document: dict[str, Any] = {}
+    if uncertainty.durations:
+        document["durations"] = [
+            {"of": each.of, "less": rational_text(each.less), "more": rational_text(each.more)}
+            for each in uncertainty.durations
+        ]
+    if uncertainty.ticks is not None:
+        document["ticks"] = [list(each) for each in uncertainty.ticks]
+    for name in ("bandwidth", "prefetch_bandwidth"):
+        rates = getattr(uncertainty, name)
+        if rates is not None:
+            document[name] = [rational_text(rate) for rate in rates]
+    if uncertainty.memory is not None:
+        document["memory"] = uncertainty.memory
+    return document
+
+
+def uncertainty_from_fields(document: Fields) -> Uncertainty | None:
+    """Return the box that a document's field ``uncertainty`` describes, or None without one.
+
+    Raises
+    ------
+    InputError
+        One sentence that names the first field that is missing, wrong or unknown.
+    """
+    if not document.has("uncertainty"):
+        return None
+    fields = Fields(document.get("uncertainty", dict), document.path("uncertainty"))
+    durations = []
+    for item in fields.each("durations") if fields.has("durations") else ():
+        less, more = (
+            parse_rational(item.get(name, str), item.path(name)) for name in ("less", "more")
+        )
+        durations.append(Spread(less, more, item.get("of", str)))
+        item.finish()
+    ticks = None
+    if fields.has("ticks"):
+        ticks = tuple(_pair(row, fields.path("ticks")) for row in fields.integer_lists("ticks", 0))
+    found = Uncertainty(
+        tuple(durations),
+        ticks,
+        _rates(fields, "bandwidth"),
+        _rates(fields, "prefetch_bandwidth"),
+        fields.integer("memory", 0) if fields.has("memory") else None,
+    )
+    fields.finish()
+    return found
+
+
+def _rates(fields: Fields, name: str) -> Rates | None:
+    values = fields.optional(name, list)
+    if values is None:
+        return None
+    place = fields.path(name)
+    found = Fields({f"{name}[{index}]": value for index, value in enumerate(values)})
+    texts = [found.get(f"{name}[{index}]", str) for index in range(len(values))]
+    return _pair([parse_rational(text, place) for text in texts], place)
+
+
+def _pair(values: Sequence[Any], place: str) -> tuple[Any, Any]:
+    if len(values) != 2:
+        raise InputError(f"{place} must hold a least and a most, not {len(values)} numbers")
+    return values[0], values[1]

@@ -1,0 +1,153 @@
+"""What all searches over labels share: their limits, and two sides that race."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Generic, Protocol, TypeVar
+
+
+class OutOfTimeError(Exception):
+    """The time is over, or somebody has asked to stop."""
+
+
+class OutOfLabelsError(Exception):
+    """A search has grown to the size it is allowed."""
+
+
+class Deadline:
+    """When a search has to pause that can be taken up again.
+
+    Parameters
+    ----------
+    stop : callable, optional
+        Asked from time to time; if it returns true, the time is over.
+    """
+
+    def __init__(self, stop: Callable[[], bool] | None = None) -> None:
+        self._stop = stop
+        self._end = 0.0
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Leave the block as soon as `check` finds that it has taken so many seconds."""
+        self._end = time.monotonic() + seconds
+        with suppress(OutOfTimeError):
+            yield
+
+    def check(self) -> None:
+        """Return if there is time left.
+
+        Raises
+        ------
+        OutOfTimeError
+            If not.
+        """
+        if time.monotonic() > self._end or (self._stop is not None and self._stop()):
+            raise OutOfTimeError
+
+
+class Runner(Protocol):
+    """What a race has to know of a search."""
+
+    @property
+    def proven(self) -> int:
+        """Ticks: no schedule is shorter."""
+
+
+R = TypeVar("R", bound=Runner)
+
+
+class Race(Generic[R]):
+    """Searches, and whose turn it is.
+
+    Parameters
+    ----------
+    runners : list
+        The searches. A caller may add some, or put another one in the place of one.
+    budget : int
+        Labels that each may store in the first round.
+    growth : int
+        By what factor a budget grows.
+
+    Attributes
+    ----------
+    runners : list
+        Those that have not dropped out.
+    budget : int
+        Labels that each may store in the present round.
+    """
+
+    def __init__(self, runners: list[R], budget: int, growth: int = 4) -> None:
+        self.runners = runners
+        self.budget = budget
+        self._growth = growth
+        # Those before this place have had their turn in the present round.
+        self._place = 0
+
+    @property
+    def proven(self) -> int:
+        """The best bound of those that have not dropped out, in ticks."""
+        return max((runner.proven for runner in self.runners), default=0)
+
+    def give_turns(self, turn: Callable[[int], bool]) -> bool:
+        """Give everyone a turn who has not had one in this round; end the round after the last.
+
+        If a turn raises, the round can be taken up again with that turn.
+
+        Parameters
+        ----------
+        turn : callable
+            Given a place among the runners; lets that one search, and returns whether the race is
+            over.
+
+        Returns
+        -------
+        bool
+            Whether the race is over.
+        """
+        while self._place < len(self.runners):
+            if turn(self._place):
+                return True
+            self._place += 1
+        self._place = 0
+        return False
+
+    def budgets(self, place: int, first: int, most: int) -> Iterator[int]:
+        """Yield the budgets of one turn: more, as long as that raises the best bound of all.
+
+        What rises at last is seldom overtaken, and the others take longer than the rest of it.
+
+        Parameters
+        ----------
+        place : int
+            Of the runner; it has to search after every budget.
+        first, most : int
+            The first budget, and what none exceeds, in labels.
+        """
+        budget = min(first, most)
+        while True:
+            leading = self.proven
+            yield budget
+            if self.runners[place].proven <= leading or budget == most:
+                return
+            budget = min(self._growth * budget, most)
+
+    def grow(self) -> None:
+        """Enlarge the budget for the next round."""
+        self.budget *= self._growth
+
+    def thin(self, part: tuple[int, int], key: Callable[[R], Any] | None = None) -> None:
+        """Let those drop out that are behind.
+
+        Parameters
+        ----------
+        part : (int, int)
+            Numerator and denominator of the part that stays; one runner always does.
+        key : callable, optional
+            What they are sorted by; by default those that have proved most come first.
+        """
+        self.runners.sort(key=key or (lambda runner: -runner.proven))
+        numerator, denominator = part
+        del self.runners[max(1, numerator * len(self.runners) // denominator) :]

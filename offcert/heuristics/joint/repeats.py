@@ -1,0 +1,227 @@
+"""Stretches of a network that repeat, and doing everywhere in them what is done once, compiled.
+
+The layers of a transformer are equal, and so is most of what good plans do with them. One layer
+after the other, a search would have to find that again dozens of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from offcert.core.compiled import inlined
+from offcert.heuristics.joint.drawing import allowed, step
+from offcert.heuristics.joint.segments import insert, remove
+from offcert.heuristics.joint.state import State
+from offcert.heuristics.joint.tables import Integers, Tables
+
+# The longest period that is looked for, and the fewest computations of a stretch, its copies
+# together.
+_LONGEST, _FEWEST = 512, 4
+# How often a change goes to whole tiles of several copies, and of how many at most.
+_TILES, _MOST = 0.15, 4
+
+
+class Repeats(NamedTuple):
+    """Stretches of equal copies: equal durations and workspaces, and sizes of what they make.
+
+    What copies read is not compared: the first layer reads what no layer has made.
+
+    Attributes
+    ----------
+    first, period, copies : int64 arrays, one entry a stretch
+        Where its first copy begins, the computations of a copy, and how many copies there are.
+    value_first : int64 array, one entry a stretch and one more
+        Its rows of ``value``.
+    value : int64 array
+        Values that a stretch makes, copy by copy, in the same order in each.
+    home : int64 array, one entry a computation
+        The stretch that it lies in, or -1.
+    maker : int64 array, one entry a value
+        The computation that makes it, or -1.
+    """
+
+    first: Integers
+    period: Integers
+    copies: Integers
+    value_first: Integers
+    value: Integers
+    home: Integers
+    maker: Integers
+
+
+def repeats_of(tables: Tables) -> Repeats:
+    """Return the stretches of a network that repeat, the longest ones where several overlap."""
+    found = list(_stretches(tables))
+    home = np.full(len(tables.duration), -1, dtype=np.int64)
+    maker = np.full(len(tables.size), -1, dtype=np.int64)
+    for computation, row in enumerate(pairwise(tables.write_first.tolist())):
+        maker[tables.write[slice(*row)]] = computation
+    rows = []
+    for number, (first, period, count) in enumerate(found):
+        end = first + period * count
+        home[first:end] = number
+        rows.append(tables.write[tables.write_first[first] : tables.write_first[end]])
+    firsts, periods, copies = np.array(found, dtype=np.int64).reshape(len(found), 3).T.copy()
+    value_first = np.cumsum([0, *map(len, rows)]).astype(np.int64)
+    value = np.concatenate([np.zeros(0, dtype=np.int64), *rows])
+    return Repeats(firsts, periods, copies, value_first, value, home, maker)
+
+
+def _stretches(tables: Tables) -> Iterator[tuple[int, int, int]]:
+    """Yield first computation, period and number of copies of each stretch."""
+    same = _classes(tables)
+    waiting = [(0, len(same))]
+    while waiting:
+        begin, end = waiting.pop()
+        found = _longest(same[begin:end])
+        if found is None:
+            continue
+        first, period, count, spare = found
+        first = _aligned(tables, begin + first, period, spare)
+        yield first, period, count
+        waiting += [(begin, first), (first + period * count, end)]
+
+
+def _classes(tables: Tables) -> Integers:
+    """Return numbers that are equal for equal computations; none is for what cannot run again."""
+    numbers: dict[tuple[int, ...], int] = {}
+    same = np.zeros(len(tables.duration), dtype=np.int64)
+    for index, row in enumerate(pairwise(tables.write_first.tolist())):
+        written = tables.write[slice(*row)]
+        columns = (tables.duration, tables.workspace, tables.lean, tables.repeatable, tables.frozen)
+        key = tuple(int(column[index]) for column in columns)
+        key += (*tables.size[written].tolist(), *tables.evictable[written].tolist())
+        if not tables.repeatable[index]:
+            key = (-1, index)
+        same[index] = numbers.setdefault(key, len(numbers))
+    return same
+
+
+def _longest(same: Integers) -> tuple[int, int, int, int] | None:
+    """Return where copies begin, their period and number, and by how much they may begin later."""
+    best = None
+    most = _FEWEST - 1
+    for period in range(1, min(_LONGEST, len(same) // 2) + 1):
+        equal = np.zeros(len(same) - period + 2, dtype=np.int8)
+        equal[1:-1] = same[:-period] == same[period:]
+        edges = np.flatnonzero(np.diff(equal))
+        for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            count = (end - begin) // period + 1
+            if count > 1 and count * period > most:
+                most = count * period
+                best = (begin, period, count, (end - begin) % period)
+    return best
+
+
+def _aligned(tables: Tables, first: int, period: int, spare: int) -> int:
+    """Return where the first copy begins so that most segments may lie inside of it."""
+
+    def inside(shift: int) -> int:
+        begin = first + shift
+        beyond = (tables.range_first < begin) | (tables.range_last >= begin + period)
+        return int(len(beyond) - np.count_nonzero(beyond))
+
+    return first + max(range(spare + 1), key=inside)
+
+
+@inlined
+def spread(
+    tables: Tables, repeats: Repeats, before: State, state: State, everywhere: float
+) -> bool:
+    """Do in other copies what has just been changed in one; return whether it was in one.
+
+    Parameters
+    ----------
+    tables, repeats : Tables, Repeats
+        The problem, and what repeats in it.
+    before, state : State
+        As it was before the change, and what is to be changed.
+    everywhere : float
+        How often it is done in all copies of a stretch.
+    """
+    changed = _changed(repeats, before, state)
+    if changed < 0 or repeats.home[changed] < 0:
+        return False
+    stretch = repeats.home[changed]
+    count = repeats.copies[stretch]
+    copy = (changed - repeats.first[stretch]) // repeats.period[stretch]
+    tile, begin, end = 1, 0, count
+    if np.random.random() >= everywhere:
+        if np.random.random() < _TILES:
+            tile = min(1 + step(_MOST - 1), count - copy)
+        length = step(count)
+        begin = np.random.randint(0, count - length + 1)
+        end = begin + length
+    place = copy % tile
+    while place + tile <= end:
+        if place >= begin and place != copy:
+            take_over(tables, repeats, state, (stretch, copy, place, tile))
+        place += tile
+    return True
+
+
+@inlined
+def _changed(repeats: Repeats, before: State, state: State) -> int:
+    """Return a computation at which something differs, or -1."""
+    for computation in range(state.kept.size):
+        if state.kept[computation] != before.kept[computation]:
+            return computation
+    for index in range(max(state.number[0], before.number[0])):
+        if index >= state.number[0]:
+            return int(before.first[index])
+        first, last = state.first[index], state.last[index]
+        if index >= before.number[0] or first != before.first[index] or last != before.last[index]:
+            return int(first)
+    for value in range(state.stays.size):
+        if state.stays[value] != before.stays[value]:
+            return int(repeats.maker[value])
+    return -1
+
+
+@inlined
+def take_over(
+    tables: Tables, repeats: Repeats, state: State, which: tuple[int, int, int, int]
+) -> None:
+    """Do in some copies what is done in as many others, with all segments inside of them.
+
+    Parameters
+    ----------
+    tables, repeats, state : Tables, Repeats, State
+        As in `spread`.
+    which : tuple of int
+        The stretch, the first of the copies after whose model it is done, the first of those in
+        which it is done, and how many.
+    """
+    stretch, model, copy, tile = which
+    period, length = repeats.period[stretch], tile * repeats.period[stretch]
+    low = repeats.first[stretch] + model * period
+    begin = repeats.first[stretch] + copy * period
+    shift = begin - low
+    for index in range(state.number[0] - 1, -1, -1):
+        first, last = state.first[index], state.last[index]
+        outside = last < begin or first >= begin + length
+        around = first <= begin and last >= begin + length - 1 and last - first >= length
+        if not (outside or around):
+            remove(state, index)
+    index = 0
+    while index < state.number[0]:
+        first, last = state.first[index], state.last[index]
+        inside = low <= first and last < low + length
+        if inside and allowed(tables, first + shift, last + shift):
+            # What is put before it moves it on.
+            index += insert(tables, state, first + shift, last + shift) and shift < 0
+        index += 1
+    for computation in range(low, low + length):
+        if not tables.frozen[computation + shift]:
+            state.kept[computation + shift] = state.kept[computation]
+    made = (repeats.value_first[stretch + 1] - repeats.value_first[stretch]) // repeats.copies[
+        stretch
+    ]
+    base = repeats.value_first[stretch]
+    for place in range(made * tile):
+        value = repeats.value[base + made * model + place]
+        state.stays[repeats.value[base + made * copy + place]] = state.stays[value]

@@ -1,0 +1,95 @@
+"""The band in which a step ends, whatever the times in the box are: part of a Gantt chart."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from offcert.core.result import relative_gap
+from offcert.core.units import format_time
+from offcert.proofs.certificate import Certificate
+from offcert.report.findings import checked_bounds
+from offcert.report.svg import Element, element
+from offcert.verify.findings import CheckedBound
+
+
+def robust_summary(
+    certificate: Certificate, checked: list[CheckedBound] | None = None
+) -> dict[str, Any]:
+    """Return what holds in the whole box as JSON values, times in ticks; empty without a box."""
+    claim = certificate.robust
+    if claim is None:
+        return {}
+    return {
+        "robust": {
+            "objective": claim.objective,
+            "lower_bound": claim.lower_bound,
+            "gap": claim.gap,
+            **({} if checked is None else {"bounds": checked_bounds(checked)}),
+        }
+    }
+
+
+def band_text(certificate: Certificate) -> str:
+    """Return for people from what to what a step may take anywhere in the box."""
+    claim, units = certificate.robust, certificate.problem.units
+    assert claim is not None
+    return f"{format_time(claim.lower_bound, units)} to {format_time(claim.objective, units)}"
+
+
+def robust_lines(certificate: Certificate) -> list[str]:
+    """Return what holds in the whole box for people: no line without one."""
+    claim = certificate.robust
+    if claim is None:
+        return []
+    fast, slow = (
+        certificate.problem.corner(fastest=fastest).trace.compute_time for fastest in (True, False)
+    )
+    return [
+        f"  uncertain    {band_text(certificate)}, whatever the times in the box are",
+        f"  robust gap   {100 * claim.gap:.4f} % (of computing alone: "
+        f"{100 * relative_gap(slow, fast):.4f} %)",
+    ]
+
+
+BAND = "#b07aa1"
+_TOP = 52
+
+
+class Frame(Protocol):
+    """Where ticks are on the picture, and where its panels end."""
+
+    @property
+    def bottom(self) -> float:
+        """Where the lowest panel ends."""
+
+    def x(self, time: float) -> float:
+        """Return where a tick is."""
+
+
+def latest_end(certificate: Certificate) -> int:
+    """Return the ticks of the plan at the slowest corner of the box; 0 without a box."""
+    return 0 if certificate.robust is None else certificate.robust.objective
+
+
+def draw_band(root: Element, frame: Frame, certificate: Certificate) -> None:
+    """Draw from where to where a step may end: behind everything, nothing without a box."""
+    claim = certificate.robust
+    if claim is None:
+        return
+    left, right = frame.x(claim.lower_bound), frame.x(claim.objective)
+    band = element(
+        root,
+        "rect",
+        class_="uncertain",
+        x=left,
+        y=_TOP,
+        width=max(right - left, 1.0),
+        height=frame.bottom - _TOP,
+        fill=BAND,
+        fill_opacity=0.16,
+    )
+    text = f"uncertain times: {band_text(certificate)}"
+    element(band, "title", text)
+    look = {"fill": BAND, "font_weight": "600", "stroke": "#ffffff", "stroke_width": 3}
+    place = {"x": right - 4, "y": _TOP - 6, "text_anchor": "end", "paint_order": "stroke"}
+    element(root, "text", text, **look, **place)

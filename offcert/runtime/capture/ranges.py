@@ -1,0 +1,188 @@
+"""Which stretches of a forward pass can run again: calls of modules, runs of children, lines."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from offcert.core.carried.ranges import Line, Range, Ranges, Row
+from offcert.runtime.watch.events import ENTER, LEAVE, Event
+from offcert.runtime.watch.hooks import is_compiled
+
+if TYPE_CHECKING:
+    from offcert.runtime.capture.moments import Moment
+
+
+def find_ranges(
+    moments: Sequence[Moment],
+    ticks: Sequence[int],
+    root: nn.Module,
+    only_once: Collection[Event] = (),
+    lines: Sequence[Sequence[Event]] = (),
+) -> Ranges:
+    """Return the stretches of a recorded step that `Segments` can run again.
+
+    Left out are compiled modules, script modules, what the program itself checkpoints, the model as
+    a whole, and calls that compute nothing.
+
+    Parameters
+    ----------
+    moments : sequence of Moment
+        Of the recording, for the clock of modules.
+    ticks : sequence of int
+        The moments with which operations begin.
+    root : nn.Module
+        The recorded model.
+    only_once : collection of Event, optional
+        Calls that cannot be made again.
+    lines : sequence of sequence of Event, optional
+        Calls of which each takes only what the one before returned.
+    """
+    return _Finder(moments, ticks, root, only_once).ranges(lines)
+
+
+class _Finder:
+    def __init__(
+        self,
+        moments: Sequence[Moment],
+        ticks: Sequence[int],
+        root: nn.Module,
+        only_once: Collection[Event],
+    ) -> None:
+        self.ticks = ticks
+        self.only_once = only_once
+        self.modules = dict(root.named_modules())
+        self.refused = _paths_of_refused(self.modules)
+        # What is called again in a backward pass is checkpointed by the program itself.
+        again = {m.event.path for m in moments if m.backward and m.event.kind == ENTER}
+        self.refused |= {above for path in again for above in _above(path)}
+        # In the order in which they are entered.
+        self.spans: dict[Event, tuple[int, int]] = {}
+        entered: dict[tuple[str, int], int] = {}
+        for index, moment in enumerate(moments):
+            event = moment.event
+            if moment.backward or not event.path:
+                continue
+            if event.kind == ENTER:
+                entered[event.path, event.call] = index
+                self.spans[event] = index, index
+            elif event.kind == LEAVE and (event.path, event.call) in entered:
+                begun = entered[event.path, event.call]
+                self.spans[event._replace(kind=ENTER)] = begun, index
+        self.root_spans = _root_spans(moments)
+        self.spans_of: dict[str, list[tuple[int, int]]] = {}
+        for event, span in self.spans.items():
+            self.spans_of.setdefault(event.path, []).append(span)
+
+    def ranges(self, lines: Sequence[Sequence[Event]]) -> Ranges:
+        calls = []
+        for event, (begun, ended) in self.spans.items():
+            first, last = self._operations(begun, ended)
+            if event.path in self.refused or event in self.only_once:
+                continue
+            if first <= last:
+                calls.append(Range(first, last, event.path, event.call))
+        calls.sort(key=lambda each: (each.first, -each.last))
+        rows = tuple(self._rows())
+        known = {(each.first, each.last) for each in Ranges(tuple(calls), rows)}
+        found = (line for each in lines for line in self._lines(each))
+        # What is in a row of children anyway needs no line.
+        new = [
+            line for line in found if any((r.first, r.last) not in known for r in line.stretches())
+        ]
+        return Ranges(tuple(calls), rows, tuple(new))
+
+    def _lines(self, calls: Sequence[Event]) -> Iterator[Line]:
+        """Yield a recorded line without the calls that cannot be made again."""
+        pieces: list[list[Event]] = [[]]
+        for event in calls:
+            if event.path in self.refused or event in self.only_once or event not in self.spans:
+                pieces.append([])
+            else:
+                pieces[-1].append(event)
+        for piece in pieces:
+            ends = [self._operations(*self.spans[event]) for event in piece]
+            yield Line(
+                tuple((event.path, event.call) for event in piece),
+                tuple(first for first, _ in ends),
+                tuple(last for _, last in ends),
+            )
+
+    def _operations(self, begun: int, ended: int) -> tuple[int, int]:
+        """Return the operations between two moments; the last is before the first if none is."""
+        return bisect_left(self.ticks, begun), bisect_left(self.ticks, ended) - 1
+
+    def _rows(self) -> Iterator[Row]:
+        containers = {
+            path: module
+            for path, module in self.modules.items()
+            if isinstance(module, nn.Sequential)
+            and type(module).forward is nn.Sequential.forward
+            and "forward" not in module.__dict__
+        }
+        for event, span in [*self.spans.items(), *self.root_spans]:
+            container = containers.get(event.path)
+            if container is None:
+                continue
+            row = self._row(event, container, span)
+            if row is not None:
+                yield row
+
+    def _row(self, event: Event, container: nn.Sequential, span: tuple[int, int]) -> Row | None:
+        above = f"{event.path}." if event.path else ""
+        children = [(name, above + name) for name in container._modules]
+        if not all(path in self.modules for _, path in children):
+            # One that is also called by another name, or twice: which call is whose is not clear.
+            return None
+        names, first, last = [], [], []
+        for name, path in children:
+            inside = [
+                times
+                for times in self.spans_of.get(path, [])
+                if span[0] <= times[0] and times[1] <= span[1]
+            ]
+            if len(inside) != 1:
+                return None
+            begin, end = self._operations(*inside[0])
+            if path in self.refused:
+                return None
+            if begin <= end:
+                names.append(name)
+                first.append(begin)
+                last.append(end)
+        if not names:
+            return None
+        return Row(event.path, event.call, tuple(names), tuple(first), tuple(last))
+
+
+def _root_spans(moments: Sequence[Moment]) -> list[tuple[Event, tuple[int, int]]]:
+    spans: dict[Event, tuple[int, int]] = {}
+    for index, moment in enumerate(moments):
+        event = moment.event
+        if event.path or moment.backward:
+            continue
+        if event.kind == ENTER:
+            spans[event] = index, index
+        elif event.kind == LEAVE and event._replace(kind=ENTER) in spans:
+            spans[event._replace(kind=ENTER)] = spans[event._replace(kind=ENTER)][0], index
+    return list(spans.items())
+
+
+def _paths_of_refused(modules: dict[str, nn.Module]) -> set[str]:
+    refused = set()
+    for path, module in modules.items():
+        if is_compiled(module) or isinstance(module, torch.jit.ScriptModule):
+            refused |= set(_above(path))
+    return refused
+
+
+def _above(path: str) -> Iterator[str]:
+    """Yield a path and those of all modules that it is in."""
+    yield path
+    while path:
+        path = path.rpartition(".")[0]
+        yield path

@@ -1,0 +1,164 @@
+"""What is said about the steps of a training loop: how many of each kind, reports, warnings."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from offcert.core.errors import PlanError
+from offcert.runtime.follow.run import StepRun
+from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.reports import StepReport
+from offcert.runtime.watch.guard import OffloadWarning
+
+
+class Accounts:
+    """Takes stock of steps.
+
+    Parameters
+    ----------
+    strict : bool
+        Raise where a step has no plan, instead of warning.
+
+    Attributes
+    ----------
+    steps : Counter
+        How many steps there were of each kind (`offcert.runtime.follow.offload.Offload.steps`).
+    report : StepReport
+        Of the latest step.
+    """
+
+    def __init__(self, strict: bool) -> None:
+        self.steps: Counter[str] = Counter()
+        self.report = StepReport("no step has been run", False)
+        self._strict = strict
+        self._moved = False
+        self._warned: set[str] = set()
+
+    def begin(self) -> None:
+        """Begin anew; what has been warned of is not warned of again."""
+        self.steps.clear()
+        self._moved = False
+
+    def refuse(self, kind: str, message: str, *, alone: bool) -> None:
+        """Take note of a step that no plan is followed for; `alone`: no other is under way.
+
+        Raises
+        ------
+        PlanError
+            If steps without a plan are not wanted.
+        """
+        self.steps["unplanned"] += 1
+        if alone:
+            self.report = StepReport(message, True)
+        if self._strict:
+            raise PlanError(message)
+        self.tell(kind, message)
+
+    def idle(self, program: Program) -> None:
+        """Take note of a step under a plan that changes nothing."""
+        self.steps["planned"] += 1
+        self.report = StepReport(None, True, program.prediction, program.limit)
+
+    def exceeded(self, what: str) -> None:
+        """Take note that such a step takes more than its plan says.
+
+        Raises
+        ------
+        PlanError
+            If steps that are not as planned are not wanted.
+        """
+        self.steps.subtract(["planned"])
+        self.steps.update(["deviating"])
+        self.steps += Counter()
+        self.report = replace(self.report, deviation=what)
+        if self._strict:
+            raise PlanError(f"the step takes more than its plan says: {what}")
+        self.tell("deviating", f"a step did not follow its plan: {what}")
+
+    def tell(self, kind: str, message: str) -> None:
+        """Warn once of each kind, and of the same thing once."""
+        if kind not in self._warned and message not in self._warned:
+            self._warned |= {kind, message}
+            warnings.warn(
+                f"{message}; training goes on with the tensors on the device",
+                OffloadWarning,
+                stacklevel=3,
+            )
+
+    def failed(self, error: Exception, reason: str, run: StepRun | None) -> None:
+        """Take note that we have failed in the midst of a step, or outside of any.
+
+        Raises
+        ------
+        PlanError
+            If whoever trains is strict.
+        """
+        if self._strict and isinstance(error, PlanError):
+            # We have not failed: it is what was asked for.
+            raise error
+        if run is not None:
+            run.fail(reason)
+        else:
+            self.report = StepReport(reason, True)
+        if self._strict:
+            raise PlanError(reason) from error
+        self.tell("failed", reason)
+
+    def close(self, run: StepRun) -> StepReport:
+        """Take stock of a step after which another one begins, or nothing."""
+        self._account(run)
+        self.report = run.report()
+        self._warn(run)
+        return self.report
+
+    def ended(self, run: StepRun, *, under_way: bool, latest: bool) -> None:
+        """Take stock of a step whose backward pass has ended.
+
+        Parameters
+        ----------
+        run : StepRun
+            The step.
+        under_way : bool
+            Whether its report is still to be taken.
+        latest : bool
+            Whether no step has begun after it.
+        """
+        self._account(run)
+        if not under_way:
+            if latest:
+                self.report = run.report()
+            self._warn(run)
+
+    def _account(self, run: StepRun) -> None:
+        kind = "planned" if run.finished else "unfinished"
+        if run.breach is not None:
+            kind = "deviating"
+        if run.counted_as is not None:
+            self.steps.subtract([run.counted_as])
+        run.counted_as = kind
+        self.steps.update([kind])
+        self.steps += Counter()
+        self._moved |= run.offloaded_bytes > 0
+
+    def _warn(self, run: StepRun) -> None:
+        # A strict step has raised it.
+        if run.breach is not None and not self._strict:
+            self.tell("deviating", f"a step did not follow its plan: {run.breach}")
+
+    def warn_if_nothing_moved(self, programs: Sequence[Program]) -> None:
+        """Warn if no step has moved anything although a program wanted it."""
+        wanted = any(not each.moves_nothing for each in programs)
+        if wanted and not self._moved:
+            done = ", ".join(f"{n} {kind}" for kind, n in self.steps.items()) or "none"
+            reason = self.report.deviation or "none of them ran a backward pass"
+            if self.report.deviation is None and self.report.unfreed:
+                held = sum(each.size for each in self.report.unfreed)
+                reason = f"the program itself holds {held} bytes that should have left"
+            warnings.warn(
+                f"nothing was moved under the plan (steps: {done}): {reason}",
+                OffloadWarning,
+                stacklevel=3,
+            )

@@ -1,0 +1,181 @@
+"""What a step does beyond the captured one: it may then take more memory than its plan says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import torch
+
+from offcert.runtime.plan.program import Program
+from offcert.runtime.watch.events import OUTPUT, Event, Session
+from offcert.runtime.watch.hooks import Hooks
+from offcert.runtime.watch.nodes import UNKNOWN, NodeCount, keeps_casts
+from offcert.runtime.watch.parts import Parts
+from offcert.runtime.watch.saved_storages import Place
+
+
+class Stayed(NamedTuple):
+    """Bytes that should have left, but are held by someone besides autograd.
+
+    Attributes
+    ----------
+    tensor : int
+        The trace's tensor that they belong to.
+    operation : int
+        The operation before which they should have left.
+    size : int
+        How many.
+    """
+
+    tensor: int
+    operation: int
+    size: int
+
+
+class Excess:
+    """Finds what a step takes beyond what its plan says.
+
+    Parameters
+    ----------
+    program : Program
+        That the step follows.
+    parts : Parts
+        Of the model.
+    """
+
+    def __init__(self, program: Program, parts: Parts) -> None:
+        self.program = program
+        self.parts = parts
+        self.stayed: list[Stayed] = []
+        self._nodes = NodeCount()
+
+    def begin_call(self) -> None:
+        """Take note that a call of the model begins."""
+        self._nodes = NodeCount()
+
+    def end_call(self, call: int) -> str | None:
+        """Return what there is to say if a call of the model did more than the captured one.
+
+        Operators of another kind of device may consist of others: they are not compared.
+        """
+        capture = self.program.capture
+        if call >= len(capture.nodes) or capture.device != self.parts.device:
+            return None
+        made, captured = self._nodes.made, capture.nodes[call]
+        if captured == UNKNOWN or made <= captured:
+            return None
+        return (
+            f"the model's forward pass made {made} nodes of the autograd graph, {made - captured} "
+            "more than when it was captured: it may take more memory"
+        )
+
+    @property
+    def keeps_casts(self) -> bool:
+        """Whether weights stay that were cast, unlike in the captured step."""
+        return self.program.capture.autocast is False and keeps_casts(self.parts.device)
+
+    def begin_backward(self) -> str | None:
+        """Return what there is to say if weights that were cast stay, and do not fit."""
+        if not self.keeps_casts:
+            return None
+        casts = sum(
+            parameter.numel() * torch.get_autocast_dtype(self.parts.device).itemsize
+            for parameter in self.parts.parameters
+            if parameter.requires_grad and parameter.dtype == torch.float32
+        )
+        most = self.program.prediction.peak + casts
+        if most <= self.program.limit:
+            return None
+        return (
+            "the backward pass runs inside of torch.autocast, unlike the captured one: up to "
+            f"{casts} bytes of weights that were cast stay until it ends, "
+            f"{most - self.program.limit} more than fit into the limit"
+        )
+
+    def of_bytes(self, saved: Iterable[Place]) -> str | None:
+        """Return what there is to say if bytes that were not foreseen do not fit into the limit.
+
+        What an operation saves beyond what it saved when it was captured is taken to stay until the
+        step ends; what should have left, until the plan brings it back.
+        """
+        trace, prediction = self.program.trace, self.program.prediction
+        more = [0] * (len(trace) + 1)
+        found: Counter[int] = Counter()
+        for place in saved:
+            found[place.operation] += place.size
+        for operation, size in found.items():
+            more[operation] += max(0, size - self.program.saved_bytes[operation])
+        for each in self.stayed:
+            after = range(each.operation, len(trace))
+            back = next((n for n in after if each.tensor in prediction.claims[n]), len(trace))
+            more[each.operation] += each.size
+            more[back] -= each.size
+        del more[-1]
+        pairs = zip(accumulate(more), prediction.peaks, strict=True)
+        for operation, (extra, peak) in enumerate(pairs):
+            if extra and peak + extra > self.program.limit:
+                return (
+                    f"{extra} bytes more than planned are held during "
+                    f"{trace.operations[operation].name}, "
+                    f"{peak + extra - self.program.limit} more than fit into the limit"
+                )
+        return None
+
+    def of_peaks(self, peaks: Sequence[int]) -> str | None:
+        """Return what there is to say if more bytes were counted than the limit."""
+        most, limit = max(peaks, default=0), self.program.limit
+        if most <= limit:
+            return None
+        where = self.program.trace.operations[peaks.index(most)].name
+        return f"{most} bytes were alive during {where}, {most - limit} more than the limit"
+
+
+class IdleRun(Session):
+    """A step under a plan that changes nothing; it runs as without us.
+
+    Parameters
+    ----------
+    hooks : Hooks
+        Which tell it of events.
+    program : Program
+        Whose limit it is to keep.
+    exceeds : callable
+        Told if the step does more than the captured one.
+    """
+
+    def __init__(self, hooks: Hooks, program: Program, exceeds: Callable[[str], None]) -> None:
+        super().__init__(hooks)
+        self._excess = Excess(program, hooks.parts)
+        self._exceeds = exceeds
+        self._told = False
+
+    def enter(self, path: str, values: Any) -> None:
+        """Take no note of a module that is called."""
+
+    def leave(self, path: str, output: Any) -> None:
+        """Watch for the backward pass where it may matter when it begins."""
+        if not path and self._excess.keeps_casts:
+            self.watch(OUTPUT, path, 0, output)
+
+    def tick(self, event: Event) -> None:
+        """Take no note of an event."""
+
+    def wants(self, event: Event) -> bool:
+        """Only what was watched is wanted."""
+        return True
+
+    def returned(self) -> None:
+        """Look whether the call of the model did more than the captured one."""
+        self._tell(self._excess.end_call(0))
+
+    def begin_backward(self) -> None:
+        """Look whether it keeps more than the captured one."""
+        self._tell(self._excess.begin_backward())
+
+    def _tell(self, what: str | None) -> None:
+        if what is not None and not self._told:
+            self._told = True
+            self._exceeds(what)

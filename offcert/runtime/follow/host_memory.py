@@ -1,0 +1,82 @@
+"""What plans that are followed together need of the host's memory, and how they get by with less.
+
+Needs no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from offcert.core.errors import InputError
+from offcert.core.messages import short_repr
+from offcert.core.trace import require_integer
+from offcert.core.training_record import HostMemory
+from offcert.core.units import parse_size
+from offcert.runtime.plan.program import Program
+
+
+def within_host(
+    programs: Sequence[Program], limit: int | str | None, spill: bool | str
+) -> list[Program]:
+    """Return programs that take no more of the host's memory altogether than they may.
+
+    Each keeps its room while others are followed, so the first gets what it needs, and the next
+    what is left.
+
+    Parameters
+    ----------
+    programs : sequence of Program
+        As they are with all the memory in the world.
+    limit : int or str or None
+        Bytes, or text like ``"8GiB"``; None for any number.
+    spill : bool or str
+        Whether what is too much goes into a file; a text says in which folder.
+
+    Raises
+    ------
+    InputError
+        If it is too much and nothing may go into a file, the limit is none, or there is no such
+        folder.
+    """
+    if isinstance(spill, str) and not Path(spill).is_dir():
+        raise InputError(f"host_spill must be a folder that exists, not {spill!r}")
+    left = memory_limit(limit)
+    if left is None:
+        if spill is not False:
+            raise InputError("host_spill needs host_memory: there is no limit to keep to")
+        return list(programs)
+    found = []
+    for each in programs:
+        within = each.within_host(left, spill is not False)
+        left -= host_memory_of([within]).held
+        found.append(within)
+    return found
+
+
+def memory_limit(limit: int | str | None, field: str = "host_memory") -> int | None:
+    """Return a limit in bytes.
+
+    Raises
+    ------
+    InputError
+        If it is none.
+    """
+    if isinstance(limit, str):
+        return parse_size(limit, field)
+    if limit is None:
+        return None
+    if isinstance(limit, float):
+        raise InputError(f"{field} must be a number of bytes, not {short_repr(limit)}")
+    return require_integer(limit, field, 0)
+
+
+def host_memory_of(programs: Sequence[Program], limit: int | None = None) -> HostMemory:
+    """Return what programs need of the host together."""
+    return HostMemory(
+        sum(each.host.pool for each in programs),
+        sum(each.host.load for each in programs),
+        limit,
+        sum(each.in_file for each in programs),
+        sum(each.staging for each in programs),
+    )

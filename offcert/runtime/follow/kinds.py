@@ -1,0 +1,138 @@
+"""Kinds of steps that begin with the same call: which one a step will be is learnt.
+
+A model takes another branch because one of its attributes says so, a loop takes turns, or a coin is
+tossed. The plan for a step has to be chosen when it begins, by what comes before: attributes of
+modules that have always told the kinds apart, or else what came after the latest two steps before.
+A wrong guess is a step that deviates, and keeps its tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from offcert.runtime.follow.run import StepRun
+from offcert.runtime.plan.plans import plans_for
+from offcert.runtime.plan.program import Program
+from offcert.runtime.watch.events import ENTER, INPUT, OUTPUT
+from offcert.runtime.watch.signature import Signature
+
+# An attribute by which no kind can be told: it was not the same in all of its steps.
+_VARIES = object()
+
+_PLAIN = (bool, int, str, float, type(None))
+
+Attributes = dict[tuple[int, str], Any]
+
+
+class Kinds:
+    """Which of several programs a step will follow.
+
+    Parameters
+    ----------
+    modules : sequence of torch.nn.Module
+        The parts of the model, whose attributes may tell.
+    """
+
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
+        self.modules = modules
+        self._attributes: dict[int, Attributes] = {}
+        self._next: dict[tuple[int, ...], int] = {}
+        self._latest: tuple[int, ...] = ()
+        self._begun: Attributes = {}
+
+    def plans_for(
+        self, programs: Sequence[Program], call: Signature, here: str
+    ) -> list[Program] | str:
+        """Return the programs for a step, the one to follow first; or why there is none."""
+        found = plans_for(programs, call, here)
+        if len(found) > 1 and not isinstance(found, str):
+            chosen = self.choose(found)
+            return [chosen, *(each for each in found if each is not chosen)]
+        return found
+
+    def choose(self, programs: Sequence[Program]) -> Program:
+        """Return the one of several programs that a step will follow which begins now."""
+        self._begun = self.now()
+        found = [each for each in programs if self._fits(each, programs)]
+        if len(found) != 1:
+            found = found or list(programs)
+            guess = self._next.get(self._latest, self._latest[-1] if self._latest else None)
+            found.sort(key=lambda each: id(each) != guess)
+        return found[0]
+
+    def was(self, program: Program, begun: Attributes) -> None:
+        """Take note of the program that a step should have followed, and of how it had begun."""
+        kind = id(program)
+        if len(self._latest) == 2:
+            self._next[self._latest] = kind
+        self._latest = (*self._latest, kind)[-2:]
+        known = self._attributes.get(kind)
+        if known is None:
+            self._attributes[kind] = dict(begun)
+            return
+        for key, value in known.items():
+            if value is not _VARIES and not _same(begun.get(key, _VARIES), value):
+                known[key] = _VARIES
+
+    def ended(self, run: StepRun) -> None:
+        """Learn from a step, if there were several programs to choose from and it was one kind."""
+        if run.entered is None or not run.finished:
+            return
+        orders = [_entered(each) for each in run.alternatives]
+        told = {path for order in orders for path in order}
+        entered = [path for path in run.entered if path in told]
+        found = [e for e, order in zip(run.alternatives, orders, strict=True) if order == entered]
+        if run.deviation is None:
+            self.was(run.program, self._begun)
+        elif len(found) == 1 and found[0] is not run.program:
+            self.was(found[0], self._begun)
+
+    def now(self) -> Attributes:
+        """Return the attributes that may tell what a step will be which begins now."""
+        return {
+            (number, name): value
+            for number, module in enumerate(self.modules)
+            for name, value in module.__dict__.items()
+            if type(value) in _PLAIN
+        }
+
+    def _fits(self, program: Program, programs: Sequence[Program]) -> bool:
+        """Whether the attributes are those of a program's steps, as far as they tell any apart."""
+        own, told = self._attributes.get(id(program)), False
+        for other in programs if own is not None else ():
+            theirs = self._attributes.get(id(other))
+            if theirs is None or other is program:
+                continue
+            assert own is not None
+            for key in own.keys() & theirs.keys():
+                here, there = own[key], theirs[key]
+                if here is _VARIES or there is _VARIES or _same(here, there):
+                    continue
+                told = True
+                if not _same(self._begun.get(key, _VARIES), here):
+                    return False
+        return told
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+def share_calls(programs: Sequence[Program]) -> bool:
+    """Whether some of the programs are for steps that begin with the same call."""
+    calls = [each.capture.calls[0] for each in programs]
+    return any(call in calls[:number] for number, call in enumerate(calls))
+
+
+def _entered(program: Program) -> list[str]:
+    """Return the modules that the forward pass of a program's steps calls, as far as they tick."""
+    found = []
+    for event in program.capture.ticks:
+        if event.kind in (INPUT, OUTPUT):
+            break
+        if event.kind == ENTER:
+            found.append(event.path)
+    return found

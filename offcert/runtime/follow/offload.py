@@ -1,0 +1,398 @@
+"""`offload`: the user's own training loop, under a plan."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import nn
+
+from offcert.core.errors import InputError, OffcertError
+from offcert.core.options import require_count
+from offcert.core.problem import Problem
+from offcert.runtime.device.cuda import cuda_device
+from offcert.runtime.device.interface import Device
+from offcert.runtime.follow.accounts import Accounts
+from offcert.runtime.follow.agreement import require_agreement
+from offcert.runtime.follow.excess import IdleRun
+from offcert.runtime.follow.host_memory import memory_limit, within_host
+from offcert.runtime.follow.kinds import Kinds, share_calls
+from offcert.runtime.follow.outcome import Outcome
+from offcert.runtime.follow.relay import Relay, counting, give_up, unhook, watch_unseen
+from offcert.runtime.follow.reserved import Reserved
+from offcert.runtime.follow.run import StepRun
+from offcert.runtime.follow.step_storages import StepStorages
+from offcert.runtime.plan.plans import AnyPlan, CertificateLike, programs
+from offcert.runtime.plan.program import Program
+from offcert.runtime.segments.attach import Segments
+from offcert.runtime.segments.steps import SegmentedSteps
+from offcert.runtime.streaming.movers import movers_for
+from offcert.runtime.watch.events import OPERATOR, Session
+from offcert.runtime.watch.guard import Guard, OffloadWarning
+from offcert.runtime.watch.hooks import Hooks, require_cpu, require_no_graphs, unwrap
+from offcert.runtime.watch.modes import within_transform
+from offcert.runtime.watch.saved_storages import owned_storages
+from offcert.runtime.watch.saving import enter_saving, leave_saving
+from offcert.runtime.watch.signature import Signature, signature
+from offcert.runtime.watch.tracker import LiveBytes
+
+__all__ = ["Offload", "OffloadWarning", "offload"]
+
+
+def offload(
+    model: nn.Module,
+    plan: AnyPlan | Sequence[CertificateLike],
+    problem: Problem | None = None,
+    *,
+    strict: bool = False,
+    count: bool = False,
+    directory: str | None = None,
+    device: Device | None = None,
+    timed: bool = False,
+    host_memory: int | str | None = None,
+    host_spill: bool | str = False,
+    reserved_memory: int | str | None = None,
+    verify_every: int | None = None,
+) -> Offload:
+    """Prepare to train `model` under a plan.
+
+    The result is a context manager around a training loop, which stays the user's::
+
+        with offload(model, certificate):
+            for inputs, labels in batches:
+                loss = criterion(model(inputs), labels)
+                loss.backward()
+                optimiser.step()
+                optimiser.zero_grad()
+
+    The model's own forward runs; hooks on its modules are the clock, and hooks on what autograd
+    saves move it. Losses, gradients, parameters and buffers are bitwise those of plain training. A
+    step that is not the captured one (another batch size, another branch, evaluation) keeps its
+    tensors; that is reported, and warned of once.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The network that was captured, on the CPU or on one CUDA device; it may be wrapped by
+        DistributedDataParallel.
+    plan : Certificate, Plan or Schedule, or a sequence of certificates
+        When tensors leave and come back. Of several certificates each step follows the one that was
+        captured with inputs like its own.
+    problem : Problem, optional
+        What a plan or schedule was made for; a certificate brings its own.
+    strict : bool
+        Raise a `PlanError` where a step does not follow its plan.
+    count : bool
+        Count live bytes at every operation. It costs 20 to 40 microseconds an operator.
+    directory : str, optional
+        Where the temporary file with the offloaded bytes is made; on a device with streams they are
+        in an arena of pinned memory.
+    device : Device, optional
+        Whose streams copy; by default those of the CUDA device that the model is on, and none for a
+        model on the CPU: there tensors move at once, between two operations.
+    timed : bool
+        Take note of the times of operations and transfers; see `Offload.times`.
+    host_memory : int or str, optional
+        Bytes of the host's memory that what has left may take (``"8GiB"``); by default any number.
+        `Offload.host` says what the plan needs.
+    host_spill : bool or str
+        Put what is more into a memory-mapped file, in this folder or where the system puts such
+        files, instead of refusing the plan.
+    reserved_memory : int or str, optional
+        Bytes that PyTorch's allocator may have reserved on the device at most (``"16GiB"``): what
+        tensors take, and the pieces between them. A step in which it reserves more has not followed
+        its plan. By default what a plan is made for limits what tensors take. With it, peaks of the
+        allocator's statistics are reset in every step, and what it keeps in vain beyond the limit
+        is given back before a step.
+    verify_every : int, optional
+        After how many steps segments that run again are compared with their first runs anew, bit by
+        bit: copies of all they save wait on the host. By default in their first steps only.
+
+    Returns
+    -------
+    Offload
+        A context manager, which can be entered again and again.
+
+    Raises
+    ------
+    InputError
+        If a problem was not captured with a clock that training can follow, the model is on several
+        devices, a plan is a schedule that moves tensors in pieces, or it needs more of the host's
+        memory than it may have.
+    PlanError
+        If a plan does not make sense, or exceeds its problem's memory.
+    """
+    of = device if device is not None else cuda_device(unwrap(model), timed=timed)
+    found = programs(plan, problem, streams=of is not None)
+    return Offload(
+        model,
+        within_host(found, host_memory, host_spill),
+        strict=strict,
+        count=count,
+        directory=directory,
+        device=of,
+        timed=timed,
+        spill=host_spill if isinstance(host_spill, str) else None,
+        reserved_memory=memory_limit(reserved_memory, "reserved_memory"),
+        verify_every=verify_every,
+    )
+
+
+class Offload(Outcome, AbstractContextManager["Offload"]):
+    """A model that trains under plans; see `offload`.
+
+    Attributes
+    ----------
+    steps : Counter
+        How many steps were ``"planned"`` (followed their plan to the end), ``"deviating"``,
+        ``"unplanned"`` (there is no plan for such a step) or ``"unfinished"``.
+
+    Notes
+    -----
+    Dropped without being left, it undoes what it did as if it had been.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        programs: Sequence[Program],
+        *,
+        strict: bool = False,
+        count: bool = False,
+        directory: str | None = None,
+        device: Device | None = None,
+        timed: bool = False,
+        spill: str | None = None,
+        reserved_memory: int | None = None,
+        verify_every: int | None = None,
+    ) -> None:
+        again = None if verify_every is None else require_count(verify_every, "verify_every")
+        self._verify_every = again
+        self._model, self._root = model, unwrap(model)
+        if device is None:
+            require_cpu(self._root)
+        else:
+            require_no_graphs(self._root)
+        self.programs = list(programs)
+        self._strict, self._count, self._device = strict, count, device
+        self._accounts = Accounts(strict)
+        # Steps under plans that change nothing run without us, unless something is asked of them.
+        self._asked = count or timed or reserved_memory is not None
+        self._reserved = Reserved(device, reserved_memory)
+        self._movers = movers_for(device, directory, timed=timed, spill=spill)
+        self._relay = Relay(self)
+        self._hooks = Hooks(self._root, self._relay, Guard(self._relay.failed))
+        self._segments = self._segmented()
+        self._kinds = Kinds(self._hooks.parts.modules)
+        # The latest step, as long as no other one has begun, and what it saves.
+        self._run: StepRun | None = None
+        self._storages: StepStorages | None = None
+        self._latest: weakref.ref[StepRun] | None = None
+        self._counter: LiveBytes | None = None
+        # What undoes what entering has done, and who calls it if nobody leaves.
+        self._open: ExitStack | None = None
+        self._finalizer: weakref.finalize[..., Offload] | None = None
+        # The threads that entered the context, and that is in the middle of a forward pass.
+        self._entered_in = 0
+        self._thread: int | None = None
+        self._lock = threading.RLock()
+
+    # The context.
+
+    def __enter__(self) -> Offload:
+        """Hook the model."""
+        if self._open is not None:
+            raise InputError("this offload context has been entered already")
+        require_agreement(self._model, self.programs)
+        self._accounts.begin()
+        self._entered_in = threading.get_ident()
+        # It must not hold this object, which may be dropped without being left.
+        with ExitStack() as undo:
+            undo.callback(self._movers.close)
+            undo.callback(unhook, self._hooks, self._segments)
+            self._attach()
+            undo.callback(watch_unseen(self._hooks, self._accounts).close)
+            if self._count or any(each.by_operators for each in self.programs):
+                self._counter = counting(self._hooks, self._relay, self._device, undo)
+            self._open = undo.pop_all()
+        self._finalizer = weakref.finalize(self, give_up, self._open)
+        self._finalizer.atexit = False
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Remove the hooks; warn if no step has moved anything although it should have."""
+        undo, self._open = self._open, None
+        if undo is not None:
+            assert self._finalizer is not None
+            self._finalizer.detach()
+            with self._hooks.guard.end(failing=kind is not None), undo:
+                self._detach()
+        if kind is None:
+            self._accounts.warn_if_nothing_moved(self.programs)
+
+    def failed(self, error: Exception, reason: str, session: Session | None) -> None:
+        """Take note that an entry has failed: the step goes on, and nothing more leaves."""
+        run = session if isinstance(session, StepRun) else self._run
+        leave_saving(self._hooks.local)
+        if run is not None:
+            self._movers.distrust(run)
+        self._accounts.failed(error, reason, run)
+
+    def _segmented(self) -> Segments | None:
+        """Return the segments of all programs, if anything runs again."""
+        if not any(each.segments for each in self.programs):
+            return None
+        placed = [each.segments for each in self.programs]
+        segments = Segments(self._root, placed, self._hooks, verify_every=self._verify_every)
+        self._hooks.steps = SegmentedSteps(self._relay, segments, self._relay.program_of)
+        return segments
+
+    def program_of(self, session: Session) -> int | None:
+        """Return the number of the program that a session follows, if anything runs again in it."""
+        if not isinstance(session, StepRun) or not session.program.segments:
+            return None
+        return next(n for n, each in enumerate(self.programs) if each is session.program)
+
+    def _attach(self) -> None:
+        if self._segments is not None:
+            # Before the clock: what is kept is then saved in the operation that makes it.
+            self._segments.attach()
+        paths = {event.path for each in self._watched() for event in each.capture.ticks}
+        self._hooks.attach(paths.__contains__)
+
+    def _watched(self) -> list[Program]:
+        """Return the programs whose clock has to tick."""
+        several = share_calls(self.programs)
+        return [p for p in self.programs if self._asked or several or not p.is_idle]
+
+    def _detach(self) -> None:
+        if self._busy():
+            self._tell("thread", "the context ends while another thread runs a forward pass")
+        if self._storages is not None:
+            self._storages.closed = True
+        leave_saving(self._hooks.local)
+        self._close_run("the context ended")
+        self._thread = None
+        self._counter = None
+
+    def announce(self, name: str) -> None:
+        """Tick at an operator, if the clock is one of operators."""
+        local = self._hooks.local
+        # An evaluation is not a part of the step, whatever it comes between.
+        if self._run is not None and (local.forward is not None or not local.depth):
+            self._run.count(OPERATOR, name)
+
+    # Steps.
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
+        """Begin a step at a call of the model, or go on with the one under way."""
+        if not torch.is_grad_enabled() or self._open is None:
+            return None
+        with self._lock:
+            if within_transform():
+                self._refuse("transform", "the model is called within a transform of torch.func")
+                return None
+            if self._busy():
+                self._refuse("thread", "another thread is in the middle of a forward pass")
+                return None
+            call = signature(self._hooks.parts, args, kwargs)
+            # A step that was given up must be gone before the next one looks for room.
+            goes_on = self._run is not None and self._run.accepts(call)
+            run = self._run if goes_on else self._begin_step(call)
+            if isinstance(run, StepRun):
+                if run.hooks_saved:
+                    enter_saving(self._hooks.local, run, self._storages)
+                self._thread = threading.get_ident()
+        return run
+
+    def left(self, session: Session, output: Any) -> None:
+        """Leave the saved-tensor hooks with the model."""
+        if self._thread == threading.get_ident():
+            self._thread = None
+        leave_saving(self._hooks.local)
+        if not session.failed:
+            session.returned()
+
+    def _busy(self) -> bool:
+        """Whether another thread is in the middle of a forward pass."""
+        return self._thread not in (None, threading.get_ident()) and any(
+            thread.ident == self._thread for thread in threading.enumerate()
+        )
+
+    def _begin_step(self, call: Signature) -> Session | None:
+        self._close_run("another step began")
+        found = self._choose(call)
+        if isinstance(found, str):
+            self._refuse("unplanned", found)
+            return None
+        chosen, *others = found
+        # Of several it has to turn out that it is the right one.
+        if chosen.is_idle and not self._asked and not others:
+            self._accounts.idle(chosen)
+            return IdleRun(self._hooks, chosen, self._accounts.exceeded)
+        counter = self._counter
+        if counter is not None and threading.get_ident() != self._entered_in:
+            if chosen.by_operators:
+                self._refuse("thread", "the thread is not the one that entered the context")
+                return None
+            self._tell("count", "live bytes are only counted where the context was entered")
+            counter = None
+        run = self._start(chosen, counter)
+        if run is not None and others:
+            run.choose_among(found)
+        return run
+
+    def _choose(self, call: Signature) -> list[Program] | str:
+        """Return the plan that a step follows and what else it may be, or why there is none."""
+        return self._kinds.plans_for(self.programs, call, self._hooks.parts.device)
+
+    def _start(self, chosen: Program, counter: LiveBytes | None) -> StepRun | None:
+        # Memory of the host does not count.
+        with nullcontext() if counter is None else counter.paused():
+            try:
+                mover, room = self._movers.mover(chosen)
+            except OffcertError as error:
+                self._refuse("room", str(error))
+                return None
+        if counter is not None:
+            counter.start()
+        self._reserved.begin()
+        told = self._relay.ended, self._reserved
+        run = StepRun(self._hooks, chosen, mover, counter, self._strict, *told)
+        self._movers.took(chosen, room, run)
+        accepted = run.accepts(chosen.capture.calls[0])
+        assert accepted
+        self._run, self._latest = run, weakref.ref(run)
+        self._storages = StepStorages(run, owned_storages(self._hooks.parts), counter)
+        return run
+
+    def _refuse(self, kind: str, message: str) -> None:
+        """Take note of a step that no plan is followed for."""
+        self._accounts.refuse(kind, message, alone=self._run is None)
+
+    def _tell(self, kind: str, message: str) -> None:
+        self._accounts.tell(kind, message)
+
+    def _close_run(self, what: str) -> None:
+        """Take stock of the latest step: another one begins, or the context ends."""
+        run, self._run, self._storages = self._run, None, None
+        if run is not None:
+            run.supersede(what)
+            self._kinds.ended(run)
+            if self._accounts.close(run).unforeseen:
+                self._hooks.look_again()
+
+    def ended(self, run: StepRun) -> None:
+        """Take stock of a step whose backward pass has ended."""
+        latest = self._latest is not None and self._latest() is run
+        self._accounts.ended(run, under_way=self._run is run, latest=latest)

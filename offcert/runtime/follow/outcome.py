@@ -1,0 +1,70 @@
+"""What can be asked of an offload: its steps, its latest one, what it needs of the host."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from torch import nn
+
+from offcert.core.schedule import Schedule
+from offcert.core.training_record import HostMemory
+from offcert.runtime.follow.accounts import Accounts
+from offcert.runtime.follow.host_memory import host_memory_of
+from offcert.runtime.follow.run import StepRun
+from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.reports import StepReport
+from offcert.runtime.segments.attach import Segments
+from offcert.runtime.streaming.movers import Movers
+
+
+class Outcome:
+    """What `offcert.runtime.follow.offload.Offload` tells of itself; that sets the attributes."""
+
+    programs: list[Program]
+    _accounts: Accounts
+    _movers: Movers[object]
+    _root: nn.Module
+    _run: StepRun | None
+    _open: object
+    _segments: Segments | None
+
+    def __repr__(self) -> str:
+        plans = "1 plan" if len(self.programs) == 1 else f"{len(self.programs)} plans"
+        steps = ", ".join(f"{number} {kind}" for kind, number in self.steps.items())
+        state = "not entered" if self._open is None else "entered"
+        return (
+            f"<{type(self).__name__} of {type(self._root).__name__}: {plans}; steps: "
+            f"{steps or 'none'}; {state}>"
+        )
+
+    @property
+    def report(self) -> StepReport:
+        """What the latest step has done so far; complete after its backward pass."""
+        found = self._accounts.report if self._run is None else self._run.report()
+        return replace(found, refused=tuple(self.refused.items())) if self.refused else found
+
+    @property
+    def steps(self) -> Counter[str]:
+        """How many steps there were of each kind."""
+        return self._accounts.steps
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Segments that do not run again any more, by name, with the reasons."""
+        found = {} if self._segments is None else self._segments.refused
+        return {name: str(proof.refused) for name, proof in found.items()}
+
+    @property
+    def host(self) -> HostMemory:
+        """What all plans together need of the host."""
+        return host_memory_of(self.programs)
+
+    @property
+    def times(self) -> Schedule | None:
+        """When operations and transfers of the latest step ran, in nanoseconds; waits for them.
+
+        None unless times are taken note of, and before a step has ended.
+        """
+        record = self._movers.record
+        return record.schedule() if record is not None and record.operations > 0 else None

@@ -1,0 +1,156 @@
+"""What hooks hold instead of an offload: it may be dropped, and they would keep it alive."""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from offcert.runtime.follow.accounts import Accounts
+from offcert.runtime.follow.run import StepRun
+from offcert.runtime.segments.attach import Segments
+from offcert.runtime.watch.events import Session
+from offcert.runtime.watch.guard import Guard, entry
+from offcert.runtime.watch.hooks import Hooks
+from offcert.runtime.watch.tracker import LiveBytes
+from offcert.runtime.watch.unseen import Unseen
+
+
+class Teller(Protocol):
+    """What is told (`offcert.runtime.follow.offload.Offload`)."""
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
+        """Begin a step at a call of the model, or go on with the one under way."""
+
+    def left(self, session: Session, output: Any) -> None:
+        """The call of the model has returned, or raised."""
+
+    def program_of(self, session: Session) -> int | None:
+        """Return the number of the program that a session follows, if anything runs again in it."""
+
+    def ended(self, run: StepRun) -> None:
+        """Take stock of a step whose backward pass has ended."""
+
+    def announce(self, name: str) -> None:
+        """Take note of an operator that is called."""
+
+    def failed(self, error: Exception, reason: str, session: Session | None) -> None:
+        """Take note that an entry has failed in the midst of a step."""
+
+
+class Relay:
+    """Passes on what hooks, steps and counters say, as long as there is somebody to hear it.
+
+    Parameters
+    ----------
+    teller : Teller
+        Not kept alive.
+    """
+
+    def __init__(self, teller: Teller) -> None:
+        self._teller = weakref.ref(teller)
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
+        """Begin a step at a call of the model, or go on with the one under way."""
+        teller = self._teller()
+        return None if teller is None else teller.begin(args, kwargs)
+
+    def left(self, session: Session, output: Any) -> None:
+        """The call of the model has returned, or raised."""
+        teller = self._teller()
+        if teller is not None:
+            teller.left(session, output)
+
+    def program_of(self, session: Session) -> int | None:
+        """Return the number of the program that a session follows, if anything runs again in it."""
+        teller = self._teller()
+        return None if teller is None else teller.program_of(session)
+
+    def ended(self, run: StepRun) -> None:
+        """Pass on that a backward pass has ended."""
+        teller = self._teller()
+        if teller is not None:
+            teller.ended(run)
+
+    def failed(self, error: Exception, reason: str, session: Session | None) -> None:
+        """Pass on that an entry has failed; nobody hears of it after the context is gone."""
+        teller = self._teller()
+        if teller is not None:
+            teller.failed(error, reason, session)
+
+    def announce(self, func: Any, args: Any, kwargs: Any) -> None:
+        """Pass on that an operator is called."""
+        teller = self._teller()
+        if teller is not None:
+            teller.announce(str(func))
+
+
+class Excluding:
+    """A hook that lets gradients count no more once they are the parameter's."""
+
+    def __init__(self, counter: LiveBytes) -> None:
+        self._counter = counter
+
+    @property
+    def guard(self) -> Guard:
+        """That of the counter."""
+        return self._counter.guard
+
+    @entry()
+    def __call__(self, parameter: torch.Tensor) -> None:
+        """Leave the parameter's gradient out."""
+        if parameter.grad is not None:
+            self._counter.exclude([parameter.grad])
+
+
+def watch_unseen(hooks: Hooks, accounts: Accounts) -> Unseen:
+    """Wait for gradients of a model until it is called for the first time."""
+    told = partial(accounts.refuse, "unseen", alone=True)
+    hooks.unseen = Unseen(hooks.root, told, hooks.guard)
+    return hooks.unseen
+
+
+def unhook(hooks: Hooks, segments: Segments | None) -> None:
+    """Leave a model as it was."""
+    try:
+        hooks.detach()
+    finally:
+        if segments is not None:
+            segments.detach()
+
+
+def counting(hooks: Hooks, relay: Relay, device: Any, undo: ExitStack) -> LiveBytes:
+    """Count what a model's steps allocate until it is undone, its gradients left out."""
+    counter = LiveBytes()
+    counter.guard = hooks.guard
+    counter.announcer = relay.announce
+    # Only a simulated device does not see by itself which memory operators take.
+    watch = getattr(device, "watch", None)
+    if watch is not None:
+        watch(counter)
+    excluding = Excluding(counter)
+    for parameter in hooks.root.parameters():
+        if parameter.requires_grad and parameter.is_leaf:
+            undo.callback(parameter.register_post_accumulate_grad_hook(excluding).remove)
+    counter.__enter__()
+    undo.callback(stop_counting, counter)
+    return counter
+
+
+def stop_counting(counter: LiveBytes) -> None:
+    """Leave a counter's mode if this thread is in it, and in no other one inside of it."""
+    counter.stop()
+    counter.announcer = None
+    if _get_current_dispatch_mode() is counter:
+        counter.__exit__(None, None, None)
+
+
+def give_up(undo: ExitStack) -> None:
+    """Undo what a context did that has been dropped without being left."""
+    # Nobody hears of errors here.
+    with suppress(Exception):
+        undo.close()

@@ -1,0 +1,399 @@
+"""One training step under a plan: tensors leave and come back as its clock ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from offcert.core.errors import PlanError
+from offcert.runtime.device.interface import MemoryReading
+from offcert.runtime.follow.excess import Excess, Stayed
+from offcert.runtime.follow.reserved import Reserved
+from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.reports import StepReport, Unforeseen
+from offcert.runtime.segments.uncounted import HELD
+from offcert.runtime.streaming.synchronous import Mover
+from offcert.runtime.watch.events import (
+    END,
+    ENTER,
+    INPUT,
+    LEAVE,
+    OPERATOR,
+    OUTPUT,
+    UNPACK,
+    Event,
+    Session,
+)
+from offcert.runtime.watch.hooks import Hooks
+from offcert.runtime.watch.saved import Entry
+from offcert.runtime.watch.saved_storages import Place, PlacedEntries
+from offcert.runtime.watch.signature import Signature, as_if_on
+from offcert.runtime.watch.tracker import LiveBytes
+
+
+def _unseen() -> AbstractContextManager[None]:
+    """Return a context in which no dispatch mode sees operators: those of movers are nobody's."""
+    return torch._C._DisableTorchDispatch()
+
+
+class StepRun(Session):
+    """A step that follows a program as long as it is the step that was captured.
+
+    Before an operation begins, a mover does what the plan wants done by then. Once the step does
+    something else than the captured one, nothing more leaves; what is away comes back when the plan
+    says, or when autograd asks for it.
+
+    Parameters
+    ----------
+    hooks : Hooks
+        Which tell it of events.
+    program : Program
+        What to follow.
+    mover : Mover or None
+        Who moves tensors; None for a plan that moves nothing.
+    counter : LiveBytes, optional
+        Counts live bytes.
+    strict : bool
+        Raise at the first deviation.
+    ended : callable, optional
+        Called with the run when its last backward pass has ended.
+    reserved : Reserved, optional
+        Reads what the device's allocator says, and knows the limit for it.
+
+    Attributes
+    ----------
+    deviation : str or None
+        The first thing in which the step was not the one that was planned.
+    finished : bool
+        Whether its last backward pass has ended.
+    superseded : str or None
+        What has happened before that, so that the step is not alone any more.
+    counted_as : str or None
+        As what kind of step it has been counted.
+    counter : LiveBytes or None
+        Counts live bytes.
+    exceeded : str or None
+        In what it takes more memory than was planned, or may. The plan is still followed then:
+        tensors that stay would take yet more.
+    broken : bool
+        Whether an error of ours is why it does not follow its plan.
+    alternatives : tuple of Program
+        Those that the program was chosen from, if there were several.
+    entered : list of str or None
+        Then the modules that its forward pass has called, in order.
+    """
+
+    def __init__(
+        self,
+        hooks: Hooks,
+        program: Program,
+        mover: Mover | None,
+        counter: LiveBytes | None = None,
+        strict: bool = False,
+        ended: Callable[[StepRun], None] | None = None,
+        reserved: Reserved | None = None,
+    ) -> None:
+        super().__init__(hooks)
+        self._reserved = Reserved(None, None) if reserved is None else reserved
+        self._memory: MemoryReading | None = None
+        self._state_bytes = 0
+        HELD.start()
+        self.program = program
+        self.now = -1
+        self.deviation: str | None = None
+        self.exceeded: str | None = None
+        self.finished = False
+        self.superseded: str | None = None
+        self.counted_as: str | None = None
+        self.counter = counter
+        self.broken = False
+        self.alternatives: tuple[Program, ...] = ()
+        self.entered: list[str] | None = None
+        self._mover, self._strict, self._ended = mover, strict, ended
+        self._by_operators = program.capture.ticks[0].kind in (OPERATOR, UNPACK)
+        self._counts: dict[str, int] = {}
+        self._calls_made = 0
+        self._entries = PlacedEntries()
+        self._unforeseen: list[Unforeseen] = []
+        self._excess = Excess(program, hooks.parts)
+        self._at_begin: list[int] = []
+        self._at_end: list[int] = []
+        self._peaks: list[int] = []
+
+    def choose_among(self, programs: Sequence[Program]) -> None:
+        """Take note of what tells the programs apart that it was chosen from."""
+        self.alternatives, self.entered = tuple(programs), []
+
+    def accepts(self, call: Signature) -> bool:
+        """Take a call of the model as the next one of this step, if it is."""
+        captured = self.program.capture
+        calls, call = captured.calls, as_if_on(call, captured.device, self.hooks.parts.device)
+        if self.finished or self._calls_made >= len(calls) or calls[self._calls_made] != call:
+            return False
+        # A step that was given up: this call begins the next one.
+        if self.failed or (self.deviation is not None and self.backward_passes > 0):
+            return False
+        self._calls_made += 1
+        self._excess.begin_call()
+        return True
+
+    @property
+    def calls_are_over(self) -> bool:
+        """Whether all calls of the step were made, and no other step has begun."""
+        # A sum over calls before and after would add gradients of other casts: rounded otherwise.
+        return self.superseded is None and self._calls_made == len(self.program.capture.calls)
+
+    def supersede(self, what: str) -> None:
+        """Take note of what has happened before the backward pass has ended."""
+        if not self.finished:
+            self.superseded = what
+            if self._mover is not None:
+                self._mover.end(self, complete=False)
+
+    def begin_backward(self) -> None:
+        """Two steps at once take more memory than one."""
+        if self.superseded is not None:
+            self.deviate(f"{self.superseded} before its backward pass")
+        self.exceed(self._excess.begin_backward())
+
+    @property
+    def hooks_saved(self) -> bool:
+        """Whether the step must hear of what autograd saves: to move it, for the clock, to sum."""
+        return self._by_operators or not self.program.is_idle
+
+    @property
+    def uses_store(self) -> bool:
+        """Whether bytes on the host may still be written or needed."""
+        if not self.finished:
+            return True
+        return any(entry.away for entry in self._entries.alive())
+
+    @property
+    def offloaded_bytes(self) -> int:
+        """What was copied to the host."""
+        return 0 if self._mover is None else self._mover.offloaded_bytes
+
+    def report(self) -> StepReport:
+        """Return what the step has done so far."""
+        mover = self._mover
+        return StepReport(
+            self.breach,
+            self.finished,
+            self.program.prediction,
+            self.program.limit,
+            tuple(self._at_begin),
+            tuple(self._at_end),
+            tuple(self._peaks),
+            () if mover is None else tuple(mover.unfreed),
+            tuple(self._unforeseen),
+            0 if mover is None else mover.late_bytes,
+            self.offloaded_bytes,
+            0 if mover is None else mover.prefetched_bytes,
+            self.program.host.pool,
+            self.program.host.load,
+            0 if mover is None else mover.outside_entries,
+            0 if mover is None else mover.outside_bytes,
+            self.program.segments.segments,
+            state_bytes=self._state_bytes,
+            memory=self._memory,
+            reserved_limit=self._reserved.limit,
+        )
+
+    # The clock.
+
+    def enter(self, path: str, values: Any) -> None:
+        """Note that a module is called; nothing is made of it where nothing can tick."""
+        if self.entered is not None and not self._backward_runs and not self.backward_passes:
+            self.entered.append(path)
+        kinds = self.program.kinds.get(path)
+        if kinds is None:
+            return
+        call = self.open_call(path)
+        if ENTER in kinds:
+            self.tick(Event(ENTER, path, call))
+        if INPUT in kinds:
+            self.watch(INPUT, path, call, values)
+
+    def leave(self, path: str, output: Any) -> None:
+        """Note that it returns."""
+        call = self.close_call(path)
+        if call is None:
+            return
+        kinds = self.program.kinds[path]
+        if LEAVE in kinds:
+            self.tick(Event(LEAVE, path, call))
+        if OUTPUT in kinds:
+            self.watch(OUTPUT, path, call, output)
+
+    def wants(self, event: Event) -> bool:
+        """Whether the event begins an operation, or tells that the backward pass has begun."""
+        return event in self.program.watched or (event.kind == OUTPUT and not event.path)
+
+    def tick(self, event: Event) -> None:
+        """Begin the operation that begins with the event, if one does."""
+        if self.finished:
+            return
+        operation = self.program.operation_of.get(event)
+        if operation is not None:
+            self._reach(operation)
+        elif event.kind == END and self._is_last(event):
+            self._finish()
+
+    def _is_last(self, end: Event) -> bool:
+        # A backward pass inside of the forward pass may go unnoticed: the clock watches less than
+        # the recorder did.
+        passes = self.program.capture.backward_passes
+        return end.call + 1 >= passes or self.now + 1 == len(self.program.trace)
+
+    def count(self, kind: str, name: str = "") -> None:
+        """Tick at an operator or an unpacking, if the clock is one of operators."""
+        if self._by_operators:
+            number = self._counts.get(name, 0)
+            self._counts[name] = number + 1
+            self.tick(Event(kind, name, number))
+
+    def deviate(self, what: str) -> None:
+        """Take note that the step is not the one that was planned; only the first time counts.
+
+        Raises
+        ------
+        PlanError
+            If the run is strict.
+        """
+        if self.deviation is None:
+            self.deviation = what
+            if self._strict:
+                raise PlanError(f"the step does not follow its plan: {what}")
+
+    def exceed(self, what: str | None) -> None:
+        """Take note that the step takes more than was planned; only the first time counts.
+
+        Raises
+        ------
+        PlanError
+            If the run is strict.
+        """
+        if what is not None and self.breach is None:
+            self.exceeded = what
+            if self._strict:
+                raise PlanError(f"the step takes more than its plan says: {what}")
+
+    @property
+    def breach(self) -> str | None:
+        """In what the step did not follow its plan, or took more."""
+        return self.deviation or self.exceeded
+
+    def stays(self, tensor: int, operation: int, size: int) -> None:
+        """Take note of bytes that could not leave before an operation."""
+        self._excess.stayed.append(Stayed(tensor, operation, size))
+
+    def returned(self) -> None:
+        """Look whether the call of the model has done more than the captured one."""
+        self.exceed(self._excess.end_call(self._calls_made - 1))
+        if self._unforeseen:
+            self.exceed(self._excess.of_bytes(self._entries.by_place))
+
+    def fail(self, what: str) -> None:
+        """Take note that we have failed, not the step."""
+        self.broken = True
+        if self.deviation is None:
+            self.deviation = what
+
+    def strayed(self, what: str) -> None:
+        """Take note that less runs again than was planned."""
+        self.deviate(what)
+
+    def _reach(self, operation: int) -> None:
+        if operation == self.now + 1 and self.counter is None:
+            # As almost always.
+            self.now = operation
+            self._move(operation)
+            return
+        if operation <= self.now:
+            self.deviate(f"{self.name(operation)} began again after {self.name(self.now)}")
+            return
+        if operation > self.now + 1:
+            self.deviate(f"{self.name(self.now + 1)} never began")
+        for index in range(self.now + 1, operation + 1):
+            self._close()
+            self.now = index
+            self._move(index)
+            if self.counter is not None and self.superseded is None:
+                # What comes before the first operation is a part of it.
+                self._at_begin.append(self.counter.live if index else 0)
+                self.counter.now = index
+                if index:
+                    self.counter.start_peak()
+
+    def _move(self, operation: int) -> None:
+        if self._mover is None or not self._mover.acts(operation):
+            return
+        try:
+            with _unseen():
+                self._mover.reach(self, operation)
+        except BaseException as error:
+            # The program may catch it and go on; what was left undone is not known.
+            if self.deviation is None:
+                self.deviation = f"{type(error).__name__} before {self.name(operation)}: {error}"
+            raise
+
+    def _close(self) -> None:
+        # What is alive once another step has begun is not this step's alone.
+        if self.counter is not None and self.superseded is None and self.now >= 0:
+            self._at_end.append(self.counter.live)
+            self._peaks.append(self.counter.peak)
+
+    def _finish(self) -> None:
+        self._close()
+        if self.counter is not None and self.superseded is None:
+            self.counter.stop()
+        self.finished = True
+        if self._mover is not None:
+            self._mover.end(self, complete=self.now + 1 == len(self.program.trace))
+        self._memory = self._reserved.read()
+        self._state_bytes = HELD.peak if self.program.segments else 0
+        try:
+            if self.now + 1 != len(self.program.trace):
+                self.deviate(f"{self.name(self.now + 1)} never began")
+            self.exceed(self._reserved.exceeded(self._memory))
+            if self._excess.stayed:
+                self.exceed(self._excess.of_bytes(self._entries.by_place))
+            self.exceed(self._excess.of_peaks(self._peaks))
+        finally:
+            if self._ended is not None:
+                self._ended(self)
+
+    def name(self, operation: int) -> str:
+        """Return the name of an operation."""
+        return self.program.trace.operations[operation].name if operation >= 0 else "nothing"
+
+    # What the forward pass saves.
+
+    def entry(self, place: Place) -> Entry | None:
+        """Return what was saved there, if it was, and autograd still needs it."""
+        return self._entries.get(place)
+
+    def asked_for(self, entry: Entry) -> None:
+        """Bring back what autograd asks for, if the plan has not."""
+        if self._mover is not None:
+            if entry.away:
+                with _unseen():
+                    self._mover.fetch_late(self, entry)
+            self._mover.asked_for(entry)
+
+    def saves(self) -> None:
+        """Take note that autograd saves something in the calling thread."""
+        if self._mover is not None and not self._mover.is_here:
+            self.deviate("operators run in several streams, and plans are followed in one")
+
+    def saved(self, size: int, tensor: torch.Tensor) -> Entry:
+        """Return the entry of a storage that is saved for the first time."""
+        entry = self._entries.add(max(self.now, 0), size, tensor)
+        place = entry.key
+        if place not in self.program.places:
+            name = self.name(place.operation)
+            self._unforeseen.append(Unforeseen(name, size, place.dtype, place.shape))
+        return entry

@@ -1,0 +1,255 @@
+"""The link of the device at hand: alone, both ways at once, and while operators run.
+
+A schedule is worth what its transfers keep to. So the rates of a measured problem are those at
+which copies run while the device computes, and, where the link serves both directions at once,
+while it does: a transfer of the schedule is then never slower than planned because of what else
+happens. They are medians; single copies vary around them.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import torch
+
+from offcert.core.platform import Link
+from offcert.runtime.device.cuda import CudaDevice
+from offcert.runtime.device.interface import Arena, Device, Event, Part
+from offcert.runtime.device.store import HostStore
+
+_NS_PER_SECOND = 10**9
+_COPY_BYTES = 64 * 2**20
+# On the CPU, where a device is simulated, the bytes are copied for nothing.
+_SMALL_COPY_BYTES = 2**20
+_MOST_COPIES = 100
+_OUT, _BACK = "ob"
+# Two directions that take turns get half of the link each; a bit more, to be told from that.
+_AT_ONCE = Fraction(3, 5)
+
+
+Span = tuple[Event, Event]
+Compute = Callable[[], Sequence[Span]]
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Bytes per nanosecond to the host and from it."""
+
+    out: Fraction
+    back: Fraction
+
+    def to_json(self) -> list[int]:
+        """Return whole bytes per second, for people and for other tools."""
+        return [int(rate * _NS_PER_SECOND) for rate in (self.out, self.back)]
+
+
+@dataclass(frozen=True)
+class LinkReading:
+    """What was measured of a link.
+
+    Attributes
+    ----------
+    alone : Rates
+        One direction at a time, and nothing else.
+    together : Rates or None
+        Both at once. None on the CPU, which copies by itself.
+    computing : Rates or None
+        While operators run; both at once if the link is duplex. None if it was not measured.
+    computing_ns, copying_ns : int or None
+        What was computed meanwhile, and how long that took without and with the copies.
+    arena : str or None
+        Where the host's memory was, in words that follow "the arena is"; None on the CPU.
+    """
+
+    alone: Rates
+    together: Rates | None = None
+    computing: Rates | None = None
+    computing_ns: int | None = None
+    copying_ns: int | None = None
+    arena: str | None = None
+
+    @property
+    def link(self) -> Link:
+        """Duplex if both directions at once move more than they would by turns."""
+        if self.together is None:
+            return Link.SIMPLEX
+        shares = self.together.out / self.alone.out, self.together.back / self.alone.back
+        return Link.DUPLEX if min(shares) >= _AT_ONCE else Link.SIMPLEX
+
+    @property
+    def rates(self) -> Rates:
+        """Those that a schedule may count on."""
+        if self.computing is not None:
+            return self.computing
+        if self.together is not None and self.link is Link.DUPLEX:
+            return self.together
+        return self.alone
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as a JSON value, for the ``source`` of a problem."""
+        rates = {"alone": self.alone, "together": self.together, "computing": self.computing}
+        document: dict[str, Any] = {
+            name: rate.to_json() for name, rate in rates.items() if rate is not None
+        }
+        if self.computing_ns is not None:
+            document["computing_ns"] = self.computing_ns
+        if self.copying_ns is not None:
+            document["copying_ns"] = self.copying_ns
+        if self.arena is not None:
+            document["arena"] = self.arena
+        return document
+
+
+class _Direction:
+    """Copies in one direction, one after the other, each between two events."""
+
+    def __init__(self, device: Device, outwards: bool, size: int) -> None:
+        self._device = device
+        self._outwards = outwards
+        self._size = size
+        self._arena: Arena = device.arena(size)
+        self._part = Part(device.allocate(size), self._arena, 0)
+        self._events: list[Span] = []
+
+    def give(self) -> None:
+        """Hand a copy over; the first begins when operators have ended that were given so far."""
+        device = self._device
+        stream = device.out if self._outwards else device.back
+        if not self._events:
+            stream.wait(device.compute.record())
+        begun = stream.record()
+        (device.copy_out if self._outwards else device.copy_back)([self._part])
+        self._events.append((begun, stream.record()))
+
+    def rate(self, span: Span | None = None) -> Fraction:
+        """Return bytes per nanosecond, by the median copy; if there are any, of those in a span."""
+        chosen = self._events
+        if span is not None:
+            begin, end = map(self.until, span)
+            inside = [
+                (begun, ended)
+                for begun, ended in chosen
+                if begin <= self.until(begun) and self.until(ended) <= end
+            ]
+            chosen = inside or chosen
+        times = [self._device.nanoseconds(*copy) for copy in chosen]
+        return Fraction(self._size, max(1, round(statistics.median(times))))
+
+    def until(self, event: Event) -> int:
+        """Return the time from the first copy's beginning to an event that came later."""
+        return self._device.nanoseconds(self._events[0][0], event)
+
+    def lasted(self) -> int:
+        """Return the time from the beginning of the first copy to the end of the last."""
+        return self.until(self._events[-1][1])
+
+    def close(self) -> None:
+        """Wait for the copies, and give their memory back."""
+        self._device.synchronise()
+        self._arena.close()
+
+
+def _measure(
+    device: Device,
+    directions: str,
+    size: int,
+    copies: int,
+    compute: Compute | None = None,
+) -> tuple[list[Fraction], int | None]:
+    """Return rates of copies, and how long was computed meanwhile if they lasted longer."""
+    lanes: list[_Direction] = []
+    try:
+        lanes += [_Direction(device, direction == _OUT, size) for direction in directions]
+        # By turns, so that no direction is ahead of the other.
+        for lane in lanes * copies:
+            lane.give()
+        spans = [] if compute is None else compute()
+        device.synchronise()
+        if not spans:
+            return [lane.rate() for lane in lanes], None
+        begin, end = spans[0][0], spans[-1][1]
+        covered = all(lane.until(end) <= lane.lasted() for lane in lanes)
+        computed = sum(device.nanoseconds(*span) for span in spans)
+        return [lane.rate((begin, end)) for lane in lanes], computed if covered else None
+    finally:
+        for lane in lanes:
+            lane.close()
+
+
+def read_link(
+    device: Device,
+    compute: Compute | None = None,
+    compute_ns: int = 0,
+    copies: int = 8,
+) -> LinkReading:
+    """Measure the link of a device with streams.
+
+    Parameters
+    ----------
+    device : Device
+        Whose events know times.
+    compute : callable, optional
+        Hands operators over to ``compute``, and returns events between which they run.
+    compute_ns : int
+        How long they take without copies.
+    copies : int
+        In each direction, where nothing is computed meanwhile.
+    """
+    size = _COPY_BYTES if device.tensors.type == "cuda" else _SMALL_COPY_BYTES
+    alone = Rates(*(_measure(device, way, size, copies)[0][0] for way in (_OUT, _BACK)))
+    together = Rates(*_measure(device, _OUT + _BACK, size, copies)[0])
+    # The same wish is made for every arena.
+    probe = device.arena(1)
+    idle = LinkReading(alone, together, arena=probe.where)
+    probe.close()
+    if compute is None:
+        return idle
+    ways = [_OUT + _BACK] if idle.link is Link.DUPLEX else [_OUT, _BACK]
+    slowest = min(idle.rates.out, idle.rates.back)
+    # A third more, for what it takes to hand them over; as many as a stream takes without a wait.
+    wanted = max(copies, min(_MOST_COPIES, round(compute_ns * slowest * 4 / 3 / size) + 2))
+    found = [_measure(device, way, size, wanted, compute) for way in ways]
+    times = [computed for _, computed in found if computed is not None]
+    return LinkReading(
+        alone,
+        together,
+        Rates(*(rate for rates, _ in found for rate in rates)),
+        compute_ns,
+        max(times) if times else None,
+        idle.arena,
+    )
+
+
+def read_link_of(device: torch.device) -> LinkReading:
+    """Measure the link of a CUDA device, or of the CPU: the copy to a memory-mapped file."""
+    if device.type == "cuda":
+        return read_link(CudaDevice(device, timed=True))
+    on_device = torch.zeros(_COPY_BYTES, dtype=torch.uint8, device="cpu")
+    on_host = HostStore(_COPY_BYTES).view(0, _COPY_BYTES)
+    out, back = copy_time(on_device, on_host), copy_time(on_host, on_device)
+    return LinkReading(Rates(Fraction(_COPY_BYTES, out), Fraction(_COPY_BYTES, back)))
+
+
+def copy_time(source: torch.Tensor, target: torch.Tensor, repetitions: int = 5) -> int:
+    """Return the nanoseconds that one copy by the CPU takes, at least one."""
+    times = []
+    for _ in range(repetitions + 1):
+        begun = time.perf_counter_ns()
+        target.copy_(source)
+        times.append(time.perf_counter_ns() - begun)
+    return max(1, round(statistics.median(times[1:])))
+
+
+def memory_and_name(device: torch.device) -> tuple[int, str]:
+    """Return the bytes of the device's memory that PyTorch can have, and what it is called."""
+    if device.type == "cuda":
+        # Without the driver's context, and whatever others have.
+        free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
+        return free, torch.cuda.get_device_name(device)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "cpu"

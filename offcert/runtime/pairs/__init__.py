@@ -1,0 +1,1 @@
+"""Steps under a plan beside plain ones: what `offcert train` runs, compares and reports."""

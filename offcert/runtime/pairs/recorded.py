@@ -1,0 +1,132 @@
+"""`TrainingRecord` of steps that were taken under a program."""
+
+from __future__ import annotations
+
+import platform as machine
+from collections.abc import Sequence
+
+from offcert._version import __version__
+from offcert.core.files import problem_digest
+from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule
+from offcert.core.training_record import (
+    Course,
+    HostMemory,
+    Moved,
+    StepNumbers,
+    TrainingRecord,
+)
+from offcert.runtime.pairs.step_pair import Taken
+from offcert.runtime.pairs.train_device import TrainDevice
+from offcert.runtime.plan.program import Program
+from offcert.runtime.streaming.record import forecast
+from offcert.runtime.streaming.timed_mover import forecast_at_once
+
+
+def training_record(
+    problem: Problem,
+    plan: object,
+    program: Program,
+    device: TrainDevice,
+    taken: Sequence[Taken],
+    host: HostMemory,
+) -> TrainingRecord:
+    """Return a plan beside what was measured.
+
+    What is shown is the step of median time, the first one left out if there are others: it warms
+    up. Its live bytes are those of the last step before it in which they were counted, and what
+    a real device's allocator says is about the first step, before which its cache was emptied.
+
+    Parameters
+    ----------
+    problem : Problem
+        That was planned.
+    plan : object
+        Which was followed: a schedule tells the certified makespan.
+    program : Program
+        What was carried out.
+    device : TrainDevice
+        Where.
+    taken : sequence of Taken
+        All steps.
+    host : HostMemory
+        What the program needs of the host.
+    """
+    shown = _shown(taken)
+    planned, measured = planned_course(program), None
+    if shown is not None:
+        times = taken[shown].times
+        assert times is not None
+        counted = [each.report for each in taken[: shown + 1] if each.report.at_begin]
+        measured = Course(times)
+        if counted:
+            last = counted[-1]
+            measured = Course(times, last.at_begin, last.at_end, last.peaks)
+    return TrainingRecord(
+        problem.name,
+        problem_digest(problem),
+        device.kind,
+        device.name,
+        {"offcert": __version__, "python": machine.python_version()} | device.versions,
+        problem.platform.duplex,
+        problem.platform.memory,
+        problem.trace.peak_memory,
+        plan.makespan if isinstance(plan, Schedule) else None,
+        tuple(operation.name for operation in program.trace.operations),
+        _moved(program, planned, measured),
+        planned,
+        measured,
+        tuple(_numbers(each) for each in taken),
+        shown,
+        host,
+        None if shown is None else taken[0 if device.is_real else shown].memory,
+    )
+
+
+def planned_course(program: Program) -> Course:
+    """Return what a program does if everything takes as long as its problem says."""
+    prediction = program.prediction
+    if program.timetable is None:
+        schedule = forecast_at_once(program.problem, prediction)
+    else:
+        schedule = forecast(program.problem, program.timetable)
+    return Course(schedule, prediction.at_begin, prediction.at_end, prediction.peaks)
+
+
+def _shown(taken: Sequence[Taken]) -> int | None:
+    timed = [
+        (each.comparison.time, index)
+        for index, each in enumerate(taken)
+        if each.comparison.time is not None
+    ]
+    if len(timed) > 1:
+        timed = [(time, index) for time, index in timed if index > 0]
+    return sorted(timed)[(len(timed) - 1) // 2][1] if timed else None
+
+
+def _moved(program: Program, *courses: Course | None) -> dict[int, Moved]:
+    trace = program.trace
+    gaps = {
+        transfer.gap
+        for course in courses
+        if course is not None
+        for transfer in course.schedule.transfers
+        if transfer.gap >= 0
+    }
+    return {
+        gap: Moved(trace.tensors[trace.gaps[gap].tensor].name, trace.gap_size(gap))
+        for gap in sorted(gaps)
+    }
+
+
+def _numbers(each: Taken) -> StepNumbers:
+    found = each.comparison
+    return StepNumbers(
+        found.time,
+        found.late_bytes,
+        found.unfreed_bytes,
+        found.outside_bytes,
+        found.unforeseen_bytes,
+        len(found.differences),
+        found.deviation,
+    )

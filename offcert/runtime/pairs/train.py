@@ -1,0 +1,196 @@
+"""Plain and planned training side by side: the proof that a plan changes nothing but memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from offcert.core.errors import InputError
+from offcert.core.execution import Execution
+from offcert.core.fluid_schedule import FluidSchedule
+from offcert.core.plan import Plan
+from offcert.core.problem import Problem
+from offcert.core.schedule import Schedule
+from offcert.core.training_record import HostMemory
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.device.interface import Device
+from offcert.runtime.follow.host_memory import host_memory_of, memory_limit, within_host
+from offcert.runtime.pairs.comparison import seeded
+from offcert.runtime.pairs.recorded import training_record
+from offcert.runtime.pairs.stage_steps import train_stages
+from offcert.runtime.pairs.step_pair import StepPair, Training
+from offcert.runtime.pairs.train_device import DeviceKind, TrainDevice, train_device
+from offcert.runtime.pairs.training_report import TrainReport
+from offcert.runtime.plan.program import Program, program
+from offcert.runtime.workloads.standard_step import standard_step
+from offcert.runtime.workloads.turns import reproducible
+from offcert.runtime.workloads.workload import Workload
+
+
+def train(
+    problem: Problem,
+    schedule: Schedule | FluidSchedule | Plan,
+    *,
+    steps: int = 3,
+    seed: int = 0,
+    learning_rate: float = 0.01,
+    momentum: float = 0.9,
+    model: nn.Module | None = None,
+    step: TrainingStep | None = None,
+    directory: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    count: bool = True,
+    execution: Execution | None = None,
+    device: str | Device = DeviceKind.AUTO,
+    host_memory: int | str | None = None,
+    host_spill: bool | str = False,
+    announce: Callable[[HostMemory], None] | None = None,
+) -> TrainReport:
+    """Train the problem's network with and without the plan from the same state, and compare.
+
+    Both start from the same weights and, at every step, the same batch and random state, so dropout
+    draws the same masks.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its source names the network or the training step.
+    schedule : Schedule or Plan
+        What the planned training follows.
+    steps : int
+        Optimiser steps, at least 1.
+    seed : int
+        Of the batches and the dropout masks.
+    learning_rate, momentum : float
+        Of SGD, which is used unless the training step has an optimiser.
+    model : nn.Module, optional
+        The network, if the problem's source does not name one; it is trained (the plain way).
+    step : TrainingStep, optional
+        The training step, if the problem's source does not name one; likewise. If its batch is a
+        callable, every step has a fresh one.
+    directory : str, optional
+        Where the temporary file with the offloaded bytes is made.
+    progress : callable, optional
+        Called with the number of finished steps and `steps`.
+    count : bool
+        Count live bytes and compare them with the prediction at every event. A problem whose
+        operations are stages is always counted.
+    execution : Execution, optional
+        What the schedule is of, if parts of the network run again: training carries it out.
+    device : str or Device
+        ``"auto"``: where the model is. ``"cpu"``: tensors move at once, between two operations.
+        ``"simulated"``: the plan is carried out on the streams of a simulated device, which has the
+        rates of the problem's platform and, if live bytes are counted, its memory; times are
+        virtual. ``"cuda"``: on those of a CUDA device; the two models take turns there and are
+        compared on the host, cuDNN is asked for reproducible algorithms, and live bytes are counted
+        in the first step only, since that takes time.
+    host_memory, host_spill
+        As for `offcert.runtime.follow.offload.offload`: what may be taken of the host's memory, and
+        whether the rest goes into a file.
+    announce : callable, optional
+        Called with what the plan needs of the host, before the first step.
+
+    Raises
+    ------
+    InputError
+        If the network cannot be rebuilt or is not the one that was planned, or the schedule moves
+        tensors in pieces.
+    PlanError
+        If the plan does not make sense or exceeds the memory.
+    """
+    if steps < 1:
+        raise InputError(f"steps must be at least 1, not {steps}")
+    if model is not None and step is not None:
+        raise InputError("only one of model and step can be given")
+    training = Training(learning_rate, momentum, directory, count, _folder(host_spill))
+    told = progress or (lambda done, total: None)
+    if of_stages(problem):
+        _require_stages(step, execution, device, host_memory)
+        return train_stages(
+            problem, schedule, training, steps=steps, seed=seed, model=model, progress=told
+        )
+    plain = _plain_step(problem, model, step)
+    where = train_device(device, plain.model, problem, count=count)
+    made = program(problem, schedule, execution, streams=where.streams is not None)
+    (made,) = within_host([made], host_memory, host_spill)
+    host = host_memory_of([made], memory_limit(host_memory))
+    if announce is not None:
+        announce(host)
+    pair = StepPair(plain, made, where, training)
+    try:
+        with seeded(seed), reproducible(where.tensors):
+            for index in range(steps):
+                pair.compare()
+                told(index + 1, steps)
+    finally:
+        # The model is the caller's, also if a step of it has failed.
+        pair.bring_home()
+    return _report(problem, schedule, made, where, pair, host)
+
+
+def _folder(host_spill: bool | str) -> str | None:
+    return host_spill if isinstance(host_spill, str) else None
+
+
+def of_stages(problem: Problem) -> bool:
+    """Whether a problem's operations are stages, which are replayed."""
+    source = problem.source or {}
+    return "capture" not in source and source.get("clock", "stages") == "stages"
+
+
+def _require_stages(
+    step: TrainingStep | None,
+    execution: Execution | None,
+    device: str | Device,
+    host_memory: int | str | None,
+) -> None:
+    if step is not None:
+        raise InputError("the problem is one of stages, which takes a network, not a step")
+    if execution is not None:
+        raise InputError("the problem is one of stages: training cannot run any of them again")
+    if device not in (DeviceKind.AUTO, DeviceKind.CPU):
+        raise InputError("the problem is one of stages, which are trained on the CPU only")
+    if host_memory is not None:
+        raise InputError("the problem is one of stages, for which host_memory is no limit")
+
+
+def _report(
+    problem: Problem,
+    schedule: Schedule | FluidSchedule | Plan,
+    made: Program,
+    where: TrainDevice,
+    pair: StepPair,
+    host: HostMemory,
+) -> TrainReport:
+    prediction, reports = made.prediction, [each.report for each in pair.taken]
+    counted = next((each for each in reversed(reports) if each.at_begin), reports[-1])
+    return TrainReport(
+        problem.name,
+        problem.platform.memory,
+        problem.trace.peak_memory,
+        prediction.peak,
+        tuple(each.comparison for each in pair.taken),
+        tuple(operation.name for operation in made.trace.operations),
+        prediction.at_begin,
+        prediction.at_end,
+        counted.at_begin,
+        counted.at_end,
+        counted.peaks,
+        made.host.pool,
+        made.host.load,
+        where.kind,
+        training_record(problem, schedule, made, where, pair.taken, host),
+    )
+
+
+def _plain_step(
+    problem: Problem, model: nn.Module | None, step: TrainingStep | None
+) -> TrainingStep:
+    if step is not None:
+        return step
+    workload = Workload.from_source(problem.source)
+    if workload.input is None and (model is not None or workload.model is None):
+        raise InputError("the problem is one of a TrainingStep: pass it as step")
+    made = workload.load() if model is None else model
+    return made if isinstance(made, TrainingStep) else standard_step(made, workload)

@@ -1,0 +1,220 @@
+"""What training with and without a plan, side by side, has found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from offcert.core.trace import Trace
+from offcert.core.training_record import TrainingRecord
+from offcert.runtime.plan.predict import Prediction
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """An event at which live bytes were not as predicted.
+
+    Attributes
+    ----------
+    event : str
+        ``"begin"``, ``"end"`` or ``"peak"`` (which only counts if it is above its bound).
+    operation : str
+        Its name.
+    predicted, counted : int
+        Bytes.
+    """
+
+    event: str
+    operation: str
+    predicted: int
+    counted: int
+
+
+@dataclass(frozen=True)
+class StepComparison:
+    """One optimiser step, plain and planned.
+
+    Attributes
+    ----------
+    plain_loss, planned_loss : float or None
+        The losses; None if the step does not return them.
+    differences : tuple of str
+        What was not bitwise equal: ``"loss"``, ``"random state"``, ``"gradient of conv1.weight"``,
+        ``"parameter …"``, ``"buffer …"``.
+    deviations : tuple of Deviation
+        Where live bytes were not as predicted.
+    peak : int
+        The most live bytes.
+    unfreed_bytes : int
+        Bytes that the plan wanted to free and could not.
+    offloaded_bytes, prefetched_bytes : int
+        Bytes copied.
+    plain_seconds, planned_seconds : float
+        Forward and backward pass; the planned one includes counting and copying.
+    deviation : str or None
+        The first thing in which the step was not the one that was planned.
+    unforeseen_bytes : int
+        Bytes that the forward pass saved, but not when it was captured.
+    outside_bytes : int
+        Bytes copied to the host that the arena had no room for.
+    late_bytes : int
+        Bytes that came back only when they were asked for.
+    time : int or None
+        Nanoseconds of the planned step on the clock of its device; None if it was not timed to its
+        end.
+    """
+
+    plain_loss: float | None
+    planned_loss: float | None
+    differences: tuple[str, ...]
+    deviations: tuple[Deviation, ...]
+    peak: int
+    unfreed_bytes: int
+    offloaded_bytes: int
+    prefetched_bytes: int
+    plain_seconds: float
+    planned_seconds: float
+    deviation: str | None = None
+    unforeseen_bytes: int = 0
+    outside_bytes: int = 0
+    late_bytes: int = 0
+    time: int | None = None
+
+
+@dataclass(frozen=True)
+class TrainReport:
+    """What `train` found.
+
+    Attributes
+    ----------
+    name : str
+        Of the problem.
+    limit : int
+        The problem's memory in bytes.
+    unplanned_peak : int
+        Bytes that the step needs without a plan.
+    predicted_peak : int
+        Bytes that the plan needs at most.
+    steps : tuple of StepComparison
+        One for each optimiser step.
+    operations : tuple of str
+        Their names, for the curves.
+    predicted_begin, predicted_end : tuple of int
+        Live bytes that the plan predicts when each operation begins and ends.
+    counted_begin, counted_end, counted_peaks : tuple of int
+        What was counted in the last step; empty if live bytes were not counted.
+    arena_bytes : int
+        Of the arena on the host that offloaded tensors are laid out in.
+    arena_load : int
+        Most bytes of them that the plan needs at a time: no arena is smaller.
+    device : str
+        ``"cpu"``, ``"simulated"`` or ``"cuda"``.
+    record : TrainingRecord or None
+        The plan beside what was measured; None where operations are stages.
+    """
+
+    name: str
+    limit: int
+    unplanned_peak: int
+    predicted_peak: int
+    steps: tuple[StepComparison, ...]
+    operations: tuple[str, ...]
+    predicted_begin: tuple[int, ...]
+    predicted_end: tuple[int, ...]
+    counted_begin: tuple[int, ...]
+    counted_end: tuple[int, ...]
+    counted_peaks: tuple[int, ...]
+    arena_bytes: int = 0
+    arena_load: int = 0
+    device: str = "cpu"
+    record: TrainingRecord | None = None
+
+    @property
+    def bitwise_equal(self) -> bool:
+        """Whether losses, gradients, parameters, buffers and random state never differed."""
+        return not any(step.differences for step in self.steps)
+
+    @property
+    def follows_prediction(self) -> bool:
+        """Whether every step was the planned one, with the live bytes that were predicted.
+
+        Where live bytes were not counted, only the former.
+        """
+        return not any(step.deviations or step.deviation for step in self.steps)
+
+    @property
+    def counted(self) -> bool:
+        """Whether live bytes were counted."""
+        return bool(self.counted_begin)
+
+    @property
+    def peak(self) -> int:
+        """The most live bytes in any step."""
+        return max((step.peak for step in self.steps), default=0)
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything held: equality, prediction, limit, and all bytes freed."""
+        return (
+            self.bitwise_equal
+            and self.follows_prediction
+            and self.peak <= self.limit
+            and not any(step.unfreed_bytes for step in self.steps)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values, with the verdicts spelled out."""
+        document = asdict(replace(self, record=None))
+        del document["record"]
+        record = self.record
+        if record is not None:
+            document["times"] = {
+                "certified": record.certified,
+                "predicted": record.predicted_time,
+                "measured": record.measured_time,
+            }
+            document["errors"] = record.errors()
+            document["host"] = asdict(record.host)
+            if record.memory is not None:
+                # Beside no limit: the allocator counts gradients, too, which the plan's does not.
+                document["allocator"] = {
+                    **asdict(record.memory),
+                    "fragmentation_ppm": round(record.memory.fragmentation * 10**6),
+                }
+        return document | {
+            "bitwise_equal": self.bitwise_equal,
+            "follows_prediction": self.follows_prediction,
+            "counted": self.counted,
+            "peak": self.peak,
+            "ok": self.ok,
+        }
+
+
+def deviations(
+    trace: Trace,
+    prediction: Prediction,
+    at_begin: Sequence[int],
+    at_end: Sequence[int],
+    peaks: Sequence[int],
+    *,
+    exactly: bool = True,
+) -> tuple[Deviation, ...]:
+    """Return every event of a step at which live bytes were not as predicted.
+
+    An event that never came counts as one with -1 bytes. If not `exactly`, there may be fewer bytes
+    at any event than predicted: where parts of a step run again, autograd holds less meanwhile.
+    """
+    found = []
+    for index, operation in enumerate(trace.operations):
+        for event, predicted, counted in (
+            ("begin", prediction.at_begin, at_begin),
+            ("end", prediction.at_end, at_end),
+            ("peak", prediction.peaks, peaks),
+        ):
+            value = counted[index] if index < len(counted) else -1
+            low = (event == "peak" or not exactly) and value >= 0
+            wrong = value > predicted[index] if low else value != predicted[index]
+            if wrong:
+                found.append(Deviation(event, operation.name, predicted[index], value))
+    return tuple(found)

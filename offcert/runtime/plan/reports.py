@@ -1,0 +1,224 @@
+"""What a training step under a plan did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from offcert.core.messages import cut
+from offcert.runtime.device.interface import MemoryReading
+from offcert.runtime.plan.predict import Prediction
+from offcert.runtime.segments.placed import PlacedSegment
+
+
+@dataclass(frozen=True)
+class Unfreed:
+    """Bytes that a plan wanted to free, but that someone besides autograd still holds.
+
+    Attributes
+    ----------
+    tensor : str
+        The trace's tensor that the storage belongs to.
+    operation : str
+        The operation before which it should have left.
+    size : int
+        Bytes; they stay on the device, and nothing is moved.
+    """
+
+    tensor: str
+    operation: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Unforeseen:
+    """Bytes that the forward pass saved, but not when it was captured.
+
+    Attributes
+    ----------
+    operation : str
+        During which they were saved.
+    size : int
+        Bytes of the storage; they stay on the device.
+    dtype : str
+        Of the tensor that was saved.
+    shape : tuple of int
+        Of that tensor.
+    """
+
+    operation: str
+    size: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class StepReport:
+    """What one training step did.
+
+    Attributes
+    ----------
+    deviation : str or None
+        The first thing in which the step was not the one that was planned, from where on nothing
+        more leaves the device, or else in what it took more memory than planned, or may have: then
+        the plan was followed nevertheless. None if it followed its plan, within the limit.
+    finished : bool
+        Whether the backward pass has ended.
+    prediction : Prediction or None
+        What the plan says; None if there is no plan for such a step.
+    limit : int
+        Bytes that the plan was made for.
+    at_begin, at_end, peaks : tuple of int
+        Live bytes when each operation began (after its transfers) and ended, and the most while it
+        ran; empty unless live bytes are counted.
+    unfreed : tuple of Unfreed
+        What could not leave.
+    unforeseen : tuple of Unforeseen
+        What was saved beyond the plan.
+    late_bytes : int
+        Bytes that came back only when they were asked for.
+    offloaded_bytes, prefetched_bytes : int
+        What was copied.
+    arena_bytes : int
+        Of the arena on the host that the plan's copies are laid out in.
+    arena_load : int
+        Most bytes of them that the plan needs at a time: no arena is smaller.
+    outside_entries, outside_bytes : int
+        Copies that were not where the layout wants them, since something there was still needed.
+    again : tuple of PlacedSegment
+        What the plan lets run again in the backward pass.
+    refused : tuple of (str, str)
+        Segments that do not run again any more, and why: they did not make the same again.
+    state_bytes : int
+        Of copies of buffers and the like for what runs again, which finds them as they were: the
+        most at a time. They are on the device, and in no count of live bytes.
+    memory : MemoryReading or None
+        What the device's allocator had given out and reserved when the step ended; its peaks are
+        those since they were last reset. None on the CPU, and before the end.
+    reserved_limit : int or None
+        Bytes that it may have reserved at most, where a limit for that is given.
+    """
+
+    deviation: str | None
+    finished: bool
+    prediction: Prediction | None = None
+    limit: int = 0
+    at_begin: tuple[int, ...] = ()
+    at_end: tuple[int, ...] = ()
+    peaks: tuple[int, ...] = ()
+    unfreed: tuple[Unfreed, ...] = ()
+    unforeseen: tuple[Unforeseen, ...] = ()
+    late_bytes: int = 0
+    offloaded_bytes: int = 0
+    prefetched_bytes: int = 0
+    arena_bytes: int = 0
+    arena_load: int = 0
+    outside_entries: int = 0
+    outside_bytes: int = 0
+    again: tuple[PlacedSegment, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
+    state_bytes: int = 0
+    memory: MemoryReading | None = None
+    reserved_limit: int | None = None
+
+    def __repr__(self) -> str:
+        text = f"<StepReport: {self.what}"
+        if self.prediction is not None:
+            text += f"; {_mib(self.prediction.peak)} predicted of {_mib(self.limit)}"
+            text += f", {_mib(self.offloaded_bytes)} left"
+        return f"{text}>"
+
+    def __str__(self) -> str:
+        """Say in some ten lines what happened, for people."""
+        rows = [("step", self.what)]
+        if self.prediction is not None:
+            rows += self._memory_rows(self.prediction.peak) + self._moved_rows()
+        return "\n".join(f"{name:<12}{text}" for name, text in rows)
+
+    @property
+    def what(self) -> str:
+        """Whether the step followed its plan, or why not, in words."""
+        if self.deviation is None:
+            return "planned" if self.planned else "under way: its backward pass has not ended"
+        if self.prediction is None:
+            return self.deviation
+        return f"did not follow its plan: {self.deviation}"
+
+    def _memory_rows(self, predicted: int) -> list[tuple[str, str]]:
+        counted = f"counted {_mib(self.peak)}" if self.peaks else "not counted (count=True does)"
+        rows = [("memory", f"{_mib(predicted)} predicted of {_mib(self.limit)}, {counted}")]
+        if self.memory is not None:
+            given, held = self.memory.peak_allocated, self.memory.peak_reserved
+            limited = "" if self.reserved_limit is None else f" of {_mib(self.reserved_limit)}"
+            rows.append(("device", f"{_mib(given)} allocated, {_mib(held)} reserved{limited}"))
+        return rows
+
+    def _moved_rows(self) -> list[tuple[str, str]]:
+        late = f"{_mib(self.late_bytes)} came back only when asked for" if self.late_bytes else ""
+        arena = f"{_mib(self.arena_bytes)} on the host, {_mib(self.arena_load)} of it at a time"
+        if self.outside_bytes:
+            arena += f"; {self.outside_entries} copies outside of it, {_mib(self.outside_bytes)}"
+        again = _listed([str(each) for each in self.again])
+        if self.state_bytes:
+            again += f"; {_mib(self.state_bytes)} of state copied for it"
+        out, back = _mib(self.offloaded_bytes), _mib(self.prefetched_bytes)
+        return [
+            ("moved", f"{out} left, {back} came back"),
+            ("late", late or "nothing"),
+            ("not freed", _sized([(each.tensor, each.size) for each in self.unfreed])),
+            ("unforeseen", _sized([(each.operation, each.size) for each in self.unforeseen])),
+            ("arena", arena),
+            ("runs again", again),
+            *(("refused", f"{name}: {reason}") for name, reason in self.refused),
+        ]
+
+    @property
+    def planned(self) -> bool:
+        """Whether the step followed a plan from its beginning to its end."""
+        return self.finished and self.prediction is not None and self.deviation is None
+
+    @property
+    def peak(self) -> int:
+        """The most live bytes at any time; 0 unless they are counted."""
+        return max(self.peaks, default=0)
+
+    @property
+    def within_limit(self) -> bool:
+        """Whether the counted peak is within the limit of the plan."""
+        return self.peak <= self.limit
+
+    @property
+    def follows_prediction(self) -> bool:
+        """Whether live bytes are as predicted at every event and no peak is above its bound.
+
+        The end of the last operation does not count: what the caller keeps outlives the step.
+        """
+        return (
+            self.prediction is not None
+            and self.at_begin == self.prediction.at_begin
+            and len(self.at_end) == len(self.prediction.at_end)
+            and self.at_end[:-1] == self.prediction.at_end[:-1]
+            and all(
+                peak <= bound for peak, bound in zip(self.peaks, self.prediction.peaks, strict=True)
+            )
+        )
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.2f} MiB"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first names of some, and how many more there are."""
+    unlike = list(dict.fromkeys(names))
+    if not unlike:
+        return "nothing"
+    more = f" and {len(unlike) - 3} more" if len(unlike) > 3 else ""
+    return ", ".join(cut(name, 40) for name in unlike[:3]) + more
+
+
+def _sized(rows: Sequence[tuple[str, int]]) -> str:
+    """Return how many bytes some have together, and which."""
+    if not rows:
+        return "nothing"
+    return f"{_mib(sum(size for _, size in rows))}: {_listed([name for name, _ in rows])}"

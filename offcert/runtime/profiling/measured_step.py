@@ -1,0 +1,170 @@
+"""A step, measured on the device at hand: what it saves there, how long it takes, and the link."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from offcert.runtime.capture import Clock, capture
+from offcert.runtime.capture.capture import Capture
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.device.cuda import cuda_device, versions
+from offcert.runtime.device.interface import Device
+from offcert.runtime.hardware import Hardware
+from offcert.runtime.hardware.bandwidth import (
+    LinkReading,
+    Span,
+    memory_and_name,
+    read_link,
+    read_link_of,
+)
+from offcert.runtime.hardware.measurement import Measurement, with_link
+from offcert.runtime.profiling.timing import RepeatedStep, Timed, memory_enough
+from offcert.runtime.workloads.standard_step import device_of
+
+_REPETITIONS = 5
+# While copies run, short steps are run as often as this takes; on a simulated device, which knows
+# its rates, once.
+_LEAST_NS = 20 * 10**6
+_MOST_STEPS = 20
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a step saves on a device that it does not save on tensors without data, or reversed.
+
+    Attributes
+    ----------
+    storages : int
+        How many.
+    size : int
+        Their bytes.
+    """
+
+    storages: int
+    size: int
+
+    def to_json(self) -> dict[str, int]:
+        """Return it as a JSON value."""
+        return {"storages": self.storages, "bytes": self.size}
+
+
+def measure_step(
+    step: TrainingStep,
+    clock: Clock,
+    device: Device | None = None,
+    hardware: Hardware | None = None,
+    repetitions: int = _REPETITIONS,
+) -> tuple[Capture, Measurement]:
+    """Capture a step and measure it.
+
+    On a device with streams the step is captured as it runs there, because kernels of another kind
+    of device may save other tensors than tensors without data foresee: what cuDNN reserves, masks,
+    statistics. What was not foreseen is in the details.
+
+    Parameters
+    ----------
+    step : TrainingStep
+        Its model has data, and is where it is to be measured.
+    clock : Clock
+        Of modules.
+    device : Device, optional
+        What its model is on; by default the CUDA device, or the CPU by the host's clock.
+    hardware : Hardware, optional
+        What gives operations their durations on a simulated device.
+    repetitions : int
+        Steps to take the median of.
+
+    Raises
+    ------
+    InputError
+        If the step fails, or the device has too little memory for it.
+    """
+    device = cuda_device(step.model, timed=True) if device is None else device
+    if device is None:
+        captured = capture(step, clock=clock)
+        timed = RepeatedStep(step, captured).timed(repetitions)
+        where = device_of(step.model)
+        found = with_link(timed.trace, read_link_of(where), *memory_and_name(where))
+        return captured, replace(found, spread=timed.spread)
+    with memory_enough():
+        captured, details = captured_on_device(step, clock, hardware)
+    repeated = RepeatedStep(step, captured, device)
+    timed = repeated.timed(repetitions)
+    reading = _link(repeated, device, sum(timed.trace.durations))
+    if device.tensors.type == "cuda":
+        memory = memory_and_name(device.tensors)[0]
+        details["device"] = versions(device.tensors)
+    else:
+        memory = memory_and_name(device.tensors)[0] if hardware is None else hardware.memory
+    captured = replace(captured, uncounted=_with_libraries(captured.uncounted, timed))
+    found = with_link(timed.trace, reading, memory, device.name)
+    details |= {"repetitions": repetitions, **found.details}
+    if timed.memory is not None:
+        details["allocator"] = {
+            "resident": timed.resident,
+            "peak_allocated": timed.memory.peak_allocated,
+            "peak_reserved": timed.memory.peak_reserved,
+        }
+    return captured, replace(found, details=details, spread=timed.spread)
+
+
+def captured_on_device(
+    step: TrainingStep, clock: Clock, hardware: Hardware | None = None
+) -> tuple[Capture, dict[str, Any]]:
+    """Capture a step as it runs; return what tensors without data did not foresee, as JSON."""
+    captured = capture(step, clock=clock, hardware=hardware, tensors="real")
+    if step.tensors == "real":
+        return captured, {}
+    try:
+        foreseen = capture(step, clock=clock, hardware=hardware, tensors="fake")
+    except Exception:
+        # Somebody else's program may look at values.
+        return captured, {}
+    unforeseen, absent = differences(foreseen, captured)
+    return captured, {"unforeseen": unforeseen.to_json(), "not_saved": absent.to_json()}
+
+
+def differences(foreseen: Capture, found: Capture) -> tuple[Difference, Difference]:
+    """Return what is saved but was not foreseen, and what was foreseen but is not saved."""
+    first, second = _saved(foreseen), _saved(found)
+    return _difference(second - first), _difference(first - second)
+
+
+def _saved(captured: Capture) -> Counter[tuple[int, str, int]]:
+    """Return the storages by where, as what, and of how many bytes they are saved."""
+    return Counter(
+        (place.operation, place.dtype, place.size)
+        for place in (storage.place for storage in captured.storages)
+    )
+
+
+def _difference(storages: Counter[tuple[int, str, int]]) -> Difference:
+    size = sum(size * count for (_, _, size), count in storages.items())
+    return Difference(storages.total(), size)
+
+
+def _with_libraries(uncounted: Mapping[str, int], timed: Timed) -> dict[str, int]:
+    """Add what the allocator had given out when the step began and nothing else accounts for.
+
+    Libraries keep work areas once they have been used; and the allocator rounds up.
+    """
+    sizes = dict(uncounted)
+    if timed.resident is not None:
+        known = sum(size for name, size in sizes.items() if name != "gradients")
+        sizes["libraries"] = max(0, timed.resident - known)
+    return sizes
+
+
+def _link(repeated: RepeatedStep, device: Device, step_ns: int) -> LinkReading:
+    """Measure the link, also while the step runs."""
+    steps = 1
+    if device.tensors.type == "cuda":
+        steps = max(1, min(_MOST_STEPS, -(-_LEAST_NS // max(1, step_ns))))
+
+    def compute() -> Sequence[Span]:
+        return [repeated.run().span for _ in range(steps)]
+
+    return read_link(device, compute, steps * step_ns)

@@ -1,0 +1,352 @@
+"""From a network, or a training step of one's own, to a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from offcert.core.device_memory import memory_beside
+from offcert.core.errors import InputError, OffcertError
+from offcert.core.network import Network
+from offcert.core.platform import Link
+from offcert.core.problem import Problem
+from offcert.core.trace import Trace
+from offcert.core.units import Units
+from offcert.runtime import zoo
+from offcert.runtime.capture import Clock, capture
+from offcert.runtime.capture.capture import Capture
+from offcert.runtime.capture.run import uncounted_bytes
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.device.interface import Device
+from offcert.runtime.hardware import Hardware
+from offcert.runtime.hardware import hardware as find_hardware
+from offcert.runtime.hardware.measurement import Measurement, modelled, retimed_network
+from offcert.runtime.profiling.measured_step import measure_step
+from offcert.runtime.profiling.optimisers import named_state_bytes, require_optimiser, state_bytes
+from offcert.runtime.stages.measure import profile_stages
+from offcert.runtime.watch.guard import one_line
+from offcert.runtime.workloads.standard_step import standard_step, without_data
+from offcert.runtime.workloads.workload import DEFAULT_DTYPE, DEFAULT_LOSS, Workload
+from offcert.runtime.workloads.workload import input_shape as parse_shape
+
+
+def profile(
+    model: str | nn.Module | TrainingStep,
+    input_shape: str | Sequence[int] | None = None,
+    *,
+    clock: str = "modules",
+    hardware: str | Hardware | None = None,
+    measure: bool = False,
+    loss: str = DEFAULT_LOSS,
+    options: Mapping[str, Any] | None = None,
+    dtype: str = DEFAULT_DTYPE,
+    seed: int = 0,
+    name: str | None = None,
+    memory: int | None = None,
+    device_memory: int | None = None,
+    optimiser: str | None = None,
+    device: Device | None = None,
+    link: str = Link.DUPLEX,
+) -> Problem:
+    """Turn one training step into a problem, in nanoseconds and bytes.
+
+    Bytes come from running the step once: on fake tensors, so that it needs no memory, or on real
+    ones where the program looks at values (the source says which). Durations come from a stated
+    hardware model or from measuring the device at hand, never from a mixture. A module of the
+    caller's is as before when this returns, and its weights are not copied.
+
+    Parameters
+    ----------
+    model : str, nn.Module or TrainingStep
+        A name of the zoo; ``"package.module:callable"`` for what returns a module or a
+        `TrainingStep`; a module that takes one tensor and returns one; or any step.
+    input_shape : str or sequence of int, optional
+        For example ``"32x3x224x224"``, batch size first. A network that gives its input to an
+        `nn.Embedding` is fed with token numbers, any other with floats. A step has a batch.
+    clock : str
+        What an operation of the trace is: ``"modules"`` (what happens between two events at the
+        boundaries of leaf modules), ``"operators"``, or ``"stages"`` (what lies between two places
+        where a single value is live; for the papers' algorithms).
+    hardware : str or Hardware, optional
+        Name of a hardware model (`offcert.runtime.hardware.HARDWARE`), or of a TOML file that
+        describes one: a roofline. ``hardware(name, peak=True)`` is one in which all operations
+        reach the peak rates.
+    measure : bool
+        Measure durations and bandwidth: of a model that is named, on the first CUDA device or,
+        without one, on the CPU, whose "link" is the copy to a memory-mapped file; of one that is
+        given, where it is. On a CUDA device the step is captured as it runs there, durations are
+        medians by events, workspaces are what the allocator says, and the link's rates are those
+        while the step runs; what else was measured is in ``source["measurement"]``.
+    loss : str
+        ``"cross-entropy"`` over the last dimension of the output, or its ``"mean"``. Not for steps.
+    options : mapping, optional
+        Keyword arguments for what `model` names. With the clock ``"stages"``, DenseNets of the zoo
+        get ``stages="layers"`` if it is not given: each dense layer is one stage.
+    dtype : str
+        Of parameters and floating-point inputs. Not for steps.
+    seed : int
+        Of the initial weights.
+    name : str, optional
+        Name of the problem; by default network and input shape.
+    memory : int, optional
+        The limit in bytes, without what the trace does not count (``source["uncounted"]``). By
+        default what that leaves of the device's memory, but at least the least that is feasible.
+    device_memory : int, optional
+        The limit in bytes with parameters, gradients, buffers, batch and optimiser state.
+    optimiser : str, optional
+        Whose state is to be counted: ``"sgd"``, ``"momentum"``, ``"adam"`` or ``"adamw"``; by
+        default the optimiser of the step, if it has one.
+    device : Device, optional
+        With `measure`: on what to measure; by default the CUDA device that the model is on. A
+        simulated device takes the word of `hardware` for durations, which must be given too.
+    link : str
+        With `hardware`: ``"duplex"``, at the rates that hold while both directions are used, where
+        those are known; or ``"simplex"``, each direction alone. Stages are always simplex.
+
+    Returns
+    -------
+    Problem
+        Its ``source`` has what training by a plan needs. With the clocks ``modules`` and
+        ``operators`` it is about a `Network`, so that computations may run again; about a trace
+        if it is not clear what the step computes from what, because of changes in place.
+
+    Raises
+    ------
+    InputError
+        If the network is unknown, fails or does not fit the input, if not exactly one of `hardware`
+        and `measure` is given, or if nothing is left of the device's memory; or if the device has
+        too little memory to measure a step that moves nothing.
+    """
+    chosen = _clock(clock)
+    _require_one_choice(chosen, hardware, measure, device)
+    if memory is not None and device_memory is not None:
+        raise InputError("only one of memory and device memory can be given")
+    # Looked up first: a wrong name should not have to wait for the network.
+    found = None if hardware is None else find_hardware(hardware)
+    asked = _Asked(chosen, found, measure, device, _link(link, measure))
+    if optimiser is not None:
+        require_optimiser(optimiser)
+    shape = None if input_shape is None else parse_shape(input_shape)
+    spec = model if isinstance(model, str) else None
+    workload = Workload(spec, shape, _with_stages(spec, chosen, options or {}), dtype, loss, seed)
+    label = _label(model, shape)
+    try:
+        loaded = workload.load(shapes_only=not measure) if isinstance(model, str) else model
+        made = _made(loaded, workload, asked)
+        uncounted = _with_optimiser(made.uncounted, loaded, optimiser)
+    except OffcertError:
+        raise
+    except Exception as error:
+        # Somebody else's network can fail in any way; it is the input that is bad then.
+        raise InputError(f"{label} cannot be profiled: {one_line(error)}") from error
+    source = dict(made.source)
+    # Problems of stages are what they always were, unless more is asked for.
+    if chosen is not Clock.STAGES or device_memory is not None or optimiser is not None:
+        source["uncounted"] = uncounted
+    source |= _origin(made.found, measure, asked.hardware)
+    if device_memory is not None:
+        memory = memory_beside(device_memory, uncounted)
+    elif memory is None:
+        memory = _memory_left(made.found, source.get("uncounted", {}))
+    platform = made.found.platform(memory)
+    return Problem(
+        name or label,
+        made.network,
+        platform,
+        units=Units("ns", "B"),
+        source=source,
+        uncertainty=made.found.uncertainty,
+    )
+
+
+def _with_stages(spec: str | None, clock: Clock, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options, with those that make a network's stages the papers'."""
+    if clock is not Clock.STAGES or spec not in zoo.names():
+        return options
+    return zoo.stage_options(spec) | dict(options)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """How a step is to be profiled."""
+
+    clock: Clock
+    hardware: Hardware | None
+    measure: bool
+    device: Device | None
+    link: Link
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What profiling has found.
+
+    Attributes
+    ----------
+    found : Measurement
+        A trace with durations, and the device that they are of.
+    network : Trace or Network
+        What the problem is about.
+    source : mapping
+        What is recorded of its origin.
+    uncounted : mapping of str to int
+        The bytes that it does not count.
+    """
+
+    found: Measurement
+    network: Trace | Network
+    source: Mapping[str, Any]
+    uncounted: Mapping[str, int]
+
+
+def _made(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> _Made:
+    """Return what is known of a step with the clock that was asked for."""
+    if asked.clock is Clock.STAGES:
+        return _stages(made, workload, asked.hardware)
+    if asked.measure:
+        return _measured(made, workload, asked)
+    return _modelled(made, workload, asked)
+
+
+def _origin(found: Measurement, measured: bool, model: Hardware | None) -> dict[str, Any]:
+    """Return what is recorded of where durations come from."""
+    stated = {} if model is None or measured else model.origin
+    version = torch.__version__.partition("+")[0]
+    origin = {"hardware": found.device, "measured": measured, "torch": version} | stated
+    return origin | {"measurement": dict(found.details)} if found.details else origin
+
+
+def _memory_left(found: Measurement, uncounted: Mapping[str, int]) -> int:
+    """Return what is left of a device's memory, but at least the least that is feasible."""
+    return max(found.memory - sum(uncounted.values()), found.trace.least_memory)
+
+
+def _require_one_choice(
+    clock: Clock, hardware: str | Hardware | None, measure: bool, device: Device | None
+) -> None:
+    if device is not None:
+        _require_measurable(clock, measure)
+    if device is not None and device.tensors.type == "cpu":
+        if hardware is None:
+            raise InputError("a simulated device takes durations from a hardware model: give one")
+    elif (hardware is None) is not measure:
+        raise InputError("exactly one of hardware and measure must be given")
+    if measure and clock is Clock.OPERATORS:
+        raise InputError(
+            "single operators cannot be measured: what watches them takes longer than many of "
+            "them do; use the clock modules, or a hardware model"
+        )
+
+
+def _require_measurable(clock: Clock, measure: bool) -> None:
+    if not measure:
+        raise InputError("a device is for measuring: give measure=True too")
+    if clock is Clock.STAGES:
+        raise InputError("stages are not measured on a device of one's own; use the clock modules")
+
+
+def _link(name: str, measure: bool) -> Link:
+    if name not in tuple(Link):
+        raise InputError(f"link must be one of {', '.join(Link)}, not {name!r}")
+    if measure and name != Link.DUPLEX:
+        raise InputError("a link is measured, not chosen: leave it out with measure")
+    return Link(name)
+
+
+def _clock(name: str) -> Clock:
+    try:
+        return Clock(name)
+    except ValueError:
+        known = ", ".join(Clock)
+        raise InputError(f"clock must be one of {known}, not {name!r}") from None
+
+
+def _label(model: str | nn.Module | TrainingStep, shape: tuple[int, ...] | None) -> str:
+    if isinstance(model, TrainingStep):
+        model = model.model
+    label = model if isinstance(model, str) else type(model).__name__
+    return label if shape is None else f"{label} {'x'.join(map(str, shape))}"
+
+
+def _require_no_workload(workload: Workload) -> None:
+    """Raise an `InputError` if something is asked for that a step decides itself."""
+    asked = {
+        "input": workload.input is not None,
+        "loss": workload.loss != DEFAULT_LOSS,
+        "dtype": workload.dtype != DEFAULT_DTYPE,
+    }
+    for name, given in asked.items():
+        if given:
+            raise InputError(f"{name} cannot be given with a TrainingStep, which brings its own")
+
+
+def _stages(made: nn.Module | TrainingStep, workload: Workload, hardware: Hardware | None) -> _Made:
+    if isinstance(made, TrainingStep):
+        raise InputError(
+            f"the clock {Clock.STAGES} takes a network with one input, not a TrainingStep; "
+            "use modules"
+        )
+    found = profile_stages(made, workload, hardware)
+    # The batch is a part of the trace.
+    uncounted = uncounted_bytes(TrainingStep(made, lambda model, batch: None), 0)
+    return _Made(found, found.trace, workload.source(), uncounted)
+
+
+def _measured(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> _Made:
+    # A model that is given is measured where it is.
+    there = made if workload.model is None else _on_device(made, asked.device)
+    step = _step(there, workload)
+    captured, found = measure_step(step, asked.clock, asked.device, asked.hardware)
+    return _described(step, captured, found)
+
+
+def _modelled(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> _Made:
+    hardware = asked.hardware
+    assert hardware is not None
+    step = _step(made, workload)
+    tensors = "fake" if without_data(step.model) else step.tensors
+    captured = capture(step, clock=asked.clock, hardware=hardware, tensors=tensors)
+    return _described(step, captured, modelled(captured.trace, hardware, asked.link))
+
+
+def _described(step: TrainingStep, captured: Capture, found: Measurement) -> _Made:
+    source = dict(step.source)
+    source |= {"clock": str(captured.clock), "capture": captured.to_json()}
+    known = captured.network
+    network = found.trace if known is None else retimed_network(known, found.trace)
+    return _Made(found, network, source, captured.uncounted)
+
+
+def _step(made: nn.Module | TrainingStep, workload: Workload) -> TrainingStep:
+    if not isinstance(made, TrainingStep):
+        return standard_step(made, workload)
+    _require_no_workload(workload)
+    source = workload.source() if workload.model is not None else made.source
+    return replace(made, source=source or workload.source())
+
+
+def _on_device(made: nn.Module | TrainingStep, device: Device | None) -> nn.Module | TrainingStep:
+    # A step decides itself where its model is.
+    if isinstance(made, TrainingStep):
+        return made
+    if device is not None:
+        return made.to(device.tensors)
+    return made.to("cuda") if torch.cuda.is_available() else made
+
+
+def _with_optimiser(
+    uncounted: Mapping[str, int], made: nn.Module | TrainingStep, name: str | None
+) -> dict[str, int]:
+    """Return the bytes with those of the optimiser's state, as far as they are known."""
+    sizes = {kind: size for kind, size in uncounted.items() if kind != "optimiser"}
+    step = made if isinstance(made, TrainingStep) else None
+    state: int | None = None
+    if name is not None:
+        state = named_state_bytes(name, made.model if isinstance(made, TrainingStep) else made)
+    elif step is not None and step.optimiser is not None:
+        state = state_bytes(step.optimiser)
+    return sizes if state is None else sizes | {"optimiser": state}

@@ -1,0 +1,319 @@
+"""Times the operations of a captured step on the device at hand, by its clock alone.
+
+Nothing watches operators: a dispatch mode takes longer than many of them do.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from offcert.core.errors import InputError
+from offcert.core.plan import Plan
+from offcert.core.trace import Trace
+from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
+from offcert.runtime.capture.capture import Capture, Clock
+from offcert.runtime.capture.run import Nobody, borrowing
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.device.cuda import cuda_device
+from offcert.runtime.device.interface import Device, MemoryReading
+from offcert.runtime.device.interface import Event as DeviceEvent
+from offcert.runtime.hardware.measurement import retimed, spread_of
+from offcert.runtime.plan.predict import predict
+from offcert.runtime.watch.events import END, Event, Session
+from offcert.runtime.watch.hooks import Hooks, unwrap
+from offcert.runtime.workloads.turns import Stopwatch
+
+
+def timed_trace(
+    step: TrainingStep, capture: Capture, repetitions: int = 5, device: Device | None = None
+) -> Trace:
+    """Return the trace of a captured step with the times of the device that its model is on.
+
+    The step is run as it is, and everything that it changes is put back. Durations are medians in
+    nanoseconds. Workspaces are the allocator's on CUDA; on the CPU, which does not tell, they stay
+    those of the capture.
+
+    Parameters
+    ----------
+    step : TrainingStep
+        What was captured.
+    capture : Capture
+        With the clock of modules.
+    repetitions : int
+        Steps to take the median of, after two to warm up.
+    device : Device, optional
+        Whose events tell the time; by default that of the model, and the host's clock on the CPU.
+
+    Raises
+    ------
+    InputError
+        If the clock is another one, the step does not do again what was captured, or the device has
+        too little memory for a step that moves nothing.
+    """
+    repeated = RepeatedStep(step, capture, device)
+    return repeated.timed(repetitions).trace
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What a device says of a step that was run on it several times.
+
+    Attributes
+    ----------
+    trace : Trace
+        With its durations, and with its workspaces if the allocator tells.
+    repetitions : int
+        Of which durations are medians.
+    resident : int or None
+        The most bytes that were taken when an operation began, beside the parameters' gradients and
+        what the trace counts; None if the allocator does not tell.
+    memory : MemoryReading or None
+        Of one step from its beginning to its end; likewise.
+    spread : tuple of (int, int)
+        The least and the most nanoseconds of each operation.
+    """
+
+    trace: Trace
+    repetitions: int
+    resident: int | None
+    memory: MemoryReading | None
+    spread: tuple[tuple[int, int], ...] = ()
+
+
+class RepeatedStep:
+    """A captured step that is run again and again, each time from the same state.
+
+    Parameters
+    ----------
+    step, capture, device
+        As for `timed_trace`.
+
+    Raises
+    ------
+    InputError
+        As for `timed_trace`.
+    """
+
+    def __init__(self, step: TrainingStep, capture: Capture, device: Device | None = None) -> None:
+        if capture.clock is not Clock.MODULES:
+            raise InputError(
+                f"times cannot be measured with the clock {capture.clock}: what watches single "
+                "operators takes longer than many of them; use the clock modules or a hardware "
+                "model"
+            )
+        self.capture = capture
+        self.device = cuda_device(step.model, timed=True) if device is None else device
+        self.watch = Stopwatch(self.device)
+        self._step = step
+        self._originals = Originals()
+        with memory_enough(), _as_it_was(step), self._originals:
+            # What the step changes is known from here on.
+            step.execute(step.make_batch())
+
+    def run(self, *, allocator: bool = False) -> Timing:
+        """Run the step once; nothing waits for its end."""
+        hooks = Hooks(unwrap(self._step.model), Nobody())
+        gradients = self._gradients if allocator else None
+        timing = Timing(hooks, self.capture, self.watch, gradients)
+        hooks.steps = timing
+        try:
+            with memory_enough(), _as_it_was(self._step):
+                batch = self._step.make_batch()
+                hooks.attach({event.path for event in self.capture.ticks}.__contains__)
+                try:
+                    self._step.execute(batch)
+                finally:
+                    hooks.detach()
+        finally:
+            self._originals.restore()
+        timing.require_complete()
+        return timing
+
+    def _gradients(self) -> int:
+        found = (parameter.grad for parameter in self._step.model.parameters())
+        return sum(each.numel() * each.element_size() for each in found if each is not None)
+
+    def timed(self, repetitions: int) -> Timed:
+        """Return medians over some runs, after one to warm up with the hooks on.
+
+        On a device the runs follow each other without a wait, as the steps of a training loop do:
+        the host is ahead of the device wherever it can be.
+        """
+        runs = [self.run() for _ in range(repetitions + 1)][1:]
+        samples = [run.durations() for run in runs]
+        durations = [round(statistics.median(times)) for times in zip(*samples, strict=True)]
+        spread = spread_of(samples)
+        trace = self.capture.trace
+        workspaces = [operation.workspace for operation in trace.operations]
+        if self.device is None or not _counts(self.device):
+            return Timed(retimed(trace, durations, workspaces), repetitions, None, None, spread)
+        watched = self.run(allocator=True)
+        timed = retimed(trace, durations, _workspaces(trace, watched.rises))
+        planned = predict(trace, Plan()).at_begin
+        resident = max(taken - plan for taken, plan in zip(watched.at_begin, planned, strict=True))
+        return Timed(timed, repetitions, resident, watched.reading, spread)
+
+
+def _counts(device: Device) -> bool:
+    """Whether a device's memory is told with what operators take of it."""
+    before, size = device.memory().allocated, 2**20
+    probe = torch.empty(size, dtype=torch.uint8, device=device.tensors)
+    return device.memory().allocated - before >= probe.numel()
+
+
+def _workspaces(trace: Trace, rises: list[int]) -> list[int]:
+    """Return what an operation takes beyond the tensors that it writes."""
+    prediction = predict(trace, Plan())
+    return [
+        max(0, rise - (peak - operation.workspace - begin))
+        for rise, peak, begin, operation in zip(
+            rises, prediction.peaks, prediction.at_begin, trace.operations, strict=True
+        )
+    ]
+
+
+@contextmanager
+def _as_it_was(step: TrainingStep) -> Iterator[None]:
+    with random_state_kept(), borrowed(*borrowing(step)):
+        yield
+
+
+@contextmanager
+def memory_enough() -> Iterator[None]:
+    """Say what to do where a step that moves nothing does not fit on the device."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, InputError) as error:
+        if not isinstance(error.__cause__ or error, torch.OutOfMemoryError):
+            raise
+        raise InputError(
+            "the device has too little memory to measure the step, which is done without a plan; "
+            "use a smaller batch, or a hardware model"
+        ) from error
+
+
+class Timing(Session):
+    """Marks the time at every tick of a capture.
+
+    Attributes
+    ----------
+    marks : list
+        When operations began, and when the last one ended.
+    rises : list of int
+        By how much more bytes were allocated in each operation than when it began, without those
+        of the parameters' gradients that are there when it ends, which no trace counts; if asked
+        for.
+    at_begin : list of int
+        Bytes that were allocated when each began, without those of the gradients; likewise.
+    readings : list of MemoryReading
+        At every mark, with the peaks since the one before; if asked for.
+    """
+
+    def __init__(
+        self,
+        hooks: Hooks,
+        capture: Capture,
+        watch: Stopwatch,
+        gradients: Callable[[], int] | None = None,
+    ) -> None:
+        super().__init__(hooks)
+        self.marks: list[int | DeviceEvent] = []
+        self.rises: list[int] = []
+        self.at_begin: list[int] = []
+        self.readings: list[MemoryReading] = []
+        self._capture = capture
+        self._watch = watch
+        self._gradients = gradients
+        self._gradient_bytes = 0
+        self._number = {event: number for number, event in enumerate(capture.ticks)}
+        self._ended = False
+        self._calls_made = 0
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
+        """Go on with the step, which may call the model several times."""
+        if not torch.is_grad_enabled():
+            return None
+        self._calls_made += 1
+        return self
+
+    def left(self, session: Session, output: Any) -> None:
+        """Nothing has to be done."""
+
+    def wants(self, event: Event) -> bool:
+        """Whether the event is a tick; the model's own tell that a backward pass runs."""
+        return event in self._number or not event.path
+
+    def tick(self, event: Event) -> None:
+        """Mark the time if an operation begins, or the last one ends."""
+        if self._ended:
+            return
+        number = self._number.get(event)
+        if number is not None:
+            if number != len(self.marks):
+                name = self._capture.trace.operations[min(number, len(self.marks))].name
+                raise InputError(f"{name} did not come when it was due: the steps differ")
+            self._mark()
+        elif event.kind == END and event.call + 1 == self._capture.backward_passes:
+            self._mark()
+            self._ended = True
+
+    def _mark(self) -> None:
+        device = self._watch.device
+        if device is not None and self.marks:
+            # A simulated device takes the capture's word for it.
+            device.ran(self._capture.trace.operations[len(self.marks) - 1].duration)
+        if self._gradients is not None:
+            assert device is not None
+            reading, gradients = device.memory(), self._gradients()
+            if self.readings:
+                rise = reading.peak_allocated - self.readings[-1].allocated
+                self.rises.append(rise - (gradients - self._gradient_bytes))
+            if len(self.marks) < len(self._capture.ticks):
+                self.at_begin.append(reading.allocated - gradients)
+            self.readings.append(reading)
+            self._gradient_bytes = gradients
+            device.reset_peaks()
+        self.marks.append(self._watch.mark())
+
+    @property
+    def reading(self) -> MemoryReading:
+        """The memory at the end, with the peaks of all operations."""
+        last = self.readings[-1]
+        later: Sequence[MemoryReading] = self.readings[1:]
+        return MemoryReading(
+            last.allocated,
+            last.reserved,
+            max(each.peak_allocated for each in later),
+            max(each.peak_reserved for each in later),
+        )
+
+    @property
+    def span(self) -> tuple[DeviceEvent, DeviceEvent]:
+        """The events, on a device, with which the first operation begins and the last one ends."""
+        first, last = self.marks[0], self.marks[-1]
+        assert not isinstance(first, int)
+        assert not isinstance(last, int)
+        return first, last
+
+    def require_complete(self) -> None:
+        """Raise an `InputError` unless every operation has begun and the last one has ended."""
+        operations = self._capture.trace.operations
+        calls = len(self._capture.calls)
+        if self._calls_made != calls:
+            raise InputError(
+                f"the model was called {self._calls_made} times when the step was timed, {calls} "
+                "times when it was captured"
+            )
+        if not self._ended or len(self.marks) != len(operations) + 1:
+            missing = operations[min(len(self.marks), len(operations) - 1)].name
+            raise InputError(f"{missing} never began when the step was timed: the steps differ")
+
+    def durations(self) -> list[int]:
+        """Return the nanoseconds from each mark to the next."""
+        return self._watch.between(self.marks)

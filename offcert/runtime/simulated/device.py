@@ -1,0 +1,391 @@
+"""The simulated device itself."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import torch
+
+from offcert.core.errors import OffcertError
+from offcert.core.plan import Kind
+from offcert.core.platform import Link, Platform
+from offcert.runtime.device.interface import Event, MemoryReading, Part
+from offcert.runtime.device.pinned import CHUNK, FileArena, PageableArena, PinnedArena
+from offcert.runtime.simulated.allocator import Ledger, Policy, allocator
+from offcert.runtime.simulated.arena import PinnedBudget, SimulatedArena
+from offcert.runtime.simulated.clerk import SimulatedClerk
+from offcert.runtime.simulated.races import Race, RaceError, RaceKind
+from offcert.runtime.simulated.storages import Known, Storages, poison, poisoned
+from offcert.runtime.simulated.streams import (
+    Adversary,
+    ComputeStream,
+    Host,
+    SimulatedEvent,
+    SimulatedStream,
+    carry_out,
+    late,
+)
+from offcert.runtime.watch.tracker import LiveBytes
+
+_STREAMS = ("compute", "out", "back", "to a file", "from a file")
+_COMPUTE = 0
+
+
+class SimulatedDevice:
+    """A device on the CPU; `offcert.runtime.simulated` has its rules.
+
+    Parameters
+    ----------
+    rate_out, rate_back : Fraction
+        Bytes per nanosecond to the host, and from it.
+    link : Link or str
+        ``"simplex"``: one copy at a time, in the order in which they are handed over.
+    memory : int, optional
+        Bytes of the device that may be reserved; by default any number.
+    policy : Policy or str
+        ``"caching"``: memory is given out as PyTorch does on CUDA, and falls to pieces;
+        ``"ideal"``: it does not.
+    granularity : int
+        Bytes that the caching allocator rounds up to. Its segments are multiples of it: with 512
+        they take 2 MiB and more.
+    pinned : int, optional
+        Bytes of the host that may be registered; by default any number.
+    chunk : int
+        Bytes of the host that are registered by one call, and no copy goes from one to the next.
+    name : str
+        For people.
+    adversary : callable
+        When copies run that may run now or later.
+    strict : bool
+        Raise races where the device is synchronised.
+
+    Attributes
+    ----------
+    out, back : SimulatedStream
+        Of copies.
+    tensors : torch.device
+        The CPU.
+    races : list of Race
+        All that were found.
+    crossings : int
+        Copies on a simplex link that no event orders after the one before, of the other direction:
+        they wait for the link here, but a real one would let both go on, at half the rate.
+    """
+
+    def __init__(
+        self,
+        *,
+        rate_out: Fraction,
+        rate_back: Fraction,
+        link: Link | str = Link.DUPLEX,
+        memory: int | None = None,
+        policy: Policy | str = Policy.CACHING,
+        granularity: int = 512,
+        pinned: int | None = None,
+        chunk: int = CHUNK,
+        name: str = "simulated",
+        adversary: Adversary = late,
+        strict: bool = False,
+    ) -> None:
+        # The platform knows how long a transfer takes, and refuses what is no rate.
+        self._platform = Platform(0, rate_out, Link(link), rate_back)
+        self.name = name
+        self.tensors = torch.device("cpu")
+        self.races: list[Race] = []
+        self._strict = strict
+        self._raised = 0
+        self._host = Host(len(_STREAMS), adversary)
+        self._compute = ComputeStream(_COMPUTE, self._host)
+        self.out = SimulatedStream(1, self._host)
+        self.back = SimulatedStream(2, self._host)
+        self._clerks = {
+            Kind.OFFLOAD: SimulatedStream(3, self._host),
+            Kind.PREFETCH: SimulatedStream(4, self._host),
+        }
+        self.crossings = 0
+        self._link_free = 0
+        # The stream that used it last, and the number of that copy in the stream's work.
+        self._link_used = (_COMPUTE, 0)
+        self._budget = PinnedBudget(pinned, name)
+        self._chunk = chunk
+        # Held until they are closed: one that was forgotten is to be seen.
+        self._arenas: set[SimulatedArena] = set()
+        self._ledger = Ledger(allocator(Policy(policy), memory, name, granularity))
+        self._storages = Storages(len(_STREAMS), self._died)
+
+    @classmethod
+    def of(cls, platform: Platform, **options: Any) -> SimulatedDevice:
+        """Return a device with the rates and the link of a platform.
+
+        Parameters
+        ----------
+        platform : Platform
+            Its memory is left out: what a problem counts is not all that a device holds.
+        **options
+            The other parameters.
+        """
+        return cls(
+            rate_out=platform.rate(Kind.OFFLOAD),
+            rate_back=platform.rate(Kind.PREFETCH),
+            link=platform.link,
+            **options,
+        )
+
+    @property
+    def compute(self) -> ComputeStream:
+        """The stream of operators."""
+        return self._compute
+
+    @property
+    def pinned_bytes(self) -> int:
+        """Bytes of the host that arenas hold which have not been closed."""
+        return self._budget.held
+
+    # Memory.
+
+    def allocate(self, size: int) -> torch.Tensor:
+        """Return poisoned bytes, given out in the order of ``compute``.
+
+        Raises
+        ------
+        torch.OutOfMemoryError
+            If the memory has not so many left, or only in pieces.
+        """
+        data = poisoned(size)
+        storage = data.untyped_storage()
+        self._ledger.give_out(storage._cdata, size)
+        self._storages.know(storage, self._compute.work(0))
+        return data
+
+    def watch(self, tracker: LiveBytes) -> None:
+        """Let every storage that a tracker counts take memory of the device, as long as it does.
+
+        An operator whose output has no room raises `torch.OutOfMemoryError`.
+        """
+        self._ledger.watch(tracker)
+
+    def arena(self, size: int) -> SimulatedArena:
+        """Return exactly so many poisoned bytes of the host.
+
+        Raises
+        ------
+        RegistrationError
+            If the budget has not so many left.
+        """
+        memory = PinnedArena(size, self._budget, chunk=self._chunk)
+        arena = SimulatedArena(memory, len(_STREAMS), self._closing)
+        self._arenas.add(arena)
+        return arena
+
+    def pageable(self, size: int) -> SimulatedArena:
+        """Return poisoned bytes that are not registered; they take nothing of what may be."""
+        return SimulatedArena(PageableArena(size), len(_STREAMS), self._closing)
+
+    def file(self, size: int, directory: str | None = None) -> SimulatedArena:
+        """Return poisoned bytes in a file; they take nothing of what may be registered."""
+        return SimulatedArena(FileArena(size, directory), len(_STREAMS), self._closing)
+
+    def clerk(self, kind: Kind) -> SimulatedClerk:
+        """Return who copies between memory of the host and files."""
+        stream = self._clerks[kind]
+        return SimulatedClerk(stream, partial(self._note_host, stream))
+
+    def memory(self) -> MemoryReading:
+        """Return what of the device's memory is taken."""
+        return self._ledger.read()
+
+    def release(self) -> None:
+        """Give segments back of which nothing is used."""
+        self._ledger.release()
+
+    def reset_peaks(self) -> None:
+        """Begin anew to look for the most bytes."""
+        self._ledger.reset_peaks()
+
+    # Work.
+
+    def require_movable(self) -> None:
+        """Do nothing: here anything can be moved at any time."""
+
+    def copy_out(self, parts: Sequence[Part]) -> None:
+        """Let ``out`` copy storages to the host, as one transfer."""
+        self._copy(self.out, Kind.OFFLOAD, parts)
+
+    def copy_back(self, parts: Sequence[Part]) -> None:
+        """Let ``back`` copy storages from the host, as one transfer."""
+        self._copy(self.back, Kind.PREFETCH, parts)
+
+    def _copy(self, stream: SimulatedStream, kind: Kind, parts: Sequence[Part]) -> None:
+        jobs = [job for part in parts for job in self._jobs(part, kind)]
+        if not self._platform.duplex:
+            stream.clock = max(stream.clock, self._link_free)
+            last, number = self._link_used
+            self.crossings += stream.knows[last] < number
+        size = sum(part.data.numel() for part in parts)
+        stream.work(self._platform.transfer_time(size, kind))
+        self._link_free = stream.clock
+        self._link_used = stream.index, stream.knows[stream.index]
+        for job in jobs:
+            self._note(stream, job)
+        stream.enqueue(partial(_run, jobs))
+        if not all(part.arena.registered for part in parts):
+            # The driver copies through memory of its own, and lets the host wait.
+            stream.record().wait_here()
+
+    def _jobs(self, part: Part, kind: Kind) -> Iterator[_Job]:
+        """Yield the pieces of a copy, each of which is one call of CUDA's."""
+        size, arena = part.data.numel(), part.arena
+        assert isinstance(arena, SimulatedArena)
+        assert part.data.dtype == torch.uint8
+        if arena.closed or part.offset < 0 or part.offset + size > arena.size:
+            raise OffcertError(
+                f"{size} bytes at {part.offset} are to be copied, but the arena has "
+                f"{0 if arena.closed else arena.size} bytes"
+            )
+        storage = part.data.untyped_storage()
+        begin = part.data.data_ptr() - storage.data_ptr() - part.offset
+        known = self._storages.know(storage)
+        for offset, piece in arena.pieces(part.offset, size):
+            yield _Job(kind == Kind.OFFLOAD, known, begin + offset, arena, offset, piece)
+
+    def ran(self, duration: int) -> None:
+        """Take note that operators have run, and let them have taken so many nanoseconds."""
+        self._compute.ran(duration)
+
+    def nanoseconds(self, begin: Event, end: Event) -> int:
+        """Return the time between two events.
+
+        Raises
+        ------
+        OffcertError
+            If the host cannot know it yet.
+        """
+        assert isinstance(begin, SimulatedEvent)
+        assert isinstance(end, SimulatedEvent)
+        if not (begin.reached and end.reached):
+            raise OffcertError("the time of an event is known only once it has been reached")
+        return end.time - begin.time
+
+    def synchronise(self) -> None:
+        """Carry out all that has been handed over.
+
+        Raises
+        ------
+        RaceError
+            If the device is strict, and a race has been found since this was last said.
+        """
+        for stream in (self.out, self.back):
+            carry_out(stream, stream.given)
+        for stream in (self._compute, self.out, self.back):
+            self._host.learns(stream.record())
+        if self._strict and len(self.races) > self._raised:
+            found, self._raised = self.races[self._raised :], len(self.races)
+            raise RaceError("; ".join(race.what for race in found))
+
+    def close(self) -> None:
+        """Wait for all work; what has been allocated stays as it is."""
+        self.synchronise()
+
+    # Races.
+
+    def _note(self, stream: SimulatedStream, job: _Job) -> None:
+        """Take note of what a copy uses, which has just been given to a stream."""
+        knows, known, number = stream.knows, job.known, stream.knows[stream.index]
+        does = f"a copy {_STREAMS[stream.index]} of {job.size} bytes"
+        if knows[_COMPUTE] < known.born:
+            self._found(RaceKind.ALLOCATION, job.size, f"{does} may begin before its allocation")
+        elif (job.outwards or not known.born) and knows[_COMPUTE] < self._compute.operated:
+            self._found(
+                RaceKind.OPERATORS, job.size, f"{does} may begin before operators have ended"
+            )
+        other = known.uses.unordered(knows, not job.outwards)
+        if other is not None:
+            self._found(
+                RaceKind.COPY,
+                job.size,
+                f"{does} may run at the same time as one {_STREAMS[other]} of the same storage",
+            )
+        known.uses.add(stream.index, number, not job.outwards)
+        self._note_host(stream, job.arena, job.offset, job.size, job.outwards)
+
+    def _note_host(
+        self, stream: SimulatedStream, arena: SimulatedArena, offset: int, size: int, writes: bool
+    ) -> None:
+        """Take note of what of the host is used by work that has just been given to a stream."""
+        other = arena.ranges.use(offset, size, stream.index, stream.knows, writes)
+        if other is not None:
+            self._found(
+                RaceKind.HOST,
+                size,
+                f"a copy {_STREAMS[stream.index]} of {size} bytes at {offset} of the host may run "
+                f"at the same time as one {_STREAMS[other]} there",
+            )
+
+    def _died(self, key: int, known: Known) -> None:
+        self._ledger.died(key)
+        self._compute.heed_host()
+        other = known.uses.unordered(self._compute.knows, True)
+        if other is not None:
+            self._found(
+                RaceKind.FREE,
+                known.size,
+                f"a storage of {known.size} bytes was dropped before compute had waited for its "
+                f"copy {_STREAMS[other]}",
+            )
+
+    def _closing(self, arena: SimulatedArena) -> None:
+        self._arenas.discard(arena)
+        other = arena.ranges.unknown(self._host.knows)
+        if other is not None:
+            self._found(
+                RaceKind.CLOSE,
+                arena.size,
+                f"an arena of {arena.size} bytes was given back before the host had waited for a "
+                f"copy {_STREAMS[other]}",
+            )
+
+    def _found(self, kind: RaceKind, size: int, what: str) -> None:
+        self.races.append(Race(kind, size, f"{self.name}: {what}"))
+
+
+class _Job:
+    """One storage of a copy, to be carried out later."""
+
+    __slots__ = ("arena", "begin", "known", "offset", "outwards", "size")
+
+    def __init__(
+        self,
+        outwards: bool,
+        known: Known,
+        begin: int,
+        arena: SimulatedArena,
+        offset: int,
+        size: int,
+    ) -> None:
+        self.outwards = outwards
+        self.known = known
+        self.begin = begin
+        self.arena = arena
+        self.offset = offset
+        self.size = size
+
+    def run(self) -> None:
+        """Copy; what is gone on one side is poison on the other, or lost."""
+        there = self.known.address(self.begin, self.size)
+        here = None if self.arena.closed else self.arena.address(self.offset)
+        target, source = (here, there) if self.outwards else (there, here)
+        if target is None or self.size == 0:
+            return
+        if source is None:
+            poison(target, self.size)
+        else:
+            ctypes.memmove(target, source, self.size)
+
+
+def _run(jobs: Sequence[_Job]) -> None:
+    for job in jobs:
+        job.run()

@@ -1,0 +1,237 @@
+"""Queues of work, events between them, and the time at which each item would end."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+from offcert.runtime.device.interface import Event
+
+# Asked whenever a copy that has been handed over may run, and whenever the host asks for an event
+# that has happened: whether it does, or is told.
+Adversary = Callable[[], bool]
+
+
+def late() -> bool:
+    """Run copies as late as events allow, and tell the host nothing before it waits."""
+    return False
+
+
+def early() -> bool:
+    """Run copies as soon as they are handed over, and tell the host of them when it asks."""
+    return True
+
+
+def by_chance(seed: int) -> Adversary:
+    """Return an adversary that decides by coins of its own."""
+    coins = random.Random(seed)
+
+    def decide() -> bool:
+        return coins.random() < 0.5
+
+    return decide
+
+
+# For each stream, how many of its items are known to have ended.
+Knowledge: TypeAlias = list[int]
+
+
+def learn(knows: Knowledge, other: Knowledge) -> None:
+    """Add to what is known what someone else knows."""
+    for stream, count in enumerate(other):
+        if count > knows[stream]:
+            knows[stream] = count
+
+
+class Host:
+    """The thread that hands work over.
+
+    Attributes
+    ----------
+    time : int
+        The latest end of all work that it has waited for.
+    knows : list of int
+        That work.
+    waits : int
+        How often it has.
+    """
+
+    def __init__(self, streams: int, adversary: Adversary) -> None:
+        self.time = 0
+        self.knows: Knowledge = [0] * streams
+        self.waits = 0
+        self.adversary = adversary
+
+    def learns(self, event: SimulatedEvent) -> None:
+        """Take note that it has waited for an event."""
+        self.waits += 1
+        self.time = max(self.time, event.time)
+        learn(self.knows, event.knows)
+
+
+class SimulatedEvent:
+    """A point in the work of a stream.
+
+    Attributes
+    ----------
+    stream : SimulatedStream
+        Whose.
+    place : int
+        How many items of the stream's queue come before it.
+    time : int
+        When all of them have ended, in nanoseconds of the device.
+    knows : list of int
+        What of all streams has ended by then.
+    """
+
+    __slots__ = ("knows", "place", "stream", "time")
+
+    def __init__(self, stream: SimulatedStream) -> None:
+        self.stream = stream
+        self.place = stream.given
+        self.time = stream.clock
+        self.knows = stream.knows.copy()
+
+    @property
+    def happened(self) -> bool:
+        """Whether what comes before it has been carried out."""
+        return self.stream.done >= self.place
+
+    @property
+    def reached(self) -> bool:
+        """Whether all that came before it is known to have ended."""
+        host = self.stream.host
+        if all(known >= count for known, count in zip(host.knows, self.knows, strict=True)):
+            return True
+        if not self.happened or not host.adversary():
+            return False
+        # The host can know only by having taken as long.
+        host.learns(self)
+        return True
+
+    def wait_here(self) -> None:
+        """Carry out what comes before it; the host has waited for that."""
+        carry_out(self.stream, self.place)
+        self.stream.host.learns(self)
+
+
+class SimulatedStream:
+    """Work that is done in the order in which it was given.
+
+    Parameters
+    ----------
+    index : int
+        Of the stream, among those that know of each other.
+    host : Host
+        Who hands the work over.
+
+    Attributes
+    ----------
+    clock : int
+        When all that it has been given ends, in nanoseconds of the device.
+    knows : list of int
+        What is known to have ended before that. Its own entry counts all that it has been given.
+    given, done : int
+        Items of its queue: handed over, and carried out.
+    """
+
+    def __init__(self, index: int, host: Host) -> None:
+        self.index = index
+        self.host = host
+        self.clock = 0
+        self.knows: Knowledge = [0] * len(host.knows)
+        self.given = 0
+        self.done = 0
+        self._heeded = 0
+        self._queue: deque[SimulatedEvent | Callable[[], None]] = deque()
+
+    def record(self) -> SimulatedEvent:
+        """Return an event after all that the stream has been given so far."""
+        self.heed_host()
+        return SimulatedEvent(self)
+
+    def wait(self, event: Event) -> None:
+        """Let what is given from now on begin only after an event."""
+        assert isinstance(event, SimulatedEvent)
+        self._follow(event)
+        self._queue.append(event)
+        self.given += 1
+
+    def work(self, duration: int) -> int:
+        """Take note of work that is given to it, and return its number."""
+        self.heed_host()
+        self.clock += duration
+        self.knows[self.index] += 1
+        return self.knows[self.index]
+
+    def enqueue(self, job: Callable[[], None]) -> None:
+        """Let the work that was noted last be carried out when its turn comes."""
+        self._queue.append(job)
+        self.given += 1
+        if self.host.adversary():
+            carry_out(self, self.given)
+
+    def heed_host(self) -> None:
+        """What is given now begins after all that the host has waited for."""
+        if self._heeded != self.host.waits:
+            self._heeded = self.host.waits
+            self.clock = max(self.clock, self.host.time)
+            learn(self.knows, self.host.knows)
+
+    def _follow(self, event: SimulatedEvent) -> None:
+        self.heed_host()
+        self.clock = max(self.clock, event.time)
+        learn(self.knows, event.knows)
+
+    def advance(self, place: int) -> SimulatedEvent | None:
+        """Carry out items up to a place, or up to an event that has to happen first."""
+        while self.done < place:
+            item = self._queue[0]
+            if isinstance(item, SimulatedEvent):
+                if not item.happened:
+                    return item
+                self._queue.popleft()
+                self.done += 1
+            else:
+                self._queue.popleft()
+                self.done += 1
+                item()
+        return None
+
+
+class ComputeStream(SimulatedStream):
+    """The stream of operators, which run when they are called: it has nothing left to do.
+
+    Attributes
+    ----------
+    operated : int
+        The number of its item that stands for the latest operators.
+    """
+
+    def __init__(self, index: int, host: Host) -> None:
+        super().__init__(index, host)
+        self.operated = 0
+
+    def wait(self, event: Event) -> None:
+        """Carry out what comes before an event."""
+        assert isinstance(event, SimulatedEvent)
+        self._follow(event)
+        carry_out(event.stream, event.place)
+
+    def ran(self, duration: int) -> None:
+        """Take note that operators have run."""
+        self.operated = self.work(duration)
+
+
+def carry_out(stream: SimulatedStream, place: int) -> None:
+    """Carry out what a stream has been given up to a place, and first what that waits for."""
+    goals = [(stream, place)]
+    while goals:
+        event = goals[-1][0].advance(goals[-1][1])
+        if event is None:
+            goals.pop()
+        else:
+            # It was recorded before the wait for it was handed over, so this comes to an end.
+            goals.append((event.stream, event.place))

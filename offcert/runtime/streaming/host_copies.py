@@ -1,0 +1,143 @@
+"""The copies that one step has on the host: in the arena of its plan, or apart."""
+
+from __future__ import annotations
+
+import weakref
+from bisect import bisect_left
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+import torch
+
+from offcert.runtime.device.store import HostStore
+from offcert.runtime.plan.host_layout import HostLayout
+from offcert.runtime.watch.saved import Entry
+
+Item = TypeVar("Item")
+
+
+class Addresses(Generic[Item]):
+    """Items that lie in an arena, of which none overlaps another."""
+
+    def __init__(self) -> None:
+        self._lows: list[int] = []
+        self._highs: list[int] = []
+        self._items: list[Item] = []
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._items)
+
+    def at(self, low: int) -> Item | None:
+        """Return what begins at an address; None if nothing does."""
+        place = bisect_left(self._lows, low)
+        begins = place < len(self._lows) and self._lows[place] == low
+        return self._items[place] if begins else None
+
+    def met(self, low: int, high: int) -> list[Item]:
+        """Return what has bytes between two addresses."""
+        return self._items[self._stretch(low, high)]
+
+    def put(self, low: int, high: int, item: Item) -> None:
+        """Let an item lie between two addresses, instead of what has bytes there."""
+        stretch = self._stretch(low, high)
+        self._lows[stretch], self._highs[stretch] = [low], [high]
+        self._items[stretch] = [item]
+
+    def clear(self, low: int, high: int) -> None:
+        """Forget what has bytes between two addresses."""
+        stretch = self._stretch(low, high)
+        del self._lows[stretch], self._highs[stretch], self._items[stretch]
+
+    def _stretch(self, low: int, high: int) -> slice:
+        first = bisect_left(self._lows, low)
+        if first > 0 and self._highs[first - 1] > low:
+            first -= 1
+        return slice(first, bisect_left(self._lows, high, first))
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class HostCopies(Generic[Key]):
+    """What a step has copied to the host, and where that is.
+
+    A step that follows its plan writes every copy where the layout says. The layout lets copies
+    share bytes only if the plan does not need them at the same time. This class does not rely on
+    that: before it writes, it looks at what lies there. A copy whose storage is still away is the
+    only one there is, and is never written over; the new copy then goes into memory of its own
+    outside of the arena, which is counted. Any other copy there is forgotten.
+
+    Parameters
+    ----------
+    layout : HostLayout
+        Of the plan.
+    store : HostStore
+        The arena, of exactly the layout's bytes.
+
+    Attributes
+    ----------
+    outside_entries, outside_bytes : int
+        Copies outside of the arena.
+    """
+
+    def __init__(self, layout: HostLayout[Key], store: HostStore) -> None:
+        self.outside_entries = 0
+        self.outside_bytes = 0
+        self._offsets = layout.offsets
+        self._store = store
+        self._inside: Addresses[weakref.ref[Entry]] = Addresses()
+        self._outside: dict[Key, HostStore] = {}
+
+    def write(self, entry: Entry) -> None:
+        """Copy a storage that is on the device; there is a copy once all of it is written."""
+        if entry.size == 0:
+            return
+        storage = entry.device_storage()
+        apart = self._outside.pop(entry.key, None)
+        if apart is None and self._clear(entry):
+            offset = self._offsets[entry.key]
+            self._store.write(offset, storage)
+            self._inside.put(offset, offset + entry.size, weakref.ref(entry))
+            return
+        if apart is None:
+            apart = self._store.another(entry.size)
+            self.outside_entries += 1
+            self.outside_bytes += entry.size
+        apart.write(0, storage)
+        self._outside[entry.key] = apart
+
+    def read(self, entry: Entry, data: torch.Tensor) -> None:
+        """Fill a tensor of bytes with the copy of a storage."""
+        store, offset = self._where(entry)
+        store.read(offset, data)
+
+    def has(self, entry: Entry) -> bool:
+        """Whether there is a copy of a storage, of whatever age."""
+        if entry.key in self._outside or entry.size == 0:
+            return True
+        reference = self._inside.at(self._offsets[entry.key])
+        return reference is not None and reference() is entry
+
+    def view(self, entry: Entry) -> torch.Tensor:
+        """Return the copy of a storage, as a tensor over host memory."""
+        store, offset = self._where(entry)
+        return store.view(offset, entry.size)
+
+    def _where(self, entry: Entry) -> tuple[HostStore, int]:
+        apart = self._outside.get(entry.key)
+        return (self._store, self._offsets.get(entry.key, 0)) if apart is None else (apart, 0)
+
+    def _clear(self, entry: Entry) -> bool:
+        """Forget what lies where a copy is to be written; return whether none of it is needed."""
+        low = self._offsets[entry.key]
+        high = low + entry.size
+        if any(self._is_needed(each) for each in self._inside.met(low, high)):
+            return False
+        self._inside.clear(low, high)
+        return True
+
+    @staticmethod
+    def _is_needed(reference: weakref.ref[Entry]) -> bool:
+        """Whether a copy is the only one: its storage is nowhere on the device."""
+        entry = reference()
+        return entry is not None and entry.away

@@ -1,0 +1,220 @@
+"""Who moves tensors for a step: at once, between two operations, or by the streams of a device."""
+
+from __future__ import annotations
+
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+import torch
+
+from offcert.runtime.device.store import HostStore
+from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.reports import Unfreed
+from offcert.runtime.streaming.host_copies import HostCopies
+from offcert.runtime.watch.saved import Entry
+from offcert.runtime.watch.saved_storages import Place
+from offcert.runtime.watch.tracker import LiveBytes
+
+
+class Step(Protocol):
+    """What a mover needs of the step that it works for (`offcert.runtime.follow.run.StepRun`)."""
+
+    program: Program
+    counter: LiveBytes | None
+    deviation: str | None
+
+    def entry(self, place: Place) -> Entry | None:
+        """Return what the step has saved there, if it has, and autograd still needs it."""
+
+    def deviate(self, what: str) -> None:
+        """Take note that the step is not the one that was planned."""
+
+    def stays(self, tensor: int, operation: int, size: int) -> None:
+        """Take note of bytes that could not leave before an operation."""
+
+    def name(self, operation: int) -> str:
+        """Return the name of an operation."""
+
+
+class Mover(ABC):
+    """Carries a plan out, operation by operation.
+
+    Attributes
+    ----------
+    offloaded_bytes, prefetched_bytes : int
+        What was copied to the host and back.
+    late_bytes : int
+        What of that came back only when it was asked for.
+    unfreed : list of Unfreed
+        What should have left, but is held by someone besides autograd.
+    outside_entries, outside_bytes : int
+        Copies outside of the arena.
+    """
+
+    def __init__(self) -> None:
+        self.offloaded_bytes = 0
+        self.prefetched_bytes = 0
+        self.late_bytes = 0
+        self.unfreed: list[Unfreed] = []
+
+    @property
+    @abstractmethod
+    def outside_entries(self) -> int:
+        """Copies outside of the arena."""
+
+    @property
+    @abstractmethod
+    def outside_bytes(self) -> int:
+        """Their bytes."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the calling thread's operators come after those of the step, and before more."""
+        return True
+
+    def acts(self, operation: int) -> bool:
+        """Whether there may be anything to do before an operation begins."""
+        return True
+
+    @abstractmethod
+    def reach(self, step: Step, operation: int) -> None:
+        """Do what the plan wants done before an operation begins."""
+
+    @abstractmethod
+    def fetch_late(self, step: Step, entry: Entry) -> None:
+        """Bring back what autograd asks for before the plan does."""
+
+    @abstractmethod
+    def asked_for(self, entry: Entry) -> None:
+        """Take note that autograd asks for a storage that has come back, or is about to."""
+
+    @abstractmethod
+    def end(self, step: Step, *, complete: bool) -> None:
+        """Take note that nothing more will move; a step that is `complete` ran all operations."""
+
+
+def lacking(step: Step, place: Place, operation: int) -> None:
+    """Tell a step that it has not saved what is to leave."""
+    shape = "x".join(map(str, place.shape)) or "scalar"
+    step.deviate(
+        f"{step.name(place.operation)} has not saved the {place.dtype} tensor of shape {shape} "
+        f"that should leave before {step.name(operation)}"
+    )
+
+
+def unfreed(step: Step, tensor: int, operation: int, size: int) -> Unfreed:
+    """Return what is said about bytes that could not be freed; the step takes note of them."""
+    step.stays(tensor, operation, size)
+    return Unfreed(step.program.trace.tensors[tensor].name, step.name(operation), size)
+
+
+def uncounted(step: Step) -> AbstractContextManager[None]:
+    """Return a context in which nothing that is allocated counts."""
+    return nullcontext() if step.counter is None else step.counter.paused()
+
+
+class SynchronousMover(Mover):
+    """Moves tensors at once, where there are no streams.
+
+    Before an operation begins, first everything leaves that the plan wants gone by then, then
+    everything comes back whose memory the plan has taken by then.
+
+    Parameters
+    ----------
+    program : Program
+        What to follow.
+    store : HostStore
+        Where offloaded bytes go.
+    """
+
+    def __init__(self, program: Program, store: HostStore) -> None:
+        super().__init__()
+        self._copies = HostCopies(program.host, store)
+        self._releases = program.prediction.releases
+        self._claims = program.prediction.claims
+        self._parts = program.parts
+
+    @property
+    def outside_entries(self) -> int:
+        """Copies outside of the arena."""
+        return self._copies.outside_entries
+
+    @property
+    def outside_bytes(self) -> int:
+        """Their bytes."""
+        return self._copies.outside_bytes
+
+    def acts(self, operation: int) -> bool:
+        """Whether anything leaves or comes back before an operation begins."""
+        return bool(self._releases[operation] or self._claims[operation])
+
+    def reach(self, step: Step, operation: int) -> None:
+        """Move what the plan wants moved before an operation begins."""
+        for tensor in self._releases[operation]:
+            self._leave(step, tensor, operation)
+        for tensor in self._claims[operation]:
+            self._return(step, tensor, operation)
+
+    def _leave(self, step: Step, tensor: int, operation: int) -> None:
+        for place in self._parts[tensor]:
+            self._release(step, place, tensor, operation)
+
+    def _return(self, step: Step, tensor: int, operation: int) -> None:
+        for entry in away(step, self._parts[tensor]):
+            self.prefetched_bytes += entry.size
+            self._fetch(step, entry)
+
+    def _release(self, step: Step, place: Place, tensor: int, operation: int) -> None:
+        if step.deviation is not None:
+            return
+        entry = step.entry(place)
+        if entry is None:
+            lacking(step, place, operation)
+            return
+        reference = None
+        if not entry.held_elsewhere:
+            with uncounted(step):
+                if not self._same_on_host(entry):
+                    self._copies.write(entry)
+                    self.offloaded_bytes += entry.size
+            reference = weakref.ref(entry.device_storage())
+            entry.drop()
+        if reference is None or reference() is not None:
+            self.unfreed.append(unfreed(step, tensor, operation, entry.size))
+
+    def fetch_late(self, step: Step, entry: Entry) -> None:
+        """Bring back what autograd asks for before the plan does."""
+        step.deviate(f"{entry.size} bytes were needed before the plan brought them back")
+        self.late_bytes += entry.size
+        self._fetch(step, entry)
+
+    def asked_for(self, entry: Entry) -> None:
+        """Do nothing: what has come back is there."""
+
+    def end(self, step: Step, *, complete: bool) -> None:
+        """Do nothing: nothing is under way."""
+
+    def _fetch(self, step: Step, entry: Entry) -> None:
+        with uncounted(step):
+            device = torch.empty(entry.size, dtype=torch.uint8, device="cpu")
+            if step.counter is not None:
+                # A tick at an operator comes from within the counter, which sees no operators then.
+                step.counter.adopt(device)
+            self._copies.read(entry, device)
+            entry.put(device)
+
+    def _same_on_host(self, entry: Entry) -> bool:
+        """Whether there is a copy, and still good: `x.data` can be changed without a trace."""
+        return self._copies.has(entry) and torch.equal(
+            self._copies.view(entry),
+            torch.empty(0, dtype=torch.uint8, device="cpu").set_(entry.device_storage()),
+        )
+
+
+def away(step: Step, places: Iterable[Place]) -> list[Entry]:
+    """Return the storages of a tensor that are not on the device, and still needed."""
+    entries = [step.entry(place) for place in places]
+    return [entry for entry in entries if entry is not None and entry.away]

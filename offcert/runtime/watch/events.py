@@ -1,0 +1,307 @@
+"""The clock of a training step: events at the boundaries of modules, forward and backward.
+
+An event is identified by what can be found again in another step of the same program: its kind, the
+path of the module, which call of that module in the step, and which of the tensors.
+
+A `Session` is one step under way: it numbers the calls and asks for gradients to be watched. The
+hooks on the modules (`offcert.runtime.watch.hooks`) find the session of their thread and tell it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import nn
+
+from offcert.runtime.watch.guard import Guard, entry
+from offcert.runtime.watch.parts import Parts
+from offcert.runtime.watch.proof import require_same
+from offcert.runtime.watch.recomputing import is_recomputing
+from offcert.runtime.watch.saving import Saving
+
+ENTER = "enter"  # the module is called
+LEAVE = "leave"  # it returns
+OUTPUT = "output"  # the gradient of one of its outputs is complete
+INPUT = "input"  # the gradient of one of its inputs is complete
+END = "end"  # the backward pass has ended
+AGAIN = "again"  # a segment begins to run again
+RESUME = "resume"  # a segment has run again, and the backward pass goes on
+UNPACK = "unpack"  # autograd asks for something that the forward pass has saved
+OPERATOR = "operator"  # an operator is called; only where a dispatch mode watches
+
+
+class Event(NamedTuple):
+    """Something that happens in a step.
+
+    Attributes
+    ----------
+    kind : str
+        One of the constants of this module.
+    path : str
+        Of the module, as in ``model.named_modules()``; of an operator, its name.
+    call : int
+        Which call of the module or operator in this step; of an unpacking, how many came before it;
+        of an end, which backward pass it was.
+    part : int
+        Which of the call's tensors.
+    again : int
+        How many times the gradient of that tensor was complete before: a second backward pass
+        comes by once more.
+    """
+
+    kind: str
+    path: str
+    call: int
+    part: int = 0
+    again: int = 0
+
+
+def tensors_in(values: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors in nested tuples, lists, dictionaries and dataclasses, in order."""
+    if isinstance(values, torch.Tensor):
+        yield values
+    elif isinstance(values, list | tuple):
+        for value in values:
+            yield from tensors_in(value)
+    elif isinstance(values, Mapping):
+        for value in values.values():
+            yield from tensors_in(value)
+    elif is_dataclass(values) and not isinstance(values, type):
+        for item in fields(values):
+            yield from tensors_in(getattr(values, item.name, None))
+
+
+class Local:
+    """The sessions of a thread: of the forward pass that runs in it, and of the backward pass.
+
+    A backward pass on a CUDA device runs in a thread of autograd's, and may end in yet another one,
+    which then has to change what the first one knows.
+    """
+
+    __slots__ = ("backward", "depth", "error", "forward", "saving")
+
+    def __init__(self) -> None:
+        self.forward: Session | None = None
+        self.backward: Session | None = None
+        self.depth = 0
+        # What was being handled when the root was called.
+        self.error: BaseException | None = None
+        # Left when the forward pass is.
+        self.saving: Saving | None = None
+
+    @property
+    def failing(self) -> bool:
+        """Whether a call is left by an exception: hooks are called while it is handled."""
+        return sys.exception() is not self.error
+
+
+class Watching(Protocol):
+    """What a step under way knows of the hooks on a model (`offcert.runtime.watch.hooks.Hooks`)."""
+
+    root: nn.Module
+    guard: Guard
+    parts: Parts
+    compiled: set[str]
+
+    @property
+    def local(self) -> Local:
+        """The sessions of the calling thread."""
+
+
+class Session:
+    """One step under way.
+
+    A subclass says what an event does (`tick`) and which gradients it wants to hear of (`wants`).
+    It must not hold tensors of the step: hooks in the autograd graph hold the session.
+
+    Parameters
+    ----------
+    hooks : Watching
+        Which tell the session of its thread.
+
+    Attributes
+    ----------
+    failed : bool
+        Whether a call of the model has ended with an exception.
+    """
+
+    def __init__(self, hooks: Watching) -> None:
+        self.hooks = hooks
+        self._calls: dict[str, int] = {}
+        self._open: dict[str, list[int]] = {}
+        self.failed = False
+        # What devices are to tell of segments that have run again: their proofs, and flags.
+        self.flags: list[tuple[Any, torch.Tensor]] = []
+        self._backward_runs = False
+        # The threads that run the backward pass, and the sessions theirs is nested in.
+        self._within: list[tuple[Local, Session | None]] = []
+        self._ends = 0
+
+    @property
+    def guard(self) -> Guard:
+        """That of the hooks."""
+        return self.hooks.guard
+
+    @property
+    def session(self) -> Session:
+        """The step that its guard is told of."""
+        return self
+
+    @property
+    def backward_passes(self) -> int:
+        """How many backward passes through the step have ended."""
+        return self._ends
+
+    @property
+    def calls_are_over(self) -> bool:
+        """Whether the model is not called any more before the backward passes have ended."""
+        return False
+
+    def tick(self, event: Event) -> None:
+        """Take note of an event."""
+        raise NotImplementedError
+
+    def wants(self, event: Event) -> bool:
+        """Whether `tick` should be called when that gradient is complete."""
+        raise NotImplementedError
+
+    def enter(self, path: str, values: Any) -> None:
+        """Note that a module is called with `values`."""
+        call = self.open_call(path)
+        self.tick(Event(ENTER, path, call))
+        self.watch(INPUT, path, call, values)
+
+    def leave(self, path: str, output: Any) -> None:
+        """Note that a module returns `output`."""
+        call = self.close_call(path)
+        if call is not None:
+            self.tick(Event(LEAVE, path, call))
+            self.watch(OUTPUT, path, call, output)
+
+    def open_call(self, path: str) -> int:
+        """Return the number of the call that begins."""
+        call = self._calls.get(path, 0)
+        self._calls[path] = call + 1
+        self._open.setdefault(path, []).append(call)
+        return call
+
+    def close_call(self, path: str) -> int | None:
+        """Return the number of the call that ends, or None if its beginning was not seen."""
+        calls = self._open.get(path)
+        return calls.pop() if calls else None
+
+    @entry()
+    def run_again(self, kind: str, path: str) -> None:
+        """Note that a segment, which is named by a module, begins to run again, or has done so."""
+        key = f"{kind} {path}"
+        call = self._calls.get(key, 0)
+        self._calls[key] = call + 1
+        self.tick(Event(kind, path, call))
+
+    def returned(self) -> None:
+        """Note that a call of the model has returned."""
+
+    def strayed(self, what: str) -> None:
+        """Note that the program does not call modules as a segment that runs again was made for."""
+
+    def watch(self, kind: str, path: str, call: int, values: Any) -> None:
+        """Ask for the gradients of those tensors that `tick` wants to hear of."""
+        # What runs again gives results only: gradients go through the graph of the first run.
+        if not torch.is_grad_enabled() or is_recomputing():
+            return
+        found = (values,) if isinstance(values, torch.Tensor) else tensors_in(values)
+        for index, tensor in enumerate(found):
+            # Leaves are left alone: a hook would stay on the caller's tensor.
+            if tensor.grad_fn is not None:
+                event = Event(kind, path, call, index)
+                if self.wants(event):
+                    tensor.register_hook(_GradientTick(self, event))
+
+    def gradient(self, event: Event) -> None:
+        """Note that a gradient is complete."""
+        local = self.hooks.local
+        if local.backward is not self and all(each is not local for each, _ in self._within):
+            # Checkpointing calls modules again while the backward pass runs.
+            self._within.append((local, local.backward))
+            local.backward = self
+        if not self._backward_runs:
+            self._backward_runs = True
+            # That the backward pass has ended shows nowhere but in the engine.
+            torch.autograd.Variable._execution_engine.queue_callback(_Ending(self))
+            self.begin_backward()
+        self.tick(event)
+
+    def begin_backward(self) -> None:
+        """Take note that a backward pass through the step has reached the model."""
+
+    def end_backward(self) -> None:
+        """Take note that it has ended."""
+
+    def leave_backward(self) -> None:
+        """Note that the backward pass is over, or has failed."""
+        self._backward_runs = False
+        while self._within:
+            local, outer = self._within.pop()
+            if local.backward is self:
+                local.backward = outer
+
+    def ended(self) -> None:
+        """Note that the backward pass has come to its end."""
+        self.leave_backward()
+        flags, self.flags = self.flags, []
+        for proof, flag in flags:
+            require_same(proof, flag)
+        event = Event(END, "", self._ends)
+        self._ends += 1
+        self.tick(event)
+        self.end_backward()
+
+
+class _Ending:
+    """Called by the engine at the end of a backward pass; only dropped if that has failed."""
+
+    __slots__ = ("guard", "session")
+
+    def __init__(self, session: Session) -> None:
+        self.session: Session | None = session
+        self.guard = session.hooks.guard
+
+    def _left_anyway(self) -> None:
+        session, self.session = self.session, None
+        if session is not None:
+            session.leave_backward()
+
+    @entry(_left_anyway)
+    def __call__(self) -> None:
+        if self.session is not None:
+            self.session.ended()
+            self.session = None
+
+    @entry()
+    def __del__(self) -> None:
+        self._left_anyway()
+
+
+class _GradientTick:
+    """A hook on a tensor that tells the session of its gradient."""
+
+    __slots__ = ("_again", "_event", "session")
+
+    def __init__(self, session: Session, event: Event) -> None:
+        self.session = session
+        self._event = event
+        self._again = 0
+
+    @property
+    def guard(self) -> Guard:
+        """That of the hooks."""
+        return self.session.hooks.guard
+
+    @entry()
+    def __call__(self, gradient: torch.Tensor) -> None:
+        again, self._again = self._again, self._again + 1
+        self.session.gradient(self._event._replace(again=again) if again else self._event)

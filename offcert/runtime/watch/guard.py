@@ -1,0 +1,147 @@
+"""Errors of our own in the midst of a user's step: the training goes on without us.
+
+Everything that PyTorch or the user's program calls of ours while a step runs is an *entry*: hooks
+on modules and gradients, what autograd saves and asks for, operators that are watched, the end of a
+context. Whatever an entry raises that is not meant for the user is caught there, told once, and is
+the reason why the step has not followed its plan.
+
+Meant for the user are changes in place that would make gradients wrong, segments that have made
+something else, what PyTorch's checkpoints find, warnings that the user's filters turn into errors,
+and whatever is no `Exception`. Bytes that are lost are asked for outside of any guard: gradients
+without them would be wrong.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any, Protocol, TypeVar
+
+from torch.utils.checkpoint import CheckpointError, _StopRecomputationError
+
+from offcert.core.errors import OffcertError
+from offcert.runtime.watch.proof import RecomputeError
+from offcert.runtime.watch.saved import InPlaceError
+
+
+class OffloadWarning(UserWarning):
+    """Training is right, but does not follow its plan."""
+
+
+def one_line(error: BaseException) -> str:
+    """Return the kind of an error and the first line of what it says."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep fake tensors from logging a failure that is reported in one sentence."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+# PyTorch leaves by the last of them what has been run again as far as it is needed.
+_MEANT = (InPlaceError, CheckpointError, RecomputeError, Warning, _StopRecomputationError)
+
+ENTRIES: dict[str, Callable[..., Any]] = {}
+
+Entry = TypeVar("Entry", bound=Callable[..., Any])
+
+
+class Failed(Protocol):
+    """Takes note of what went wrong, and of the step that it happened in, if that is known."""
+
+    def __call__(self, error: Exception, reason: str, session: Any) -> None:
+        """Raise if the user wants to hear of it that way."""
+
+
+class Guard:
+    """Decides what becomes of an error that an entry has raised.
+
+    Parameters
+    ----------
+    failed : callable, optional
+        Is told of it. Without one the error is raised: there is no training that could go on, as
+        in a capture.
+    """
+
+    __slots__ = ("_failed",)
+
+    def __init__(self, failed: Failed | None = None) -> None:
+        self._failed = failed
+
+    def lets_pass(self, error: Exception) -> bool:
+        """Whether an error is to be raised where it has been caught.
+
+        There, and not here: a frame that raises what it was given holds itself.
+        """
+        return self._failed is None or isinstance(error, _MEANT)
+
+    def caught(self, error: Exception, session: Any = None) -> None:
+        """Take an error that does not pass."""
+        assert self._failed is not None
+        said = str(error) if isinstance(error, OffcertError) else one_line(error)
+        self._failed(error, f"offcert has failed: {said}", session)
+
+    @contextmanager
+    def end(self, *, failing: bool) -> Iterator[None]:
+        """Leave a context of the user's in the block; `failing`: it is left by an exception."""
+        try:
+            yield
+        except Exception as error:
+            if self.lets_pass(error):
+                raise
+            # That of the user is not hidden by one that says how strict they are.
+            with suppress(OffcertError) if failing else nullcontext():
+                self.caught(error)
+
+
+RAISING = Guard()
+
+
+class Guarded(Protocol):
+    """What has a guard."""
+
+    guard: Guard
+
+
+def guard_of(hooks: Guarded | None) -> Guard:
+    """Return the guard of hooks, if there are some."""
+    return RAISING if hooks is None else hooks.guard
+
+
+def entry(otherwise: Callable[..., Any] | None = None) -> Callable[[Entry], Entry]:
+    """Mark a method as an entry: the guard of its object gets the errors that it raises.
+
+    The object has the guard as its ``guard``, and perhaps the step as its ``session``.
+
+    Parameters
+    ----------
+    otherwise : callable, optional
+        Called with what the method was called with, after it has failed; without one, None is
+        returned.
+    """
+
+    def mark(function: Entry) -> Entry:
+        @functools.wraps(function)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(self, *args, **kwargs)
+            except Exception as error:
+                if self.guard.lets_pass(error):
+                    raise
+                self.guard.caught(error, getattr(self, "session", None))
+            return None if otherwise is None else otherwise(self, *args, **kwargs)
+
+        ENTRIES[f"{function.__module__}.{function.__qualname__}"] = call
+        return call  # type: ignore[return-value]
+
+    return mark

@@ -1,0 +1,352 @@
+"""Hooks on the modules of a user's model: they tell the step under way, and change nothing."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from offcert.core.errors import InputError
+from offcert.runtime.watch.events import Local, Session
+from offcert.runtime.watch.guard import RAISING, Guard, entry
+from offcert.runtime.watch.parts import Parts
+from offcert.runtime.watch.unseen import Unseen
+
+# Wrappers whose replicas or shards are other modules than those that would be hooked.
+_REFUSED = {
+    "DataParallel": "it copies the model at every step; use DistributedDataParallel",
+    "FullyShardedDataParallel": "its parameters are gathered and freed while the step runs",
+}
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """Return the module that DistributedDataParallel runs, or else the model itself.
+
+    Raises
+    ------
+    InputError
+        If `model` is no module, or a wrapper under which plans cannot be followed.
+    """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"model must be an nn.Module, not {type(model).__name__}")
+    while isinstance(model, nn.parallel.DistributedDataParallel):
+        model = model.module
+    name = type(model).__name__
+    if name in _REFUSED:
+        raise InputError(f"{name} cannot be trained under a plan: {_REFUSED[name]}")
+    _require_whole(model)
+    if is_compiled(model):
+        raise InputError(
+            f"{name} is compiled as a whole, and no plan can move what compiled code saves: "
+            "compile modules inside of the model"
+        )
+    return model
+
+
+def _require_whole(model: nn.Module) -> None:
+    """Raise an `InputError` if `fully_shard` (FSDP2) has taken a module's parameters apart."""
+    # Whoever has sharded something has imported it.
+    sharding = sys.modules.get("torch.distributed.fsdp")
+    sharded = getattr(sharding, "FSDPModule", ())
+    for path, module in model.named_modules():
+        if isinstance(module, sharded):
+            whose = f"{path or type(model).__name__} is sharded by fully_shard"
+            raise InputError(
+                f"{whose} (FSDP2) and cannot be trained under a plan: its parameters are gathered "
+                "and freed while the step runs; use DistributedDataParallel"
+            )
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether `torch.compile` made the module; what it runs inside cannot be watched."""
+    return hasattr(module, "_orig_mod") or _in_place(module)
+
+
+def _in_place(module: nn.Module) -> bool:
+    return getattr(module, "_compiled_call_impl", None) is not None
+
+
+def require_cpu(model: nn.Module) -> None:
+    """Raise an `InputError` if a parameter is not on the CPU."""
+    for name, parameter in model.named_parameters():
+        if parameter.device.type != "cpu":
+            raise InputError(f"the model must be on the CPU, but {name} is on {parameter.device}")
+
+
+def require_no_graphs(root: nn.Module) -> None:
+    """Raise an `InputError` if a module of a model was compiled to CUDA graphs.
+
+    What they save lies in memory of their own, where nothing else can be put once it has left, and
+    they read what comes back where it lay.
+    """
+    for path, module in root.named_modules():
+        if hasattr(module, "_orig_mod") and _has_graphs(module):
+            raise InputError(
+                f"{path} is compiled to CUDA graphs, which keep the memory of what they save: "
+                'compile it without mode="reduce-overhead" or "max-autotune", for which there is '
+                '"max-autotune-no-cudagraphs"'
+            )
+
+
+def _has_graphs(compiled: Any) -> bool:
+    backend = getattr(getattr(compiled, "dynamo_ctx", None), "callback", None)
+    for _ in range(8):
+        if getattr(backend, "_compiler_name", None) == "cudagraphs":
+            return True
+        if (getattr(backend, "config", None) or {}).get("triton.cudagraphs"):
+            return True
+        # Wrappers around what the compiler was asked for; older ones call it callable.
+        asked = getattr(backend, "_torchdynamo_orig_backend", None)
+        backend = asked or getattr(backend, "_torchdynamo_orig_callable", None)
+    return False
+
+
+def uncompiled() -> AbstractContextManager[Any]:
+    """Return a context in which what `torch.compile` has made runs as it was before.
+
+    The compiler passes by code that it first meets under a dispatch mode, and never comes back.
+    """
+    if "torch._dynamo" not in sys.modules:
+        return nullcontext()
+    return torch.compiler.set_stance("force_eager")
+
+
+def watched_modules(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield path and module of everything that can be hooked, the root first.
+
+    What `torch.compile` has compiled is one module, and so is a script module.
+
+    Raises
+    ------
+    InputError
+        If a module was compiled in place.
+    """
+    seen: set[int] = set()
+    stack: list[tuple[str, nn.Module]] = [("", root)]
+    while stack:
+        path, module = stack.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        if _in_place(module):
+            raise InputError(
+                f"{path} was compiled in place, which hides when it is called: assign what "
+                "torch.compile returns"
+            )
+        yield path, module
+        if is_compiled(module) or isinstance(module, torch.jit.ScriptModule):
+            continue
+        children = [(f"{path}.{n}" if path else n, m) for n, m in module.named_children()]
+        stack += reversed([c for c in children if not isinstance(c[1], torch.jit.ScriptModule)])
+
+
+class Steps(Protocol):
+    """Who decides when a step begins: told when the root is called and returns."""
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
+        """Return the session of the step that a call of the root begins or goes on with."""
+
+    def left(self, session: Session, output: Any) -> None:
+        """The call of the root has returned, or raised: then `output` is None."""
+
+
+class Hooks:
+    """Hooks on a model; `attach` and `detach` them in pairs.
+
+    Parameters
+    ----------
+    root : nn.Module
+        A call of it begins a step.
+    steps : Steps
+        Is asked for the session.
+
+    Attributes
+    ----------
+    compiled : set of str
+        Paths of the modules that are hooked and compiled.
+    parts : Parts
+        Of the root, as they were when they were last looked at.
+    guard : Guard
+        Of all that is called in the model's steps.
+    unseen : Unseen or None
+        Who waits for the first call of the root.
+    """
+
+    def __init__(self, root: nn.Module, steps: Steps, guard: Guard = RAISING) -> None:
+        self.root = root
+        self.steps = steps
+        self.guard = guard
+        self.unseen: Unseen | None = None
+        self._threads = _Threads()
+        self.compiled: set[str] = set()
+        self.parts = Parts(root)
+        self._handles: list[Any] = []
+
+    @property
+    def local(self) -> Local:
+        """The sessions of the calling thread."""
+        return self._threads.local
+
+    def attach(self, wanted: Callable[[str], bool] = lambda path: True) -> None:
+        """Hook the root and the modules whose path is wanted."""
+        self.look_again()
+        modules = list(watched_modules(self.root))
+        self.compiled = {path for path, module in modules if is_compiled(module)}
+        for path, module in modules:
+            if path and not wanted(path):
+                continue
+            hook = _RootHook(self, path, module) if not path else _ModuleHook(self, path, module)
+            self._handles += [
+                module.register_forward_pre_hook(hook.enter, with_kwargs=True),
+                module.register_forward_hook(hook.leave, always_call=True),
+            ]
+
+    def look_again(self) -> None:
+        """List the parts of the root anew: modules may have been replaced."""
+        self.parts = Parts(self.root)
+
+    def detach(self) -> None:
+        """Remove every hook."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._threads = _Threads()
+
+
+class _Threads(threading.local):
+    """Something of each thread's own."""
+
+    def __init__(self) -> None:
+        self.local = Local()
+
+
+class UncopiedHook:
+    """A hook that a copy of the model does not inherit: the copy is not the model of the plan."""
+
+    __slots__ = ("function", "guard", "otherwise")
+
+    def __init__(
+        self,
+        function: Callable[..., None],
+        guard: Guard = RAISING,
+        otherwise: Callable[..., None] | None = None,
+    ) -> None:
+        self.function = function
+        self.guard = guard
+        self.otherwise = otherwise
+
+    def __call__(self, *arguments: Any) -> None:
+        """Call the function, unless the compiler only looks at the module."""
+        if not torch.compiler.is_compiling():
+            self._tell(*arguments)
+
+    def _instead(self, *arguments: Any) -> None:
+        if self.otherwise is not None:
+            self.otherwise()
+
+    @entry(_instead)
+    def _tell(self, *arguments: Any) -> None:
+        self.function(*arguments)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> UncopiedHook:
+        return UncopiedHook(_ignore)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UncopiedHook, (_ignore,)
+
+
+def _ignore(*arguments: Any) -> None:
+    """Do nothing."""
+
+
+class _ModuleHook:
+    """The two hooks of one module."""
+
+    def __init__(self, hooks: Hooks, path: str, module: nn.Module) -> None:
+        self.hooks = hooks
+        self.path = path
+        self.module = module
+        self.enter = UncopiedHook(self._enter, hooks.guard)
+        self.leave = UncopiedHook(self._leave, hooks.guard, self._left_anyway)
+
+    def _enter(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+    ) -> None:
+        # Called without keyword arguments if another thread has just removed the hook.
+        local = self.hooks.local
+        session = local.forward or local.backward
+        if session is not None:
+            session.enter(self.path, (args, kwargs) if kwargs else args)
+
+    def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        local = self.hooks.local
+        if local.forward is not None:
+            if not local.failing:
+                local.forward.leave(self.path, output)
+        elif local.backward is not None:
+            local.backward.leave(self.path, output)
+
+    def _left_anyway(self) -> None:
+        """The call has returned, and nobody has been told."""
+
+
+class _RootHook(_ModuleHook):
+    """The hooks of the model itself, which begin a step."""
+
+    def _enter(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+    ) -> None:
+        local = self.hooks.local
+        if local.depth and not _calls_itself(module):
+            # An interrupt ended an earlier call without a word.
+            local.depth = 0
+            self._end(local, None, failed=True)
+        local.depth += 1
+        if local.depth == 1:
+            local.error = sys.exception()
+            if self.hooks.unseen is not None and torch.is_grad_enabled():
+                self.hooks.unseen.close()
+                self.hooks.unseen = None
+            local.forward = self.hooks.steps.begin(args, kwargs or {})
+        super()._enter(module, args, kwargs)
+
+    def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        local = self.hooks.local
+        if local.depth == 0:
+            return
+        super()._leave(module, args, output)
+        local.depth -= 1
+        if local.depth == 0:
+            failed, local.error = local.failing, None
+            self._end(local, output, failed)
+
+    def _left_anyway(self) -> None:
+        local = self.hooks.local
+        if local.depth:
+            local.depth, local.error = 0, None
+            self._end(local, None, failed=True)
+
+    def _end(self, local: Local, output: Any, failed: bool) -> None:
+        session, local.forward = local.forward, None
+        if session is not None:
+            session.failed |= failed
+            self.hooks.steps.left(session, output)
+
+
+def _calls_itself(module: nn.Module) -> bool:
+    """Whether a call of the module is being made inside of another one."""
+    calls = 0
+    frame = sys._getframe()
+    while frame is not None and calls < 2:
+        if frame.f_code is _CALL and frame.f_locals.get("self") is module:
+            calls += 1
+        frame = frame.f_back  # type: ignore[assignment]
+    return calls > 1
+
+
+_CALL = nn.Module._call_impl.__code__

@@ -1,0 +1,117 @@
+"""What a call of the model depends on: a step that is called otherwise is another step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten
+
+from offcert.runtime.watch.parts import Parts
+from offcert.runtime.watch.saved_storages import dtype_name
+
+# A JSON value: lists of strings, numbers and lists.
+Signature = list[Any]
+
+
+def signature(parts: Parts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
+    """Return the signature of a call, as a JSON value.
+
+    It has the shapes, data types and kinds of devices of the inputs, the other arguments as far as
+    they are plain values, the state of autocast, and which modules train and which parameters
+    are trained.
+    """
+    leaves, _ = tree_flatten((args, dict(sorted(kwargs.items()))))
+    devices = sorted({leaf.device.type for leaf in leaves if isinstance(leaf, torch.Tensor)})
+    autocast = [
+        [device, dtype_name(torch.get_autocast_dtype(device))]
+        for device in devices
+        if device != "meta" and torch.is_autocast_enabled(device)
+    ]
+    return [list(map(_describe, leaves)), autocast, *flags(parts)]
+
+
+def flags(parts: Parts) -> Signature:
+    """Return the part of a signature that tells which modules train, and which parameters."""
+    return [_runs(parts.training()), _runs(parts.trained())]
+
+
+def _describe(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        dtype = dtype_name(leaf.dtype)
+        return [dtype, list(map(int, leaf.shape)), leaf.device.type, leaf.requires_grad]
+    if leaf is None or isinstance(leaf, bool | int | str):
+        return repr(leaf)
+    # Floats may be annealed, objects have addresses: what they change shows in what is saved.
+    return type(leaf).__name__
+
+
+def as_if_on(call: Signature, captured: str, here: str) -> Signature:
+    """Return the signature that a call would have on another kind of device.
+
+    A step that was captured on tensors without data, or on the CPU, is the same step on CUDA. What
+    CUDA saves beyond that, if anything, shows when it is saved.
+
+    Parameters
+    ----------
+    call : Signature
+        Of a model on the kind of device `here`.
+    captured, here : str
+        Kinds of devices, such as ``"cpu"``.
+    """
+    if captured == here:
+        return call
+    inputs, autocast, *rest = call
+    kinds = {here: captured}
+    moved = [
+        [each[0], each[1], kinds.get(each[2], each[2]), each[3]] if isinstance(each, list) else each
+        for each in inputs
+    ]
+    return [moved, [[kinds.get(kind, kind), dtype] for kind, dtype in autocast], *rest]
+
+
+def _runs(flags: list[bool]) -> list[int]:
+    """Return the lengths of the runs of equal flags, false first."""
+    lengths = [0]
+    value = False
+    for flag in flags:
+        if flag is not value:
+            lengths.append(0)
+            value = flag
+        lengths[-1] += 1
+    return lengths
+
+
+# Signatures hold runs of flags for these, false first.
+_COUNTED = {"modules in training mode": "modules", "trained parameters": "parameters"}
+
+
+def difference(expected: Signature, found: Signature) -> str | None:
+    """Return in what a call differs from the one that was captured, or None."""
+    if expected == found:
+        return None
+    names = ("inputs", "autocast", "modules in training mode", "trained parameters")
+    for name, before, now in zip(names, expected, found, strict=True):
+        if before == now:
+            continue
+        if name == "inputs" and len(before) != len(now):
+            return f"it has {len(now)} inputs instead of {len(before)}"
+        if name in _COUNTED and sum(before) != sum(now):
+            kind = _COUNTED[name]
+            return f"the model has {sum(now)} {kind} instead of {sum(before)}"
+        if name in _COUNTED:
+            return f"it has {sum(now[1::2])} {name} instead of {sum(before[1::2])}"
+        if name != "inputs":
+            return f"its {name} is {_show(now)} instead of {_show(before)}"
+        index = next(
+            i for i, pair in enumerate(zip(before, now, strict=True)) if pair[0] != pair[1]
+        )
+        return f"input {index} is {_show(now[index])} instead of {_show(before[index])}"
+    return "it is called otherwise"
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, list) and len(value) == 4 and isinstance(value[1], list):
+        return f"{'x'.join(map(str, value[1])) or 'scalar'} {value[0]} on {value[2]}"
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

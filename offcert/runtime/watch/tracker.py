@@ -1,0 +1,260 @@
+"""Live bytes of device storages, counted as they are allocated and freed."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from offcert.runtime.watch.guard import RAISING, Guard, entry
+
+# Constructors such as torch.tensor() allocate below the dispatcher; the new storage is first seen
+# as the argument of this operator.
+_ADOPTING = {torch.ops.aten.lift_fresh.default}
+
+Listener = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
+Announcer = Callable[[Any, tuple[Any, ...], dict[str, Any]], None]
+Allocated = Callable[[int, int], None]
+Freed = Callable[[int], None]
+
+
+class StorageRecord:
+    """One storage, from its allocation to its death.
+
+    Attributes
+    ----------
+    size : int
+        Bytes.
+    born : int
+        The tracker's `now` at allocation.
+    died : int or None
+        The tracker's `now` when it died or was excluded.
+    excluded : bool
+        Whether the storage is left out of the live bytes.
+    """
+
+    __slots__ = ("born", "died", "excluded", "reference", "size")
+
+    def __init__(self, size: int, born: int) -> None:
+        self.size = size
+        self.born = born
+        self.died: int | None = None
+        self.excluded = False
+        self.reference: weakref.ref[torch.UntypedStorage] | None = None
+
+
+class LiveBytes(TorchDispatchMode):
+    """Counts the bytes of the storages that are alive, for fake and real tensors alike.
+
+    What is counted: every storage that an ATen operator returned while the tracker was counting,
+    once, with all its bytes, from the moment the operator returned to the moment its last
+    reference is dropped, however many tensors and views share it.
+
+    What is not counted: storages that existed before (parameters, buffers, constants of the
+    model), storages given to `exclude` (gradients once they are in ``parameter.grad``, the loss
+    and its gradient once they are the caller's), and scratch that a kernel allocates and frees
+    inside itself.
+
+    Attributes
+    ----------
+    now : int
+        The number of the operation that runs; whoever drives the tracker sets it.
+    live : int
+        Bytes alive.
+    peak : int
+        The most bytes alive at once since `start_peak`.
+    announcer, listener : callable, optional
+        Called before and after every operator that is counted.
+    allocated, freed : callable, optional
+        Called with the address and the bytes of each storage before it counts, and with its
+        address once it counts no more. What `allocated` raises is raised by the operator: there
+        is not so much memory.
+    guard : Guard
+        Of all that is done beside the operators.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = -1
+        self.live = 0
+        self.peak = 0
+        self.announcer: Announcer | None = None
+        self.listener: Listener | None = None
+        self.allocated: Allocated | None = None
+        self.freed: Freed | None = None
+        self.guard: Guard = RAISING
+        self._counting = False
+        # Keyed by the address of the storage, which is unique while the storage lives.
+        self._alive: dict[int, StorageRecord] = {}
+        # Storages known not to count; weak references guard against reuse of the address.
+        self._foreign: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let `torch.compile` work as without the mode; what it has compiled is counted."""
+        return True
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run `func` and account for what it returned."""
+        kwargs = kwargs or {}
+        if not self._counting:
+            return func(*args, **kwargs)
+        self._before(func, args, kwargs)
+        out = func(*args, **kwargs)
+        refused = self._after(func, args, kwargs, out)
+        if refused is not None:
+            try:
+                raise refused
+            finally:
+                # Its traceback holds this frame.
+                del refused
+        return out
+
+    @entry()
+    def _before(self, func: Any, args: Any, kwargs: Any) -> None:
+        if self.announcer is not None:
+            self.announcer(func, args, kwargs)
+        if func not in _ADOPTING:
+            for tensor in _tensors((args, kwargs)):
+                self._meet(tensor.untyped_storage())
+
+    @entry()
+    def _after(self, func: Any, args: Any, kwargs: Any, out: Any) -> Exception | None:
+        """Account for what an operator has returned; return that there is no memory for it."""
+        try:
+            for tensor in _tensors(out):
+                self.adopt(tensor)
+        except torch.OutOfMemoryError as error:
+            # What the operator itself would have said.
+            return error
+        if self.listener is not None:
+            self.listener(func, args, kwargs, out)
+        return None
+
+    def _meet(self, storage: torch.UntypedStorage) -> None:
+        # A storage first seen as an argument is older than the count: it belongs to someone else.
+        if self.record(storage) is None and not self._is_foreign(storage):
+            self._set_foreign(storage)
+
+    def _is_foreign(self, storage: torch.UntypedStorage) -> bool:
+        reference = self._foreign.get(storage._cdata)
+        return reference is not None and reference() is storage
+
+    def _set_foreign(self, storage: torch.UntypedStorage) -> None:
+        self._foreign[storage._cdata] = weakref.ref(storage)
+
+    def adopt(self, tensor: torch.Tensor) -> StorageRecord | None:
+        """Count the storage of `tensor` from now on, unless it is known already.
+
+        Returns
+        -------
+        StorageRecord or None
+            The record; None if the storage is one that does not count.
+        """
+        storage = tensor.untyped_storage()
+        record = self.record(storage)
+        if record is not None or self._is_foreign(storage):
+            return record
+        record = StorageRecord(storage.nbytes(), self.now)
+        key = storage._cdata
+        if self.allocated is not None:
+            self.allocated(key, record.size)
+        self._alive[key] = record
+
+        def died(_: object, key: int = key, record: StorageRecord = record) -> None:
+            self._is_dead(key, record)
+
+        record.reference = weakref.ref(storage, died)
+        self.live += record.size
+        self.peak = max(self.peak, self.live)
+        return record
+
+    @entry()
+    def _is_dead(self, key: int, record: StorageRecord) -> None:
+        self._bury(key, record)
+
+    def _bury(self, key: int, record: StorageRecord) -> None:
+        if not record.excluded:
+            record.died = self.now
+            self.live -= record.size
+            self._is_freed(key)
+        if self._alive.get(key) is record:
+            del self._alive[key]
+
+    def _is_freed(self, key: int) -> None:
+        if self.freed is not None:
+            self.freed(key)
+
+    def record(self, storage: torch.UntypedStorage) -> StorageRecord | None:
+        """Return the record of a storage that is being counted, or None."""
+        record = self._alive.get(storage._cdata)
+        if record is None or record.excluded:
+            return None
+        return record
+
+    def exclude(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Leave the storages of `tensors` out of the count from now on."""
+        for tensor in tensors:
+            if tensor.layout is not torch.strided:
+                # Never counted, as a whole: the gradient of a sparse embedding.
+                continue
+            storage = tensor.untyped_storage()
+            record = self.record(storage)
+            if record is not None:
+                record.excluded = True
+                record.died = self.now
+                self.live -= record.size
+                self._is_freed(storage._cdata)
+            self._set_foreign(storage)
+
+    def need(self, scratch: int) -> None:
+        """Count bytes that an operator takes beside what is alive now, and gives back at once."""
+        self.peak = max(self.peak, self.live + scratch)
+
+    def start_peak(self) -> None:
+        """Forget the peak so far."""
+        self.peak = self.live
+
+    def start(self) -> None:
+        """Forget every storage and count from zero."""
+        for key, record in self._alive.items():
+            if not record.excluded:
+                self._is_freed(key)
+            # Its finalizer must not subtract from the new count.
+            record.excluded = True
+        self._alive = {}
+        self._foreign = {}
+        self.now = -1
+        self.live = 0
+        self.peak = 0
+        self._counting = True
+
+    def stop(self) -> None:
+        """Let operators pass uncounted; deaths of counted storages still count."""
+        self._counting = False
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Do not count what the block allocates: it is host memory, or no allocation at all."""
+        counting, self._counting = self._counting, False
+        try:
+            yield
+        finally:
+            self._counting = counting
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    for leaf in tree_leaves(values):
+        if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
+            yield leaf

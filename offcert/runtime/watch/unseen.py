@@ -1,0 +1,108 @@
+"""Training that goes on beside the model's hooks: it is said, rather than nothing happening.
+
+What `torch.compile` makes of a model passes its hooks by, and so do calls of its `forward` method
+and of modules inside of it. Until the model has been called for the first time, gradients that
+arrive at its parameters and steps of optimisers that have some tell of that.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from offcert.runtime.watch.guard import Guard, entry
+
+
+class Unseen:
+    """Waits for gradients of a model that has not been called; closed once it has been.
+
+    Parameters
+    ----------
+    root : torch.nn.Module
+        The model.
+    told : callable
+        Called once, with what is to be said.
+    guard : Guard
+        Of the model's hooks.
+    """
+
+    def __init__(self, root: nn.Module, told: Callable[[str], None], guard: Guard) -> None:
+        self.guard = guard
+        self._told: Callable[[str], None] | None = told
+        self._undo = ExitStack()
+        trained = [each for each in root.parameters() if each.requires_grad and each.is_leaf]
+        self._trained = {id(each) for each in trained}
+        # More of them would take time, and a backward pass through the model comes by both.
+        for parameter in {id(each): each for each in (*trained[:1], *trained[-1:])}.values():
+            handle = parameter.register_post_accumulate_grad_hook(_Gradient(self))
+            self._undo.callback(handle.remove)
+        self._undo.callback(register_optimizer_step_post_hook(_Stepped(self)).remove)
+
+    def close(self) -> None:
+        """Wait no more."""
+        self._told = None
+        self._undo.close()
+
+    def tell(self) -> None:
+        """Say that the model trains, but is not called."""
+        told, self._told = self._told, None
+        if told is not None:
+            told(_message())
+
+    def has(self, optimiser: torch.optim.Optimizer) -> bool:
+        """Whether an optimiser has gradients of the model."""
+        return any(
+            parameter.grad is not None and id(parameter) in self._trained
+            for group in optimiser.param_groups
+            for parameter in group["params"]
+        )
+
+
+class _Gradient:
+    """Called when the gradient of a parameter is complete."""
+
+    def __init__(self, unseen: Unseen) -> None:
+        self._unseen = unseen
+        self.guard = unseen.guard
+
+    @entry()
+    def __call__(self, parameter: torch.Tensor) -> None:
+        self._unseen.tell()
+
+
+class _Stepped:
+    """Called when an optimiser, whichever, has made a step."""
+
+    def __init__(self, unseen: Unseen) -> None:
+        self._unseen = unseen
+        self.guard = unseen.guard
+
+    @entry()
+    def __call__(self, optimiser: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if self._unseen.has(optimiser):
+            self._unseen.tell()
+
+
+def _message() -> str:
+    said = (
+        "the model trains, but no call of it has been seen, so no plan is followed: call the model "
+        "itself, as model(...), not its forward method nor a module inside of it"
+    )
+    if not _has_compiled():
+        return said
+    return (
+        f"{said}; what torch.compile makes of it hides when it is called: compile it with the plan "
+        "instead, torch.compile(model, backend=offcert.backend(certificate))"
+    )
+
+
+def _has_compiled() -> bool:
+    """Whether the compiler has been at work in this process."""
+    dynamo: Any = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and dynamo.counters["frames"]["total"] > 0

@@ -1,0 +1,235 @@
+"""A training step of a model of `transformers`, from nothing but its configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from offcert.core.errors import InputError, require_transformers
+from offcert.core.messages import meant, short_repr, show
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.watch.guard import one_line, quiet
+from offcert.runtime.workloads.configured.lora import with_adapters
+from offcert.runtime.workloads.configured.shapes import SHAPES
+from offcert.runtime.workloads.standard_step import device_of
+
+DTYPES = {
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "fp32": "float32",
+    "bfloat16": "bfloat16",
+    "float16": "float16",
+    "float32": "float32",
+}
+# What PyTorch's attention runs on: kernels that keep no scores, or products and a softmax.
+ATTENTION = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "math": SDPBackend.MATH,
+}
+
+
+def training_step(
+    config: str | Mapping[str, Any],
+    batch: int = 1,
+    sequence: int | None = None,
+    *,
+    dtype: str = "bf16",
+    autocast: str | None = None,
+    attention: str = "flash",
+    lora: int | None = None,
+) -> TrainingStep:
+    """Return one training step of a model with fresh weights.
+
+    Under ``torch.device("meta")`` the model has no data and takes no memory; it is captured on fake
+    tensors then. No sequence is padded, caches for generating are off, and the loss is the model's.
+
+    Parameters
+    ----------
+    config : str or mapping
+        A key of `SHAPES`, the path of a configuration file (``config.json``), or what it holds.
+    batch : int
+        Sequences, images or recordings in a batch.
+    sequence : int, optional
+        Tokens of a sequence: of the text, and for a speech model of the transcript. Not for
+        models that take images only.
+    dtype : str
+        Of parameters and images: ``"bf16"``, ``"fp16"`` or ``"fp32"``.
+    autocast : str, optional
+        The type of autocast around the forward pass; parameters are then of float32.
+    attention : str
+        ``"flash"``, which keeps no scores, or ``"math"``, which does.
+    lora : int, optional
+        Freeze the model, and train adapters of this rank on its linear layers.
+
+    Raises
+    ------
+    InputError
+        If the configuration is none, or the step is none that its model could run.
+    """
+    require_transformers("a model from its configuration")
+    _require_positive(batch=batch, sequence=sequence, lora=lora)
+    if attention not in ATTENTION:
+        raise InputError(f"attention must be one of {', '.join(ATTENTION)}, not {show(attention)}")
+    with quiet():
+        model = _model(read_config(config), "float32" if autocast else _dtype("dtype", dtype))
+    if lora is not None:
+        with_adapters(model, lora)
+    contexts = _contexts(model, autocast, attention)
+
+    def run(model: nn.Module, inputs: Any) -> torch.Tensor:
+        with contexts():
+            loss: torch.Tensor = model(**inputs).loss
+        return loss
+
+    return TrainingStep(model, run, _batches(model, batch, sequence), repeats=True)
+
+
+def read_config(config: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a configuration holds, given by name, by file or as it is.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name, or the file is none.
+    """
+    if isinstance(config, Mapping):
+        return dict(config)
+    if config in SHAPES:
+        return dict(SHAPES[config].config)
+    path = Path(config)
+    if path.suffix != ".json":
+        known = ", ".join(SHAPES)
+        raise InputError(
+            f"a configuration must be a file that ends in .json, or one of {known}, not "
+            f"{show(config)}{meant(config, SHAPES)}"
+        )
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise InputError(f"{path} is not valid JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{path} must hold an object, not {short_repr(found)}")
+    return found
+
+
+def _model(config: Mapping[str, Any], dtype: str) -> nn.Module:
+    """Return a model with fresh weights, in training mode."""
+    import transformers
+
+    kind, names = config.get("model_type"), config.get("architectures")
+    if not isinstance(kind, str):
+        raise InputError(f"model_type must be a string, not {short_repr(kind)}")
+    if not isinstance(names, list | tuple) or len(names) != 1:
+        raise InputError(f"architectures must name one model, not {short_repr(names)}")
+    built: Any = getattr(transformers, str(names[0]), None)
+    if not _is_model(built):
+        raise InputError(f"architectures: transformers has no model {show(str(names[0]))}")
+    try:
+        given = {name: value for name, value in config.items() if name not in _NOT_OURS}
+        made = transformers.AutoConfig.for_model(kind, **given)
+        # Caches are for generating; they hold what nothing in a training step reads.
+        made.use_cache = False
+        model = built._from_config(made, dtype=getattr(torch, dtype), attn_implementation="sdpa")
+    except Exception as error:
+        raise InputError(f"no model {names[0]} can be made of it: {one_line(error)}") from error
+    model.train()
+    assert isinstance(model, nn.Module)
+    return model
+
+
+def _is_model(built: object) -> bool:
+    from transformers import PreTrainedModel
+
+    return isinstance(built, type) and issubclass(built, PreTrainedModel)
+
+
+# What a file may hold that is about how it was made, or said by the arguments here.
+_NOT_OURS = {"model_type", "dtype", "torch_dtype", "transformers_version", "_attn_implementation"}
+
+
+def _batches(model: Any, batch: int, sequence: int | None) -> Callable[[], dict[str, Any]]:
+    """Return what draws a batch of what a model takes, with labels for its loss."""
+    config, wanted, device = model.config, model.main_input_name, device_of(model)
+    dtype = next(model.parameters()).dtype
+    name = type(model).__name__
+    if wanted == "pixel_values":
+        if sequence is not None:
+            raise InputError(f"sequence is for models that read text, which {name} does not")
+        side = config.image_size
+        high, wide = side if isinstance(side, list | tuple) else (side, side)
+        shape: tuple[int, ...] = (batch, config.num_channels, high, wide)
+    elif wanted == "input_features":
+        # Two frames of the spectrum are one position.
+        shape = (batch, config.num_mel_bins, 2 * config.max_source_positions)
+    elif wanted == "input_ids":
+        shape = ()
+    else:
+        raise InputError(f"{name} takes {wanted}: describe its training step with a TrainingStep")
+    if wanted != "pixel_values" and sequence is None:
+        raise InputError(f"sequence is missing: how many tokens {name} is trained on")
+    text = (batch, sequence or 0)
+    classes = getattr(config, "num_labels", 2)
+    classifies = "Classification" in name
+
+    def draw() -> dict[str, Any]:
+        inputs = {wanted: torch.randn(shape, dtype=dtype, device=device)} if shape else {}
+        if wanted == "input_ids":
+            words = config.get_text_config().vocab_size
+            inputs[wanted] = torch.randint(words, text, device=device)
+        if classifies:
+            return inputs | {"labels": torch.randint(classes, (batch,), device=device)}
+        words = config.get_text_config().vocab_size
+        return inputs | {"labels": torch.randint(words, text, device=device)}
+
+    return draw
+
+
+def _contexts(model: nn.Module, autocast: str | None, attention: str) -> Callable[[], Any]:
+    """Return what makes the contexts of a forward pass."""
+    kind = device_of(model).type
+    dtype = None if autocast is None else getattr(torch, _dtype("autocast", autocast))
+    if dtype is torch.float32:
+        raise InputError("autocast must be to bf16 or fp16, not to fp32")
+
+    @contextmanager
+    def contexts() -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(_nothing_packed())
+            stack.enter_context(sdpa_kernel([ATTENTION[attention], SDPBackend.MATH]))
+            if dtype is not None:
+                stack.enter_context(torch.autocast(kind, dtype))
+            yield
+
+    return contexts
+
+
+def _nothing_packed() -> Any:
+    """Let models know that a batch has one sequence a row, as they else read off its positions.
+
+    Tensors without data have none to read, and models then make masks that steps do without.
+    """
+    from transformers import masking_utils
+
+    return patch.object(masking_utils, "find_packed_sequence_indices", lambda positions: None)
+
+
+def _dtype(field: str, name: str) -> str:
+    if name not in DTYPES:
+        raise InputError(f"{field} must be one of {', '.join(DTYPES)}, not {show(name)}")
+    return DTYPES[name]
+
+
+def _require_positive(**numbers: int | None) -> None:
+    for name, number in numbers.items():
+        if number is not None and (type(number) is not int or number < 1):
+            raise InputError(f"{name} must be a positive integer, not {short_repr(number)}")

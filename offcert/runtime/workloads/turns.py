@@ -1,0 +1,135 @@
+"""Copies of a model that take turns on a device, so that never more than one of them is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map
+
+from offcert.runtime.device.interface import Device, Event
+
+
+class Stopwatch:
+    """Says how long it was from one mark to the next.
+
+    Parameters
+    ----------
+    device : Device or None
+        In whose stream of operators marks are events; None: the host's clock, for operators that
+        have ended when they return.
+    """
+
+    def __init__(self, device: Device | None) -> None:
+        self.device = device
+
+    def mark(self) -> int | Event:
+        """Mark now, or the point that the stream has been given so far."""
+        return time.perf_counter_ns() if self.device is None else self.device.compute.record()
+
+    def between(self, marks: Sequence[int | Event]) -> list[int]:
+        """Return the nanoseconds from each mark to the next; on a device, wait for the last one."""
+        if self.device is not None:
+            self.device.synchronise()
+        return [self.since(begun, ended) for begun, ended in pairwise(marks)]
+
+    def since(self, begun: int | Event, ended: int | Event) -> int:
+        """Return the nanoseconds between two marks, which have been reached."""
+        if isinstance(begun, int) or isinstance(ended, int):
+            assert isinstance(begun, int)
+            assert isinstance(ended, int)
+            return ended - begun
+        assert self.device is not None
+        return self.device.nanoseconds(begun, ended)
+
+
+_HOST = torch.device("cpu")
+
+
+class Turns:
+    """Brings a model and its optimiser's state to a device for a while, and back to the host.
+
+    No bit changes on the way. Parameters stay the same objects, so optimisers and hooks know them.
+
+    Parameters
+    ----------
+    device : torch.device
+        Where it is brought; nothing is moved if that is the CPU.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._moves = device.type != "cpu"
+        # State that was on the host when its optimiser ran there has to be there again.
+        self._on_host: set[tuple[int, str]] = set()
+
+    def park(self, model: nn.Module, optimiser: torch.optim.Optimizer | None) -> None:
+        """Bring a model to the host, wherever it is."""
+        if not self._moves:
+            return
+        rows = [] if optimiser is None else _state(optimiser)
+        for owner, name, value in rows:
+            # Adam counts its steps on the host, wherever the parameters are.
+            apart = owner.device != _HOST or name == "step"
+            if apart and isinstance(value, torch.Tensor) and value.device == _HOST:
+                self._on_host.add((id(owner), name))
+        model.to(_HOST)
+        for owner, name, value in rows:
+            assert optimiser is not None
+            optimiser.state[owner][name] = _moved(value, _HOST)
+
+    def bring(self, model: nn.Module, optimiser: torch.optim.Optimizer | None) -> None:
+        """Bring a model to the device."""
+        if not self._moves:
+            return
+        model.to(self.device)
+        for owner, name, value in [] if optimiser is None else _state(optimiser):
+            if (id(owner), name) not in self._on_host:
+                assert optimiser is not None
+                optimiser.state[owner][name] = _moved(value, self.device)
+
+    @contextmanager
+    def turn(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> Iterator[None]:
+        """Let a model be on the device in a block."""
+        try:
+            self.bring(model, optimiser)
+            yield
+        finally:
+            self.park(model, optimiser)
+
+    def batch(self, batch: Any) -> Any:
+        """Return a batch on the device; what is no tensor stays what it is."""
+        return _moved(batch, self.device) if self._moves else batch
+
+
+def _state(optimiser: torch.optim.Optimizer) -> list[tuple[Any, str, Any]]:
+    return [
+        (owner, name, value)
+        for owner, values in optimiser.state.items()
+        if isinstance(values, dict)
+        for name, value in values.items()
+    ]
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    return tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, value)
+
+
+@contextmanager
+def reproducible(device: torch.device) -> Iterator[None]:
+    """Let cuDNN choose algorithms that give the same bits again, and not by their times."""
+    if device.type != "cuda":
+        yield
+        return
+    cudnn = torch.backends.cudnn
+    before = cudnn.deterministic, cudnn.benchmark
+    cudnn.deterministic, cudnn.benchmark = True, False
+    try:
+        yield
+    finally:
+        cudnn.deterministic, cudnn.benchmark = before

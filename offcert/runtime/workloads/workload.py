@@ -1,0 +1,324 @@
+"""What is trained: a network, the shape of its input, a loss; and how a problem records it."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from offcert.core.errors import InputError, OffcertError
+from offcert.core.messages import short_repr
+from offcert.runtime import zoo
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.watch.guard import one_line
+
+Loss = Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor]
+
+
+def _cross_entropy(output: torch.Tensor, labels: torch.Tensor | None) -> torch.Tensor:
+    if labels is None:
+        raise InputError('the loss "cross-entropy" needs labels')
+    return cross_entropy(output.flatten(0, -2), labels.flatten())
+
+
+def _mean(output: torch.Tensor, labels: torch.Tensor | None) -> torch.Tensor:
+    return output.mean()
+
+
+LOSSES: dict[str, Loss] = {"cross-entropy": _cross_entropy, "mean": _mean}
+
+
+def loss_function(name: str) -> Loss:
+    """Return a loss by name.
+
+    ``"cross-entropy"`` takes the output's last dimension as the logits of the classes and labels
+    of the shape of the other dimensions; ``"mean"`` averages the output and takes no labels.
+
+    Raises
+    ------
+    InputError
+        If there is no such loss.
+    """
+    if name not in LOSSES:
+        known = " or ".join(f'"{known}"' for known in LOSSES)
+        raise InputError(f"loss must be {known}, not {name!r}")
+    return LOSSES[name]
+
+
+_DTYPES = ("float32", "float64", "bfloat16", "float16")
+
+DEFAULT_LOSS = "cross-entropy"
+DEFAULT_DTYPE = "float32"
+
+# The step of a model that is made from its configuration.
+CONFIGURED = "offcert.runtime.workloads.configured:training_step"
+
+# Fields of a problem's source that have defaults, and their kinds.
+_OPTIONAL: dict[str, Any] = {"options": dict, "dtype": str, "loss": str, "seed": int}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Everything that is needed to rebuild a training step.
+
+    Parameters
+    ----------
+    model : str or None
+        A name of the zoo, ``"package.module:callable"``, or None for a module that only the caller
+        has.
+    input : tuple of int or None
+        Shape of the input, batch size first; None if `model` names a `TrainingStep`, which brings
+        its own batch, types and loss.
+    options : mapping
+        Keyword arguments of the callable or the zoo's builder.
+    dtype : str
+        Of parameters and inputs.
+    loss : str
+        See `offcert.runtime.workloads.workload.loss_function`.
+    seed : int
+        Of the initial weights.
+
+    Raises
+    ------
+    InputError
+        If the shape, the data type or the loss is impossible.
+    """
+
+    model: str | None
+    input: tuple[int, ...] | None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    dtype: str = DEFAULT_DTYPE
+    loss: str = DEFAULT_LOSS
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _DTYPES:
+            raise InputError(
+                f"dtype must be one of {', '.join(_DTYPES)}, not {short_repr(self.dtype)}"
+            )
+        loss_function(self.loss)
+
+    @classmethod
+    def from_source(cls, source: Mapping[str, Any] | None) -> Workload:
+        """Read the ``source`` of a problem.
+
+        Raises
+        ------
+        InputError
+            If there is none or a field is missing.
+        """
+        if source is None:
+            raise InputError("the problem has no source: it does not say which network it is")
+        for name in ("model", "input"):
+            if name not in source:
+                raise InputError(f"source.{name} is missing")
+        optional = {n: source[n] for n in _OPTIONAL if n in source}
+        either = {"model": (str, type(None)), "input": (list, type(None))}
+        kinds: dict[str, Any] = either | _OPTIONAL
+        for name, kind in kinds.items():
+            value = source.get(name)
+            if name in source and (not isinstance(value, kind) or isinstance(value, bool)):
+                raise InputError(f"source.{name} must not be {short_repr(value)}")
+        shape = source["input"]
+        if shape is not None and not all(type(size) is int for size in shape):
+            raise InputError(f"source.input must be a list of integers, not {short_repr(shape)}")
+        if not 0 <= optional.get("seed", 0) < 2**63:
+            raise InputError(
+                f"source.seed must be from 0 to below 2**63, not {short_repr(source['seed'])}"
+            )
+        return cls(source["model"], None if shape is None else input_shape(shape), **optional)
+
+    def source(self) -> dict[str, Any]:
+        """Return the part of a problem's ``source`` that describes the workload."""
+        common = {"model": self.model, "options": dict(self.options)}
+        if self.input is None:
+            return common | {"input": None, "seed": self.seed}
+        return common | {
+            "input": list(self.input),
+            "dtype": self.dtype,
+            "loss": self.loss,
+            "seed": self.seed,
+        }
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the input.
+
+        Raises
+        ------
+        InputError
+            If there is none.
+        """
+        if self.input is None:
+            raise InputError(f"input is missing, the shape of what {self.model or 'it'} takes")
+        return self.input
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The data type as PyTorch's."""
+        dtype = getattr(torch, self.dtype)
+        assert isinstance(dtype, torch.dtype)
+        return dtype
+
+    @property
+    def in_zoo(self) -> bool:
+        """Whether the network is one of the zoo."""
+        return self.model in zoo.names()
+
+    def load(self, *, shapes_only: bool = False) -> nn.Module | TrainingStep:
+        """Build what the model's name stands for, with seeded weights.
+
+        Parameters
+        ----------
+        shapes_only : bool
+            Networks of the zoo, and models from configurations, then take no memory and have no
+            weights.
+
+        Returns
+        -------
+        nn.Module or TrainingStep
+            A module is in training mode and has the workload's data type; a step is as it was made.
+        """
+        if self.model is None:
+            raise InputError("source.model is null: pass the module itself")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            if shapes_only and (self.in_zoo or self.model == CONFIGURED):
+                with torch.device("meta"):
+                    made = load(self.model, self.options)
+            else:
+                made = load(self.model, self.options)
+        if isinstance(made, TrainingStep):
+            return made
+        return made.to(self.torch_dtype).train()
+
+    def build(self, *, shapes_only: bool = False) -> nn.Module:
+        """Build the network; parameters as for `load`.
+
+        Raises
+        ------
+        InputError
+            If the model's name stands for a `TrainingStep`.
+        """
+        return _require_module(self.model, self.load(shapes_only=shapes_only))
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Random batches for a workload.
+
+    Parameters
+    ----------
+    workload : Workload
+        Shape and data type of the input.
+    tokens : int or None
+        The input consists of token numbers below this; None: of normally distributed floats.
+    output_shape : tuple of int
+        The labels have this shape without its last entry, which is the number of classes.
+    """
+
+    workload: Workload
+    tokens: int | None
+    output_shape: tuple[int, ...]
+
+    def draw(self, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return an input and labels, or None in their place for losses without any."""
+        inputs = self.inputs(generator)
+        if self.workload.loss != "cross-entropy":
+            return inputs, None
+        shape = self.output_shape[:-1]
+        return inputs, torch.randint(self.output_shape[-1], shape, generator=generator)
+
+    def inputs(self, generator: torch.Generator) -> torch.Tensor:
+        """Return an input."""
+        if self.tokens is not None:
+            return torch.randint(self.tokens, self.workload.shape, generator=generator)
+        floats = torch.randn(self.workload.shape, generator=generator)
+        return floats.to(self.workload.torch_dtype)
+
+    def shapes(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return a batch without data; call it under `FakeTensorMode`."""
+        dtype = self.workload.torch_dtype if self.tokens is None else torch.int64
+        inputs = torch.empty(self.workload.shape, dtype=dtype)
+        if self.workload.loss != "cross-entropy":
+            return inputs, None
+        return inputs, torch.empty(self.output_shape[:-1], dtype=torch.int64)
+
+
+def input_shape(shape: str | Sequence[int]) -> tuple[int, ...]:
+    """Return a shape given as ``"32x3x224x224"`` or as a sequence.
+
+    Raises
+    ------
+    InputError
+        If it is not made of positive integers.
+    """
+    parts: Sequence[Any] = shape.lower().split("x") if isinstance(shape, str) else shape
+    try:
+        sizes = tuple(int(part) for part in parts)
+    except (TypeError, ValueError):
+        sizes = ()
+    if not sizes or min(sizes) < 1 or math.prod(sizes) >= 2**61:
+        raise InputError(f"input must look like 32x3x224x224, not {short_repr(shape)}")
+    return sizes
+
+
+def load_model(spec: str, options: Mapping[str, Any] | None = None) -> nn.Module:
+    """Build a network from a name of the zoo or from ``"package.module:callable"``.
+
+    Raises
+    ------
+    InputError
+        If there is no such network, the callable fails, or what it returns is no module.
+    """
+    return _require_module(spec, load(spec, options))
+
+
+def load(spec: str, options: Mapping[str, Any] | None = None) -> nn.Module | TrainingStep:
+    """Build a network or a `TrainingStep` from its name, as `load_model` does a network."""
+    options = dict(options or {})
+    if ":" not in spec:
+        return zoo.build(spec, **options)
+    function = _import(spec)
+    try:
+        made = function(**options)
+    except (Exception, SystemExit) as error:
+        if spec == CONFIGURED and isinstance(error, OffcertError):
+            raise
+        raise InputError(f"model {spec} failed: {one_line(error)}") from error
+    if not isinstance(made, nn.Module | TrainingStep):
+        kind = type(made).__name__
+        raise InputError(f"model {spec} must return an nn.Module or a TrainingStep, not {kind}")
+    return made
+
+
+def _require_module(spec: str | None, made: nn.Module | TrainingStep) -> nn.Module:
+    if isinstance(made, TrainingStep):
+        raise InputError(f"model {spec} must return an nn.Module here, not a TrainingStep")
+    return made
+
+
+def _import(spec: str) -> Callable[..., Any]:
+    path, _, name = spec.partition(":")
+    # As with `python -m`, modules in the working directory can be named; an installed command's
+    # path does not contain it.
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        found = importlib.import_module(path)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (Exception, SystemExit) as error:
+        # Importing runs the user's module, which may raise anything.
+        raise InputError(f"model {spec} cannot be imported: {one_line(error)}") from error
+    if not callable(found):
+        raise InputError(f"model {spec} must name something that can be called")
+    return found

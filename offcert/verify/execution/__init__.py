@@ -1,1 +1,0 @@
-"""Verification of executions: whether a trace does what its network says."""

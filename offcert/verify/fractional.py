@@ -1,0 +1,177 @@
+"""The problem without returns that leave the device nothing else to do, for verification."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+
+from offcert.core.plan import Kind
+from offcert.core.platform import Link
+from offcert.core.problem import Problem, Transfers
+from offcert.core.trace import Tensor, Trace
+from offcert.proofs.kinds import Computed, LargeTensors
+from offcert.verify.common.absence import absences, least_memory, needs, whole_tensors
+from offcert.verify.common.absence import large_tensors as rounded_up
+from offcert.verify.common.fluid_times import rests, starts
+from offcert.verify.limits import Allowance
+
+
+def with_returned_apart(problem: Problem) -> tuple[Problem, int]:
+    """Return the problem in which tensors with forced returns are two each, and the ticks cut out.
+
+    Take the last pause of a tensor that has several, and the last operation of that pause, *the
+    strait*. If all other tensors that may be absent there are not enough, this one is away in every
+    schedule while the strait runs. It takes its memory again when the strait has ended, at the
+    earliest, and is back before the next operation starts, at the latest: that is the one that ends
+    the pause. So meanwhile no operation runs, and on a simplex link no other transfer. Cut these
+    ticks out of a schedule. What is left keeps its order, and has the same bytes on the device as
+    before, where the tensor ends with the use before its pause and a new one, which never leaves,
+    begins with the use after it. It is a schedule of the problem returned, shorter by those ticks.
+    Straits differ from each other or share no time, as on a simplex link returns do not overlap.
+    """
+    trace = problem.trace
+    required = needs(problem)
+    removable = [0] * len(trace)
+    for each in absences(trace):
+        for operation in range(each.before + 1, each.after):
+            removable[operation] += each.size
+    rate = problem.platform.rate(Kind.PREFETCH)
+    tensors: list[Tensor] = []
+    added: list[Tensor] = []
+    ticks = 0
+    for tensor in trace.tensors:
+        pauses = [(one, two) for one, two in pairwise(tensor.uses) if two - one > 1]
+        if tensor.evictable and tensor.size and len(pauses) > 1:
+            leaves, returns = pauses[-1]
+            if removable[returns - 1] - tensor.size < required[returns - 1]:
+                ticks += math.ceil(tensor.size / rate)
+                later = tuple(use for use in tensor.uses if use >= returns)
+                added.append(Tensor(tensor.name, tensor.size, later, evictable=False))
+                earlier = tuple(use for use in tensor.uses if use <= leaves)
+                tensors.append(replace(tensor, uses=earlier))
+                continue
+        tensors.append(tensor)
+    return replace(problem, network=Trace(trace.operations, [*tensors, *added])), ticks
+
+
+Amounts = Callable[[Problem], Sequence[int]]
+Time = Callable[[Problem, Sequence[int]], int]
+
+NO_SCHEDULE = "no schedule exists, so there is no bound"
+
+
+def prop3(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
+    """Return None if this is the bound of Proposition 3, or what is wrong."""
+    return _compared("prop3", problem, value)
+
+
+def prop3_whole(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
+    """Return None if this is the bound of Proposition 3 with whole tensors, or what is wrong."""
+    pausing = problem.transfers is not Transfers.ATOMIC
+    if pausing and problem.platform.link is not Link.SIMPLEX:
+        # What leaves at all leaves and returns whole, one after the other on a simplex link only.
+        return "with transfers that may pause it holds on a simplex link only"
+    return _compared("prop3-subset-sum", problem, value)
+
+
+def fractional(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
+    """Return None if this is the fractional optimum, or what is wrong."""
+    return _compared("fractional", problem, value)
+
+
+def fractional_whole(
+    problem: Problem, value: int, proof: Computed, allowance: Allowance
+) -> str | None:
+    """Return None if this is the fractional optimum with whole tensors, or what is wrong."""
+    return _compared("fractional-subset-sum", problem, value)
+
+
+def large_tensors(
+    problem: Problem, value: int, proof: LargeTensors, allowance: Allowance
+) -> str | None:
+    """Return None if this is the fractional optimum with large tensors whole, or what is wrong."""
+    return _with_large(problem, value, proof.smallest)
+
+
+def large_tensors_returns(
+    problem: Problem, value: int, proof: LargeTensors, allowance: Allowance
+) -> str | None:
+    """Return None if this is the same on what is left without forced returns, or what is wrong."""
+    rest, ticks = with_returned_apart(problem)
+    return _with_large(rest, value, proof.smallest, ticks)
+
+
+def _with_large(problem: Problem, value: int, smallest: int, beside: int = 0) -> str | None:
+    """Compare a value with the fractional optimum with large tensors whole, and some ticks more."""
+    if least_memory(problem)[0] > problem.platform.memory:
+        return NO_SCHEDULE
+    amounts = rounded_up(problem, smallest)
+    if amounts is None:
+        return f"details.smallest {smallest} leaves too many sums of tensors to be told apart"
+    return _difference(value, beside + fluid_time(problem, amounts))
+
+
+def recompute(method: str, problem: Problem) -> int:
+    """Return the value of a bound that is computed from the problem alone, in ticks.
+
+    Parameters
+    ----------
+    method : str
+        Its name in the registry.
+    problem : Problem
+        A feasible one.
+    """
+    time, amounts = _PARTS[method]
+    return time(problem, amounts(problem))
+
+
+def _compared(method: str, problem: Problem, value: int) -> str | None:
+    if least_memory(problem)[0] > problem.platform.memory:
+        return NO_SCHEDULE
+    return _difference(value, recompute(method, problem))
+
+
+def _difference(value: int, found: int) -> str | None:
+    if value == found:
+        return None
+    return f"the document says {value}, but the computation gives {found}"
+
+
+def _link_time(problem: Problem, amounts: Sequence[int]) -> int:
+    """Return the time of what must move at the worst operation, or that of computing."""
+    amount = Fraction(max(amounts))
+    leaving = amount / problem.platform.rate(Kind.OFFLOAD)
+    returning = amount / problem.platform.rate(Kind.PREFETCH)
+    return max(sum(problem.trace.durations), math.ceil(leaving + returning))
+
+
+def fluid_time(problem: Problem, amounts: Sequence[int]) -> int:
+    """Return the longest of (earliest start + least rest) over the operations, in ticks.
+
+    Parameters
+    ----------
+    problem : Problem
+        A feasible one.
+    amounts : sequence of int
+        Bytes that must be absent during each operation.
+    """
+    to_host = problem.platform.rate(Kind.OFFLOAD)
+    to_device = problem.platform.rate(Kind.PREFETCH)
+    # In ticks times the numerator of a rate, all times of its direction are whole.
+    return max(
+        math.ceil(Fraction(start, to_host.numerator) + Fraction(rest, to_device.numerator))
+        for start, rest in zip(
+            starts(problem, amounts, to_host), rests(problem, amounts, to_device), strict=True
+        )
+    )
+
+
+_PARTS: dict[str, tuple[Time, Amounts]] = {
+    "prop3": (_link_time, needs),
+    "prop3-subset-sum": (_link_time, whole_tensors),
+    "fractional": (fluid_time, needs),
+    "fractional-subset-sum": (fluid_time, whole_tensors),
+}

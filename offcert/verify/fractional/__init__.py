@@ -1,1 +1,0 @@
-"""Fractional optima, computed again."""

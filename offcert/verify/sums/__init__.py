@@ -1,1 +1,0 @@
-"""Exact sums where most has to be absent, gone through again."""
