@@ -12,7 +12,7 @@ from offcert.runtime.watch.events import ENTER, LEAVE
 if TYPE_CHECKING:
     from offcert.runtime.capture.line import Group, Line
     from offcert.runtime.capture.recorder import Recorder
-    from offcert.runtime.capture.stretch import Recording
+    from offcert.runtime.capture.recording import Recording
 
 
 def build_network(

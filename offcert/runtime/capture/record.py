@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from offcert.runtime.capture.line import Group, Line
     from offcert.runtime.capture.moments import Life, Seen
     from offcert.runtime.capture.recorder import Recorder
-    from offcert.runtime.capture.stretch import Recording
+    from offcert.runtime.capture.recording import Recording
 
 
 @dataclass

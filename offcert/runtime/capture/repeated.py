@@ -17,7 +17,8 @@ from torch import nn
 
 from offcert.runtime.capture.moments import Life, Seen
 from offcert.runtime.capture.recorder import Recorder
-from offcert.runtime.capture.stretch import NotRepeatingError, Recording, Repeat, stretched
+from offcert.runtime.capture.recording import NotRepeatingError, Recording, Repeat
+from offcert.runtime.capture.stretch import stretched
 from offcert.runtime.watch.parts import Parts
 from offcert.runtime.watch.signature import flags
 

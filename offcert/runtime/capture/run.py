@@ -19,9 +19,9 @@ from offcert.runtime.capture.capture import Capture, Clock
 from offcert.runtime.capture.fake import FakeTwins
 from offcert.runtime.capture.kernels import CpuKernels
 from offcert.runtime.capture.recorder import Recorder
+from offcert.runtime.capture.recording import Recording
 from offcert.runtime.capture.repeated import repeated
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.capture.stretch import Recording
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.placed import PlacedProgram
