@@ -6,7 +6,8 @@ Each is run as ``offcert solve`` runs it, on one thread: the time-indexed models
 annealing, the others with the plainest plan. A row says whether value and bound met, what the model
 itself claimed (nothing where the bounds that every method gets met the schedule first), how long it
 took, and that as a ratio to the quickest that closed the problem in the same run. What is compiled
-is compiled before. Prints a Markdown table of seconds and ratios, or of the gap that was left.
+is compiled before. Prints a Markdown table of seconds and ratios, or of the gap that was left, and
+one of the longest times by pattern of names; ``--again FILE`` prints both from what was written.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from offcert.certify.methods import solve
-from offcert.core.documents import write_json
+from offcert.core.documents import read_json, write_json
 from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.instances.library import Entry, Library
 
 FORMAT = "offcert-models-run"
-PROBLEMS = "three-partition-[23]-*,cnn-12-*"
+PROBLEMS = "three-partition-2-*,three-partition-3-*,cnn-12-*"
 MODELS = "pivot,interval-cpsat,time-indexed-cpsat,time-indexed-milp,stage-milp,disjunctive-milp"
 
 
@@ -65,6 +66,21 @@ def cell(answer: dict[str, Any]) -> str:
     return f"{answer['seconds']:.2g} s, {answer['ratio']:.2g} ×{how}"
 
 
+def summary(rows: list[dict[str, Any]], patterns: list[str], models: list[str]) -> list[str]:
+    """Return a table of the longest time of each model, and how many it closed if not all."""
+    lines = [f"| problems | {' | '.join(models)} |", f"| --- |{' ---: |' * len(models)}"]
+    for pattern in patterns:
+        group = [each["models"] for each in rows if fnmatchcase(each["name"], pattern)]
+        cells = []
+        for model in models:
+            times = [each[model]["seconds"] for each in group if each[model]["closed"]]
+            few = "" if len(times) == len(group) else f"{len(times)} closed"
+            cells.append("; ".join(filter(None, [few, f"{max(times):.2g} s" if times else ""])))
+        if group:
+            lines.append(f"| {len(group)} of `{pattern}` | {' | '.join(cells)} |")
+    return lines
+
+
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -73,22 +89,35 @@ def main() -> None:
     parser.add_argument(
         "--time-limit", type=float, default=60.0, help="seconds a problem and model"
     )
+    parser.add_argument("--again", type=Path, help="print what such a file says; run nothing")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
     models = options.models.split(",")
     patterns = options.only.split(",")
+    if options.again is not None:
+        show(read_json(options.again)["rows"], patterns)
+        return
     entries = [e for e in Library().entries() if any(fnmatchcase(e.name, p) for p in patterns)]
     for model in models:
         solve(entries[0].problem, model, time_limit=10.0, workers=1)
-    print(f"| problem | {' | '.join(models)} |\n| --- |{' ---: |' * len(models)}")
     rows = []
     for entry in entries:
         rows.append(row(entry, models, options.time_limit))
-        cells = [cell(rows[-1]["models"][model]) for model in models]
-        print(f"| `{entry.name}` | {' | '.join(cells)} |", flush=True)
         if options.output is not None:
             document = {"format": FORMAT, "time_limit": options.time_limit, "rows": rows}
             write_json(options.output, document)
+    show(rows, patterns)
+
+
+def show(rows: list[dict[str, Any]], patterns: list[str]) -> None:
+    """Print both tables."""
+    models = list(rows[0]["models"])
+    print(f"| problem | {' | '.join(models)} |\n| --- |{' ---: |' * len(models)}")
+    for each in rows:
+        cells = [cell(each["models"][model]) for model in models]
+        print(f"| `{each['name']}` | {' | '.join(cells)} |")
+    print()
+    print("\n".join(summary(rows, patterns, models)))
 
 
 if __name__ == "__main__":

@@ -81,7 +81,9 @@ def checkpointed(
     for rows in layers(network)[::every]:
         kept = (each for each in rows if keep(module_of(network.computations[each].name)))
         segments.append(Segment(rows.start, rows.stop - 1, tuple(kept)))
-    return Program(segments).strategy(network).without_unread(network).expand(network)
+    program = Program(segments)
+    execution = program.strategy(network).without_unread(network).expand(network)
+    return replace(execution, program=program.to_json())
 
 
 def turn(network: Network) -> int:

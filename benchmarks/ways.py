@@ -20,7 +20,7 @@ verifies certificates, so times, peaks and bytes are counted the same way for al
   (The minimum cut in front of it is about operators of a compiled graph and is not done here.)
 
 For each, `certify` is given the memory that the way takes at most, and begins with the fastest way
-that fits. The proved distance is how much
+that fits and that the runtime can carry out. The proved distance is how much
 of the way's time lies above the bound at its peak: what a better plan could save at most.
 """
 
@@ -55,23 +55,34 @@ class Measured:
     row: dict[str, Any]
 
 
-def begun(problem: Problem, found: list[Measured], *, offload: bool = True) -> Certificate:
+def begun(problem: Problem, found: list[Measured], *, offload: bool = True) -> Certificate | None:
     """Return the fastest of some ways that a problem admits: where its search begins.
+
+    Certified plans are such that the runtime carries them out on the user's modules. A memory
+    budget's execution is none of these, so no search can begin with it.
 
     Parameters
     ----------
     problem : Problem
-        With the memory that at least one of the ways takes.
+        With some memory limit.
     found : list of Measured
         Ways of the same network.
     offload : bool
         Whether tensors may leave.
     """
-    fits = (each for each in found if each.row["peak"] <= problem.platform.memory)
-    admitted = (each for each in fits if offload or not each.row["host"])
-    best = min(admitted, key=lambda each: int(each.row["step"])).way
-    result = Result(SolveStatus.FEASIBLE, best.schedule, execution=best.execution)
-    return Certificate(problem, result=result, method=best.name)
+    admitted = (
+        each
+        for each in found
+        if each.row["peak"] <= problem.platform.memory
+        and (offload or not each.row["host"])
+        and (each.way.execution.program is not None or not each.row["again"])
+    )
+    best = min(admitted, key=lambda each: int(each.row["step"]), default=None)
+    if best is None:
+        return None
+    way = best.way
+    result = Result(SolveStatus.FEASIBLE, way.schedule, execution=way.execution)
+    return Certificate(problem, result=result, method=way.name)
 
 
 def compared(measure: Measured, found: list[Measured], time_limit: float) -> dict[str, Any]:
@@ -112,8 +123,12 @@ def offloading(
     alone = replace(problem, recompute=Recompute.ANY, offload=False).with_memory(row["peak"])
     same = [each for each in found if each.way.problem is problem]
     result = certify(alone, time_limit=time_limit, known=begun(alone, same, offload=False)).result
-    best = result.objective
-    assert best is not None, "it began with a plan"
+    others = (
+        int(each.row["step"])
+        for each in same
+        if each.row["peak"] <= row["peak"] and not each.row["host"]
+    )
+    best = min(others) if result.objective is None else min(result.objective, *others)
     return {
         "at": row["way"],
         "peak": row["peak"],

@@ -328,18 +328,10 @@ class Problem:
     """A problem: its network, platform, and what may be done."""
 
     def __init__(self, document):
-        required = (
-            "format",
-            "version",
-            "name",
-            "memory",
-            "bandwidth",
-            "link",
-            "transfers",
-            "units",
-        )
+        required = ("format", "version", "name", "memory", "bandwidth", "link", "transfers")
         optional = ("prefetch_bandwidth", "sharing", "source", "recompute", "offload", "minimise")
-        take(document, "problem", (*required, "units"), (*KINDS, *optional, "deadline"))
+        optional += ("deadline", "uncertainty")
+        take(document, "problem", (*required, "units"), (*KINDS, *optional))
         if (document["format"], document["version"]) != ("offcert-problem", 1):
             raise WrongError("problem must be of the format offcert-problem, version 1")
         self.memory = integer(document["memory"], "problem.memory")
@@ -1396,8 +1388,8 @@ def check(document):
     for bound in document["bounds"]:
         found.run(f"bound {bound.get('method')} {bound.get('value')}", check_bound, problem, bound)
     found.run("conclusion", _check_conclusion, document, problem, result)
-    if "placement" in document:
-        found.unknown.append("placement: addresses")
+    others = {"placement": "addresses", "robust": "uncertain times"}
+    found.unknown += [f"{part}: {what}" for part, what in others.items() if part in document]
     return found
 
 
@@ -1408,7 +1400,7 @@ def _execution(problem, document):
 
 
 def _check_document(document):
-    take(document, "certificate", REQUIRED, ("execution", "placement"))
+    take(document, "certificate", REQUIRED, ("execution", "placement", "robust"))
     if (document["format"], document["version"]) != ("offcert-certificate", 1):
         raise WrongError("this program reads version 1 of offcert-certificate")
     if sha256(document["problem"]) != document["problem_sha256"]:

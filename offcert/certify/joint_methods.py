@@ -8,6 +8,7 @@ from offcert.certify.checkpoint_steps import descend_checkpoints, descend_combin
 from offcert.certify.effort import Effort
 from offcert.certify.joint_steps import (
     bound_computing,
+    claim_joint,
     climb_joint,
     close_joint,
     descend_joint,
@@ -68,6 +69,12 @@ JOINT_METHODS = {
         run=climb_joint,
         summary="linear relaxation of moving and computing again together",
         bounds=("joint-lp",),
+        reads=("time_limit",),
+    ),
+    "joint-stages": _of_networks(
+        run=claim_joint,
+        summary="moving and running again in stages, with runs and copies as wholes",
+        bounds=("joint-stages",),
         reads=("time_limit",),
     ),
     "joint-labels": _of_networks(

@@ -14,6 +14,7 @@ from offcert.core.program import Program, program_from_json
 from offcert.core.schedule import Schedule
 from offcert.core.simulate import simulate
 from offcert.heuristics.sequential import sequential
+from offcert.proofs.claims import claimed
 from offcert.verify.execution import legality_faults, persistency_faults
 
 
@@ -74,6 +75,18 @@ def climb_joint(search: Search, effort: Effort) -> None:
         search.add(bound)
         if search.done:
             return
+
+
+def claim_joint(search: Search, effort: Effort) -> None:
+    """Ask HiGHS for the least time of moving and running again, with runs and copies as wholes."""
+    from offcert.formulations.joint import stages
+
+    search.begin("joint stages")
+    found = stages.solve(search.problem, effort.seconds)
+    if found.error is not None:
+        search.note_failure(found.error)
+    if found.value is not None:
+        search.add(claimed("joint-stages", found.value, stages.SCIPY, found.details))
 
 
 def close_joint(search: Search, effort: Effort) -> None:

@@ -23,7 +23,7 @@ _MOST_STAGES = 300
 _MOST_POINTS = 2_000_000
 # Models with more than so many computations say nothing in the time that a search has.
 _MOST_IN_RETENTION = 80
-_MOST_IN_STAGES = 60
+_MOST_IN_STAGES = 70
 # Runs of a computation in the first model, and in the last one.
 _FEWEST_RUNS, _MOST_RUNS = 2, 4
 

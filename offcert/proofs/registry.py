@@ -322,6 +322,14 @@ _CLAIMS = (
         page="models",
     ),
     ClaimKind("interval-cpsat", ("CP-SAT",), "interval variables", page="models"),
+    ClaimKind(
+        "joint-stages",
+        ("HiGHS",),
+        "moving and running again in stages, with runs and copies as wholes",
+        page="joint",
+        transfers=_ALL,
+        recompute=frozenset({Recompute.CHAIN, Recompute.ANY}),
+    ),
     *(
         ClaimKind(
             f"{name}{suffix}",

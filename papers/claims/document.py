@@ -53,8 +53,8 @@ keeps inside for its backward operation is part of its output. *Traces* are the 
 these internals as tensors of their own, which may leave one by one; there, methods for chains still
 plan on the chain. Memory is in percent of the way from the least with which anything runs to the
 peak without offloading. Limits at which nothing has to leave are not counted. Heuristics were run
-on all images; the optimum was looked for on some of them, and only these count where a claim is
-about optima.
+on all chains; the optimum was looked for at the limits under [What stays open](#what-stays-open),
+and only these count where a claim is about optima.
 
 **What a stage is.** What runs between two places where a single tensor is live: a convolution, a
 residual block, an Inception module, and, in DenseNets, a dense layer, which hands on its input and

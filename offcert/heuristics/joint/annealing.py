@@ -11,9 +11,9 @@ from offcert.heuristics.joint.repeats import Repeats, repeats_of, spread
 from offcert.heuristics.joint.state import UNCOVERED, State, Work, assign, new_work
 from offcert.heuristics.joint.tables import COMPUTE, Tables
 
-# How often a change is done in other copies of what repeats, and how often then in all of them.
-Spreading = tuple[float, float]
-ALONE: Spreading = (0.0, 0.0)
+# How often a change is done in other copies of what repeats, and the parts of `spread`.
+Spreading = tuple[float, int]
+ALONE: Spreading = (0.0, 0)
 
 
 class JointAnnealer:
@@ -119,7 +119,7 @@ def _anneal(
     steps: int,
     hot: float,
     cold: float,
-    spreading: tuple[float, float],
+    spreading: tuple[float, int],
     seed: int,
 ) -> tuple[float, float, bool]:
     """Anneal in place; return the present value, the best that fits, and whether this one fits."""

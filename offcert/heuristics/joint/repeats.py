@@ -129,9 +129,7 @@ def _aligned(tables: Tables, first: int, period: int, spare: int) -> int:
 
 
 @inlined
-def spread(
-    tables: Tables, repeats: Repeats, before: State, state: State, everywhere: float
-) -> bool:
+def spread(tables: Tables, repeats: Repeats, before: State, state: State, parts: int) -> bool:
     """Do in other copies what has just been changed in one; return whether it was in one.
 
     Parameters
@@ -140,8 +138,9 @@ def spread(
         The problem, and what repeats in it.
     before, state : State
         As it was before the change, and what is to be changed.
-    everywhere : float
-        How often it is done in all copies of a stretch.
+    parts : int
+        The stretch is divided in so many groups of copies, and it is done in all of one; if 0, in
+        any number of copies anywhere.
     """
     changed = _changed(repeats, before, state)
     if changed < 0 or repeats.home[changed] < 0:
@@ -149,8 +148,12 @@ def spread(
     stretch = repeats.home[changed]
     count = repeats.copies[stretch]
     copy = (changed - repeats.first[stretch]) // repeats.period[stretch]
-    tile, begin, end = 1, 0, count
-    if np.random.random() >= everywhere:
+    tile = 1
+    if parts > 0:
+        group = (count + parts - 1) // parts
+        begin = copy // group * group
+        end = min(count, begin + group)
+    else:
         if np.random.random() < _TILES:
             tile = min(1 + step(_MOST - 1), count - copy)
         length = step(count)

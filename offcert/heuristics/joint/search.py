@@ -20,6 +20,7 @@ from offcert.heuristics.joint.annealing import ALONE, JointAnnealer, Spreading, 
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.moves import alike
 from offcert.heuristics.joint.plans import JointPlan, improved, realised, tidied
+from offcert.heuristics.joint.repeats import repeats_of
 from offcert.heuristics.joint.starts import starts
 from offcert.heuristics.joint.state import UNCOVERED, State, new_state, new_work, state_of
 from offcert.heuristics.joint.tables import COMPUTE, Ranges, tables_of
@@ -35,9 +36,13 @@ _PATIENCE, _DEARER = 5, 1.5
 _FRESH = 2
 # Share of the time that a cooling takes.
 _COOLING = 0.2
-# In every other cooling, how often a change is done in other copies of what repeats at first; less
-# and less, and never at the end. All copies may want the same, or each something else.
+# How often a change is done in other copies of what repeats at first; less and less, and never at
+# the end.
 _SPREAD = 0.2
+# Or it is done in all copies of a group: up to which part of a cooling, in how many groups.
+_GROUPS = ((0.35, 4), (0.7, 16))
+# Only where there are so many copies: with the blocks of a ResNet-50, it costs more than it brings.
+_COPIES = 8
 # Steps by which the speed is measured.
 _TRIAL = 200
 # Ticks a byte that does not fit are this many times those of the whole step for the peak.
@@ -92,8 +97,11 @@ def joint_search(
     MethodError
         If the problem says not what is computed from what.
     """
+    begin = time.monotonic()
     search = _Search(problem, ranges, workers, seed, target, on_improvement)
     search.begin_with(known)
+    # To read a large problem takes a part of the time.
+    time_limit = max(0.0, time_limit - (time.monotonic() - begin))
     search.run(time_limit, coolings, steps, transfers if problem.offload else 0.0)
 
 
@@ -103,6 +111,19 @@ class _Cooling:
 
     hot: float
     steps: int
+
+
+def _spreading(way: int, part: float) -> Spreading:
+    """Return how changes spread when some part of a cooling is over.
+
+    Coolings take turns in three ways, for nobody knows before whether copies want the same: any
+    copies do what one does; groups of them do; or each is changed alone.
+    """
+    if way == 0:
+        return _SPREAD * (1 - part), 0
+    if way == 1:
+        return next(((1.0, parts) for until, parts in _GROUPS if part < until), ALONE)
+    return ALONE
 
 
 class _Search:
@@ -128,6 +149,7 @@ class _Search:
         weight = _DEAR * weight_of(self.tables, problem.trace.peak_memory)
         found = starts(self.tables, alike(self.tables), self.work, weight, (_FRESH + 1) * workers)
         self.starts = [*found, new_state(self.tables)]
+        self.spreads = max(repeats_of(self.tables).copies, default=0) >= _COPIES
         self.annealers = [
             JointAnnealer(self.tables, self._start(number), seed + 7919 * number, weight)
             for number in range(workers)
@@ -194,14 +216,13 @@ class _Search:
         factor = (cold / cooling.hot) ** (1 / _ROUNDS)
         for round_ in range(_ROUNDS):
             high = cooling.hot * factor**round_
-            spreading: Spreading = (_SPREAD * (1 - round_ / _ROUNDS), 0.0)
             running = [
                 pool.submit(
                     each.run,
                     cooling.steps,
                     high,
                     high * factor,
-                    ALONE if (done + number) % 2 else spreading,
+                    _spreading((done + number) % 3, round_ / _ROUNDS) if self.spreads else ALONE,
                 )
                 for number, each in enumerate(self.annealers)
             ]

@@ -40,10 +40,10 @@ def layered(layers: int, last_duration: int = 3) -> Problem:
 
 @compiled
 def _spread(
-    tables: Tables, repeats: Repeats, before: State, state: State, everywhere: float, seed: int
+    tables: Tables, repeats: Repeats, before: State, state: State, parts: int, seed: int
 ) -> bool:
     np.random.seed(seed)
-    return spread(tables, repeats, before, state, everywhere)
+    return spread(tables, repeats, before, state, parts)
 
 
 def test_layers_are_found_with_the_values_that_they_make() -> None:
@@ -84,7 +84,7 @@ def test_all_layers_do_what_one_does() -> None:
     assert before is not None
     assert state is not None
     state.stays[[4, 11]] = 1
-    assert _spread(tables, repeats, before, state, 1.0, 0)
+    assert _spread(tables, repeats, before, state, 1, 0)
     segments = [
         Segment(first, first + 2, (first + 1,), (Segment(first + 2, first + 2),))
         for first in (1, 4, 7, 10)
@@ -98,10 +98,10 @@ def test_what_is_changed_in_no_copy_stays_there() -> None:
     tables = tables_of(layered(4))
     before, state = new_state(tables), new_state(tables)
     state.stays[0] = 1
-    assert not _spread(tables, repeats_of(tables), before, state, 1.0, 0)
+    assert not _spread(tables, repeats_of(tables), before, state, 1, 0)
     assert np.flatnonzero(state.stays).tolist() == [0]
     # Nothing has been changed at all.
-    assert not _spread(tables, repeats_of(tables), before, before.copy(), 1.0, 0)
+    assert not _spread(tables, repeats_of(tables), before, before.copy(), 1, 0)
 
 
 def _random_state(tables: Tables, seed: int) -> State:
@@ -141,7 +141,7 @@ def test_what_results_is_a_program_in_which_copies_do_as_the_model(seed: int) ->
     changed = seeded(seed).randint(1, 12)
     state.kept[changed] = 1 - state.kept[changed]
     given = state.copy()
-    assert _spread(tables, repeats_of(tables), before, state, 0.3, seed)
+    assert _spread(tables, repeats_of(tables), before, state, seed % 4, seed)
     spans = _spans(state)
     assert spans == sorted(set(spans), key=lambda span: (span[0], -span[1]))
     assert all(_apart(*pair) for pair in combinations(spans, 2))
