@@ -128,7 +128,7 @@ def add_configured(parser: argparse.ArgumentParser, sizes: bool = True) -> None:
         "--hf",
         metavar="CONFIG",
         help="configuration file of a model (config.json), or the name of a public shape, such as "
-        "llama-3.1-8b; instead of MODEL",
+        "llama-3.1-8b; instead of MODEL (no default)",
     )
     if sizes:
         group.add_argument(
