@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 Number = TypeVar("Number", int, float)
 
 
+class Source(str):
+    """The name of a file that a command reads."""
+
+
+def source(text: str) -> Source:
+    """Return the name of a file to be read; ``-`` means the standard input."""
+    return Source("/dev/stdin" if text == "-" else text)
+
+
 def integer(text: str) -> int:
     """Read an integer."""
     return _read(text, int, "an integer")

@@ -128,23 +128,30 @@ def add_configured(parser: argparse.ArgumentParser, sizes: bool = True) -> None:
         "--hf",
         metavar="CONFIG",
         help="configuration file of a model (config.json), or the name of a public shape, such as "
-        "llama-3.1-8b; instead of MODEL",
+        "llama-3.1-8b; instead of MODEL (no default)",
     )
     if sizes:
         group.add_argument(
             "--batch", type=count, metavar="N", help="sequences or images in a batch (default: 1)"
         )
-        group.add_argument("--sequence", type=count, metavar="N", help="tokens of a sequence")
+        group.add_argument(
+            "--sequence",
+            type=count,
+            metavar="N",
+            help="tokens of a sequence (no default; images have none)",
+        )
     group.add_argument(
         "--autocast",
         choices=("bf16", "fp16"),
-        help="keep parameters in float32 and run the forward pass under autocast to this type",
+        help="keep parameters in float32 and run the forward pass under autocast to this type "
+        "(default: no autocast)",
     )
     group.add_argument(
         "--lora",
         type=count,
         metavar="RANK",
-        help="train adapters of this rank on the linear layers, and nothing else",
+        help="train adapters of this rank on the linear layers, and nothing else (default: train "
+        "everything)",
     )
 
 

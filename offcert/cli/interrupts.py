@@ -37,6 +37,7 @@ def run_process(load: Callable[[], Callable[[], int]]) -> int:
         Imports what a command needs, and returns what runs it.
     """
     state = _Handler()
+    _open_missing()
     try:
         # Whoever started this may have said that it minds no interrupts: a script, with &.
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -60,6 +61,23 @@ def run_process(load: Callable[[], Callable[[], int]]) -> int:
     # The result is out: nobody needs to hear how the interpreter was interrupted at its end.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     return code
+
+
+def _open_missing() -> None:
+    """Open what the process was started without, so that no other file gets its number.
+
+    What is written to the standard output is an error then, as everywhere; what is said on stderr
+    is lost.
+    """
+    for number, flags in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, flags)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
 def _end(code: int) -> NoReturn:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from offcert.cli.arguments import source
 from offcert.cli.output import STDOUT, add_target, print_problem, show
 from offcert.cli.parser import Commands, Run, add_command, add_group
 
@@ -66,6 +67,7 @@ def _add_adder(action: Callable[..., argparse.ArgumentParser]) -> None:
     )
     adder.add_argument(
         "certificates",
+        type=source,
         metavar="CERTIFICATE",
         nargs="+",
         help="file that certify or solve has written; with --new also a problem file",

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from offcert.core.messages import cut
+
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
     from offcert.proofs.questions import Question
@@ -33,6 +35,58 @@ def require_outputs(options: argparse.Namespace, *names: str) -> None:
             from offcert.core.documents import require_writable
 
             require_writable(path)
+
+
+# Where the commands keep the names of files that they write.
+_WRITTEN = (
+    "output", "target_file", "target", "report", "trace", "step_file", "problem_output",
+    "certificate",
+)  # fmt: skip
+
+
+def require_files(options: argparse.Namespace) -> None:
+    """Find out before anything is loaded whether the files to be read are there and stay whole.
+
+    Raises
+    ------
+    InputError
+        If a file to be read is not there, or is to be written, too, under this name or another; or
+        if two results are to be written to one file.
+    """
+    from offcert.cli.arguments import Source
+    from offcert.core.errors import InputError
+
+    given = vars(options)
+    values = [part for value in given.values() for part in _parts(value)]
+    read = [value for value in values if isinstance(value, Source)]
+    for path in read:
+        try:
+            os.stat(path)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "no file has such a name"
+            raise InputError(f"{cut(path)} cannot be read: {reason}") from None
+    written: list[str] = []
+    for name in _WRITTEN:
+        target = given.get(name)
+        if target in (None, STDOUT) or isinstance(target, (Source, list)):
+            continue
+        for other in (*read, *written):
+            if _same(target, other) and not os.path.isdir(target):
+                what = "another result goes there" if other in written else "it is read as input"
+                raise InputError(f"{cut(str(target))} cannot be written: {what}")
+        written.append(target)
+
+
+def _parts(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _same(path: str, other: str) -> bool:
+    """Whether two names are of one file, through links, too."""
+    try:
+        return os.path.samefile(path, other)
+    except (OSError, ValueError):
+        return os.path.abspath(path) == os.path.abspath(other)
 
 
 def show(options: argparse.Namespace, document: dict[str, Any], text: str) -> None:

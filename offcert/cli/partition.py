@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from offcert.cli.arguments import source
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 
@@ -20,6 +21,7 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "partition", summary, _run, examples=_EXAMPLES)
     parser.add_argument(
         "certificate",
+        type=source,
         metavar="CERTIFICATE",
         help="of a problem that generate two-partition, three-partition or recompute-partition "
         "has made",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from offcert.cli.arguments import source
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import add_effort, progress_line, search_and_say, search_settings
 
@@ -33,6 +34,7 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "place", summary, _run, examples=_EXAMPLES)
     parser.add_argument(
         "file",
+        type=source,
         metavar="FILE",
         help="certificate of a schedule, which gets addresses, or of a step, whose rounds get "
         "them; placement problem or document; or table of buffers (.csv), as MiniMalloc reads them",

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from offcert.cli.arguments import source
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 
@@ -30,6 +31,7 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "plot", summary, _run, examples=_EXAMPLES)
     parser.add_argument(
         "certificates",
+        type=source,
         metavar="CERTIFICATE",
         nargs="+",
         help="file that certify, solve or place has written; report of train, whose plan and "

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from offcert.cli.arguments import source
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 
@@ -24,7 +25,7 @@ def add(commands: Commands) -> None:
     """Add the command."""
     summary = "draw a campaign's table: makespan or throughput against memory"
     parser = add_command(commands, "plot-table", summary, _run, examples=_EXAMPLES)
-    parser.add_argument("table", metavar="TABLE", help="as compare writes it")
+    parser.add_argument("table", type=source, metavar="TABLE", help="as compare writes it")
     parser.add_argument(
         "-o",
         dest="target",

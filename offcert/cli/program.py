@@ -27,7 +27,7 @@ from offcert.cli import (
     verify,
 )
 from offcert.cli.ending import end_if_stuck, exit_code
-from offcert.cli.output import require_outputs
+from offcert.cli.output import require_files, require_outputs
 from offcert.cli.parser import Help, Parser
 
 # In the order of the help text. A new command is a module with `add(commands)`, and a line here.
@@ -101,6 +101,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    require_files(options)
     getattr(options, "prepare", require_outputs)(options)
     code: int = options.run(options)
     return code

@@ -7,7 +7,16 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from offcert.cli.arguments import add_choices, chosen, count, gap, require_no_limit, seconds, seed
+from offcert.cli.arguments import (
+    add_choices,
+    chosen,
+    count,
+    gap,
+    require_no_limit,
+    seconds,
+    seed,
+    source,
+)
 from offcert.cli.ending import ending_anyhow
 from offcert.cli.output import native_output_to_stderr, show, text_of
 from offcert.cli.progress import progress
@@ -34,7 +43,9 @@ _SEVERAL = "; several make a curve: 5%%:100%%:5%% (first, last, step), 4GiB:16Gi
 
 def add_problem(parser: argparse.ArgumentParser, several: bool = False) -> None:
     """Add the arguments that say what to solve, at one limit or, if `several`, at many."""
-    parser.add_argument("problem", metavar="PROBLEM", help="problem file")
+    parser.add_argument(
+        "problem", type=source, metavar="PROBLEM", help="problem file; -: standard input"
+    )
     limits = parser.add_mutually_exclusive_group()
     limits.add_argument(
         "--memory",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
-from offcert.cli.arguments import count, seed, size
+from offcert.cli.arguments import count, seed, size, source
 from offcert.cli.output import require_outputs, show
 from offcert.cli.parser import EXIT_INVALID, Commands, add_command
 from offcert.cli.progress import progress
@@ -36,6 +36,7 @@ def add(commands: Commands) -> None:
     parser.set_defaults(prepare=lambda options: require_outputs(options, "report", "trace"))
     parser.add_argument(
         "certificates",
+        type=source,
         metavar="CERTIFICATE",
         nargs="+",
         help="as certify writes it for a profiled network; several, for one limit, are compared",

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from offcert.cli.arguments import seconds, size
+from offcert.cli.arguments import seconds, size, source
 from offcert.cli.ending import exit_code
 from offcert.cli.messages import LOG
 from offcert.cli.output import show, text_of
@@ -159,11 +159,13 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "verify", summary, _run, examples=_EXAMPLES)
     parser.add_argument(
         "certificate",
+        type=source,
         metavar="CERTIFICATE",
         help="file that certify, solve, choose, place or devices has written",
     )
     parser.add_argument(
         "--on",
+        type=source,
         metavar="PROBLEM",
         help="problem or certificate of the same network on another machine: say instead whether "
         "the plan is legal there, what it takes, and how far that is from the bound there "

@@ -104,8 +104,8 @@ def test_the_directions_of_the_link_may_get_different_rates(
         platform = read_certificate(path).problem.platform
         assert (platform.rate(Kind.OFFLOAD), platform.rate(Kind.PREFETCH)) == rates
     document = read_certificate(path).to_json()["problem"]
-    Path(path).write_text(json.dumps(document))
-    run_json(capsys, "solve", path, "--method", "bounds", "-o", path, "--bandwidth", "3/2")
+    problem_file.write_text(json.dumps(document))
+    run_json(capsys, *arguments, "--bandwidth", "3/2")
     assert "prefetch_bandwidth" not in json.loads(Path(path).read_text())["problem"]
 
 

@@ -8,8 +8,9 @@ from fractions import Fraction
 import pytest
 
 from offcert.certify.methods import solve as solve_by
+from offcert.core.computations import Computation, Value
 from offcert.core.errors import MethodError
-from offcert.core.network import Computation, Network, Value
+from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.core.result import Evidence

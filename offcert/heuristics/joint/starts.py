@@ -10,15 +10,18 @@ import numpy as np
 
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.moves import Alike
+from offcert.heuristics.joint.repeats import repeats_of
 from offcert.heuristics.joint.state import State, Work, new_state
 from offcert.heuristics.joint.tables import Integers, Tables
 
 # How many lengths of segments, and how many shares of what is kept, are tried.
 _LENGTHS, _SHARES = 14, 10
+# Of what repeats at least so often, each copy is tried as a segment.
+_COPIES = 8
 
 
 def starts(tables: Tables, alike: Alike, work: Work, weight: float, most: int) -> list[State]:
-    """Return the best programs of equal segments, and that of none, the shortest first.
+    """Return the best programs of equal segments or layers, and that of none, shortest first.
 
     Parameters
     ----------
@@ -49,8 +52,8 @@ def _candidates(tables: Tables, alike: Alike) -> Iterator[State]:
     if not len(worth) or not spans.total:
         return
     shares = np.quantile(worth, np.linspace(0, 1, _SHARES - 1)).tolist()
-    for length in np.geomspace(max(1, spans.largest / 2), spans.total, _LENGTHS):
-        segments = spans.of(float(length))
+    lengths = np.geomspace(max(1, spans.largest / 2), spans.total, _LENGTHS)
+    for segments in (_copies(tables, spans), *(spans.of(float(length)) for length in lengths)):
         if not segments:
             continue
         for least in (np.inf, *shares):
@@ -61,6 +64,17 @@ def _candidates(tables: Tables, alike: Alike) -> Iterator[State]:
             state.number[0] = len(segments)
             _keep_together(tables, state.kept)
             yield state
+
+
+def _copies(tables: Tables, spans: _Spans) -> list[tuple[int, int]]:
+    """Return a segment for each copy of what repeats, if all of that may be segments."""
+    found = []
+    repeats = repeats_of(tables)
+    for first, period, copies in zip(*(row.tolist() for row in repeats[:3]), strict=True):
+        if copies >= _COPIES:
+            begins = range(first, first + period * copies, period)
+            found += [(begin, begin + period - 1) for begin in begins]
+    return sorted(found) if all(spans.may_be(*segment) for segment in found) else []
 
 
 def _keep_together(tables: Tables, kept: Integers) -> None:
@@ -87,6 +101,10 @@ class _Spans:
         self._before = np.cumsum(saved)
         self.total = int(self._before[-1])
         self._ends = _ends(tables)
+
+    def may_be(self, first: int, last: int) -> bool:
+        """Return whether a range may be a segment."""
+        return last in self._ends.get(first, ())
 
     def of(self, length: float) -> list[tuple[int, int]]:
         """Return the segments for a number of bytes."""

@@ -20,6 +20,7 @@ from offcert.runtime.capture.network import build_network
 from offcert.runtime.capture.ranges import find_ranges
 from offcert.runtime.capture.record import build_record
 from offcert.runtime.capture.recorder import Recorder
+from offcert.runtime.capture.recording import Recording
 from offcert.runtime.watch.events import END, Event
 
 # Storages below this that are used together are one tensor: to decide about each alone gains
@@ -42,7 +43,7 @@ class Built:
     record: StepRecord | None = None
 
 
-def build(recorder: Recorder, clock: Clock) -> Built:
+def build(recorder: Recorder | Recording, clock: Clock) -> Built:
     """Return the trace of what was recorded, up to the end of the last backward pass.
 
     Raises

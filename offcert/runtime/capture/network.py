@@ -12,10 +12,14 @@ from offcert.runtime.watch.events import ENTER, LEAVE
 if TYPE_CHECKING:
     from offcert.runtime.capture.line import Group, Line
     from offcert.runtime.capture.recorder import Recorder
+    from offcert.runtime.capture.recording import Recording
 
 
 def build_network(
-    recorder: Recorder, line: Line, groups: Sequence[Group], computations: Sequence[Computation]
+    recorder: Recorder | Recording,
+    line: Line,
+    groups: Sequence[Group],
+    computations: Sequence[Computation],
 ) -> Network:
     """Return the network whose plain trace is the trace of a recorded step.
 
@@ -24,7 +28,7 @@ def build_network(
 
     Parameters
     ----------
-    recorder : Recorder
+    recorder : Recorder or Recording
         Finished.
     line : Line
         Its moments, cut into operations.
@@ -80,7 +84,7 @@ def _repeatable(line: Line) -> list[bool]:
 class _Flow:
     """Who reads, writes, changes and holds what."""
 
-    def __init__(self, recorder: Recorder, line: Line, groups: Sequence[Group]) -> None:
+    def __init__(self, recorder: Recorder | Recording, line: Line, groups: Sequence[Group]) -> None:
         self.line = line
         self.repeatable = _repeatable(line)
         count = len(line)

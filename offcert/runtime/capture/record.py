@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from offcert.runtime.capture.line import Group, Line
     from offcert.runtime.capture.moments import Life, Seen
     from offcert.runtime.capture.recorder import Recorder
+    from offcert.runtime.capture.recording import Recording
 
 
 @dataclass
@@ -156,13 +157,16 @@ def _ask(computation: int, saver: int, inside: _Inside, moment: int) -> Ask:
 
 
 def build_record(
-    recorder: Recorder, line: Line, groups: Sequence[Group], operations: Sequence[Operation]
+    recorder: Recorder | Recording,
+    line: Line,
+    groups: Sequence[Group],
+    operations: Sequence[Operation],
 ) -> StepRecord:
     """Return the record of a recorded step.
 
     Parameters
     ----------
-    recorder : Recorder
+    recorder : Recorder or Recording
         Finished.
     line : Line
         Its moments, cut into operations.
@@ -175,7 +179,7 @@ def build_record(
 
 
 class _Builder:
-    def __init__(self, recorder: Recorder, line: Line, groups: Sequence[Group]) -> None:
+    def __init__(self, recorder: Recorder | Recording, line: Line, groups: Sequence[Group]) -> None:
         self.recorder = recorder
         self.line = line
         self.value_of = {id(life): n for n, group in enumerate(groups) for life in group.lives}

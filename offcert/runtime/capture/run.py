@@ -19,6 +19,8 @@ from offcert.runtime.capture.capture import Capture, Clock
 from offcert.runtime.capture.fake import FakeTwins
 from offcert.runtime.capture.kernels import CpuKernels
 from offcert.runtime.capture.recorder import Recorder
+from offcert.runtime.capture.recording import Recording
+from offcert.runtime.capture.repeated import repeated
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.segments.attach import Segments
@@ -77,7 +79,10 @@ def capture(
             raise InputError(f"{name} has no shape yet: run the model once before it is captured")
     if tensors != "real":
         try:
-            recorder, batch = _run_fake(step, hardware, program)
+            found = None
+            if step.repeats and program is None:
+                found = repeated(unwrap(step.model), lambda: _run_fake(step, hardware))
+            recorder, batch = found or _run_fake(step, hardware, program)
             return captured(step, recorder, clock, "fake", batch)
         except Exception as error:
             if tensors == "fake":
@@ -98,7 +103,11 @@ def _told(step: TrainingStep, error: Exception) -> OffcertError:
 
 
 def captured(
-    step: TrainingStep, recorder: Recorder, clock: Clock, tensors: str, batch: int
+    step: TrainingStep,
+    recorder: Recorder | Recording,
+    clock: Clock,
+    tensors: str,
+    batch: int,
 ) -> Capture:
     """Return the capture of a recorded step.
 
@@ -106,7 +115,7 @@ def captured(
     ----------
     step : TrainingStep
         Whose model was recorded.
-    recorder : Recorder
+    recorder : Recorder or Recording
         Finished.
     clock : Clock
         ``modules`` or ``operators``.

@@ -46,6 +46,9 @@ class TrainingStep:
         there is no data (models of `transformers` make masks that they otherwise leave out).
         ``"auto"``: on fake ones, and on real ones if that fails, as it must if the program looks at
         values.
+    repeats : bool
+        Whether equal layers of the model do the same, so that a few of them may be recorded for all
+        (on fake tensors only). It is checked that one layer more adds what one layer does.
     """
 
     model: nn.Module
@@ -54,6 +57,7 @@ class TrainingStep:
     optimiser: torch.optim.Optimizer | None = None
     source: dict[str, Any] = field(default_factory=dict)
     tensors: str = "auto"
+    repeats: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):

@@ -1,4 +1,10 @@
-"""Trains a network while its saved tensors leave the device and come back as a plan says."""
+"""Trains a network while its saved tensors leave the device and come back as a plan says.
+
+The plans are those of chains, whose operations are stages. A stage ends where one tensor is all
+that is handed on, which may be between two calls of functions in one forward pass: hooks on modules
+hear nothing there. So these plans cannot be followed as all others are (`offcert.runtime.follow`),
+and the stages are run one after another instead.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,12 @@ def signature(parts: Parts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Si
         for device in devices
         if device != "meta" and torch.is_autocast_enabled(device)
     ]
-    return [list(map(_describe, leaves)), autocast, _runs(parts.training()), _runs(parts.trained())]
+    return [list(map(_describe, leaves)), autocast, *flags(parts)]
+
+
+def flags(parts: Parts) -> Signature:
+    """Return the part of a signature that tells which modules train, and which parameters."""
+    return [_runs(parts.training()), _runs(parts.trained())]
 
 
 def _describe(leaf: Any) -> Any:

@@ -89,7 +89,7 @@ def training_step(
             loss: torch.Tensor = model(**inputs).loss
         return loss
 
-    return TrainingStep(model, run, _batches(model, batch, sequence))
+    return TrainingStep(model, run, _batches(model, batch, sequence), repeats=True)
 
 
 def read_config(config: str | Mapping[str, Any]) -> dict[str, Any]:
