@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from joint_cases import joint_problem, solvable
+from joint_cases import joint_problem, left_before_changes, solvable
 from joint_oracle import least_time
 from least_memory_cases import memory_problem
 from random_networks import changed_network, recompute_problem
@@ -77,6 +77,15 @@ def test_what_may_leave_is_changed_in_place() -> None:
         assert recheck(claim(best + 1), problem) is not None
         moved += best > problem.trace.compute_time
     assert moved >= 5
+
+
+@pytest.mark.parametrize("changes", [1, 2])
+def test_what_left_before_changes_in_place_need_not_leave_again(changes: int) -> None:
+    problem, best = left_before_changes(changes)
+    assert recheck(claim(best), problem) is None
+    fault = recheck(claim(best + 1), problem)
+    assert fault is not None
+    assert f"an execution may take {best}" in fault
 
 
 def example(link: Link = Link.SIMPLEX, **network: Any) -> Problem:
