@@ -87,11 +87,13 @@ def test_a_curve_without_a_folder_is_only_said(
 
 
 def test_a_curve_needs_a_folder_not_a_file(
-    chain_file: str, capsys: pytest.CaptureFixture[str]
+    chain_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["certify", chain_file, "--memory", "0:100:50", "-o", chain_file]) == 2
+    there = tmp_path / "there.json"
+    there.write_text("{}")
+    assert main(["certify", chain_file, "--memory", "0:100:50", "-o", str(there)]) == 2
     assert "several limits need a folder" in capsys.readouterr().err
-    assert isinstance(read_problem(chain_file), Problem)
+    assert there.read_text() == "{}"
 
 
 def solved(capsys: pytest.CaptureFixture[str], *arguments: str) -> Problem:

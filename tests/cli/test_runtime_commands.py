@@ -203,7 +203,7 @@ def test_bad_choices_get_one_line(
     ("command", "what"),
     [
         (["profile", "resnet18", "--input", "1x3x32x32", "-o", "p.json"], "offcert profile"),
-        (["train", "missing.json"], "offcert train"),
+        (["train", __file__], "offcert train"),
     ],
 )
 def test_without_torch_the_commands_that_need_it_say_what_to_install(

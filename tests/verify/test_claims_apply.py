@@ -25,8 +25,8 @@ ALONE = {"retention-cpsat", "recompute-stages"}
 CASES = {
     "once": (ONCE, ATOMIC),
     "once, in pieces": (replace(ONCE, transfers=Transfers.INTERRUPTIBLE), {"fluid-exact"}),
-    "both": (AGAIN, set()),
-    "alone": (replace(AGAIN, offload=False), ALONE),
+    "both": (AGAIN, {"joint-stages"}),
+    "alone": (replace(AGAIN, offload=False), ALONE | {"joint-stages"}),
     "bytes alone": (
         replace(AGAIN, offload=False, minimise=Minimise.MEMORY),
         {f"{name}-memory" for name in ALONE},
