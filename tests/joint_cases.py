@@ -57,6 +57,23 @@ def left_before_changes(changes: int) -> tuple[Problem, int]:
     return problem, 10 + changes
 
 
+def made_twice_before_a_change() -> tuple[Problem, int]:
+    """Return a problem that needs two copies of x before one is changed, and its least time.
+
+    Beside F there is no room for r, so R runs again after it, and reads x as it was before. A has
+    no room after F, beside x' and z: it runs again before. A, R, A, F, R, B: 3 + 2 + 3 + 1 + 2 + 1.
+    """
+    computations = [
+        Computation("A", 3, workspace=5, writes=(0,)),
+        Computation("R", 2, reads=(0,), writes=(1,)),
+        Computation("F", 1, workspace=4, reads=(0,), writes=(2, 3), repeatable=False),
+        Computation("B", 1, reads=(0, 1, 2, 3), repeatable=False),
+    ]
+    values = [Value("x", 2), Value("r", 4), Value("x'", 0, False, base=0), Value("z", 1)]
+    network, platform = Network(computations, values), Platform(9, Fraction(1))
+    return Problem("twice", network, platform, recompute=Recompute.ANY, offload=False), 12
+
+
 def joint_bounds_of(problem: Problem) -> list[Bound]:
     """Return all bounds on the time that our steps prove, the last one the best."""
     search = Search(problem, 60)
