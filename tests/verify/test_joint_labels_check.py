@@ -9,10 +9,15 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from joint_cases import joint_problem, solvable
+from joint_cases import (
+    joint_problem,
+    left_before_changes,
+    made_twice_before_a_change,
+    solvable,
+)
 from joint_oracle import least_time
 from least_memory_cases import memory_problem
-from random_networks import changed_network, recompute_problem
+from random_networks import changed_network, random_network, recompute_problem
 from rematerialisation_oracle import RematerialisationOracle
 from tick_oracle import least_ticks
 
@@ -77,6 +82,31 @@ def test_what_may_leave_is_changed_in_place() -> None:
         assert recheck(claim(best + 1), problem) is not None
         moved += best > problem.trace.compute_time
     assert moved >= 5
+
+
+@pytest.mark.parametrize("changes", [1, 2])
+def test_what_left_before_changes_in_place_need_not_leave_again(changes: int) -> None:
+    problem, best = left_before_changes(changes)
+    assert recheck(claim(best), problem) is None
+    fault = recheck(claim(best + 1), problem)
+    assert fault is not None
+    assert f"an execution may take {best}" in fault
+
+
+def test_two_copies_before_one_is_changed_in_place() -> None:
+    problem, best = made_twice_before_a_change()
+    assert recheck(claim(best), problem) is None
+    assert recheck(claim(best + 1), problem) is not None
+
+
+def test_what_is_back_sooner_is_not_given_up_for_what_is_back_later() -> None:
+    """An execution of 24 ticks is checked run by run; a search blind to returns sees 25."""
+    rng = random.Random(95)
+    problem = recompute_problem(rng, random_network(rng, 4), Fraction(rng.randint(0, 4), 10))
+    certificate = solve(problem, "joint-labels", time_limit=20)
+    assert certificate.result.objective == 24
+    assert verify(certificate.to_json()).valid
+    assert recheck(claim(25), problem) is not None
 
 
 def example(link: Link = Link.SIMPLEX, **network: Any) -> Problem:

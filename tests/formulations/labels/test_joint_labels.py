@@ -7,10 +7,16 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from joint_cases import joint_problem, solvable
+from joint_cases import (
+    joint_problem,
+    left_before_changes,
+    made_twice_before_a_change,
+    solvable,
+)
 from joint_oracle import least_time
 from random_networks import changed_network, random_network, recompute_problem
 from rematerialisation_oracle import RematerialisationOracle
+from tick_oracle import least_ticks
 
 from offcert.core.check import check
 from offcert.core.computations import Computation, Value
@@ -71,6 +77,19 @@ def test_what_is_changed_in_place_once_or_twice_and_nothing_leaves() -> None:
     assert changed >= 50
     assert longer >= 10
     assert impossible >= 3
+
+
+@pytest.mark.parametrize("changes", [1, 2])
+def test_what_left_before_changes_in_place_need_not_leave_again(changes: int) -> None:
+    problem, best = left_before_changes(changes)
+    assert least_ticks(problem) == best
+    assert shortest(problem) == best
+
+
+def test_two_copies_before_one_is_changed_in_place() -> None:
+    problem, best = made_twice_before_a_change()
+    assert least_ticks(problem) == best
+    assert shortest(problem) == best
 
 
 def two_copies() -> Problem:
