@@ -10,7 +10,7 @@ INPUT := 8x3x224x224
 # Hundreds of processes of the tests would compile all sources, each for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check lint types tests docs claims claims-again gpu clean
+.PHONY: setup demo test test-fast check lint types tests docs claims claims-again gpu clean
 
 setup: $(STAMP)
 
@@ -67,6 +67,14 @@ types: $(STAMP)
 tests: $(STAMP)
 	@echo "== tests"
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# A contributor's minute: nothing that trains, nothing that took long when it was measured.
+FAST := $(addprefix tests/,core proofs formulations certify heuristics verify cli instances report \
+	check test_architecture.py test_front_door.py)
+
+test-fast: lint
+	@echo "== tests that take no time"
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(FAST)
 
 # Types beside tests: neither keeps two processors busy all the time.
 test: lint

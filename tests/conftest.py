@@ -3,8 +3,13 @@
 import gc
 import os
 import sys
+from pathlib import Path
 
 import pytest
+
+# What took three tenths of a second or more when it was measured, two processes at a time; all of
+# the runtime, the training and the studies is slow anyway. `make test-fast` leaves these out.
+SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text().split())
 
 # Networks are tiny, and workers have a processor each: threads would only wait for each other,
 # which takes several times as long. Libraries read this when they are loaded.
@@ -22,6 +27,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     The README's first command compiles most of what there is to compile, which is kept. The tests
     beside it begin with those that need none of it, so that they need not compile it too.
     """
+    for item in items:
+        if item.nodeid.removeprefix("tests/").partition("[")[0] in SLOW:
+            item.add_marker("slow")
     items.sort(key=lambda item: ("test_readme" not in item.nodeid, "runtime/" not in item.nodeid))
 
 
