@@ -45,7 +45,7 @@ def run_on_cluster(
     try:
         from distributed import Client, as_completed
     except ImportError:
-        raise InputError("a scheduler needs Dask: pip install 'offcert[compare]'") from None
+        raise InputError("a scheduler needs Dask: pip install '.[compare]'") from None
     client = scheduler
     if isinstance(scheduler, str):
         try:

@@ -1,6 +1,6 @@
 """Tables as files, by suffix: Parquet, CSV, JSON, and JSON lines.
 
-Only Parquet needs more than Python: ``pip install 'offcert[compare]'``.
+Only Parquet needs more than Python: ``pip install '.[compare]'``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise InputError("Parquet files need pyarrow: pip install 'offcert[compare]'") from None
+        raise InputError("Parquet files need pyarrow: pip install '.[compare]'") from None
     return pyarrow
 
 

@@ -240,7 +240,7 @@ def frame(rows: list[Row]) -> pandas.DataFrame:
     try:
         import pandas
     except ImportError:
-        raise InputError("tables need pandas: pip install 'offcert[compare]'") from None
+        raise InputError("tables need pandas: pip install '.[compare]'") from None
     kinds: dict[type, Any] = {str: "string", int: "Int64", float: "Float64"}
     return pandas.DataFrame(
         {

@@ -262,11 +262,13 @@ def describe_progress(problem: Problem, news: SearchProgress) -> str:
 
 def progress_line(news: SearchProgress, form: Callable[[int], str], best: str = "best") -> str:
     """Return in one line what a search knows, with values as `form` shows them."""
+    from offcert.core.units import format_gap
+
     parts = [f"bound {form(news.lower_bound)}"]
     if news.objective is None:
         parts.append(f"{best} -")
     else:
         parts.append(f"{best} {form(news.objective)}")
         gap = (news.objective - news.lower_bound) / max(news.objective, 1)
-        parts.append(f"gap {100 * gap:.4f} %")
+        parts.append(f"gap {format_gap(gap)}")
     return "  ".join([*parts, news.step])

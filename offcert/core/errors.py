@@ -47,7 +47,7 @@ def require_torch(purpose: str) -> None:
     """
     if find_spec("torch") is None:
         raise MissingPackageError(
-            f"{purpose} needs PyTorch, which is not installed: pip install 'offcert[torch]'"
+            f"{purpose} needs PyTorch, which is not installed: pip install '.[torch]'"
         )
 
 
@@ -55,6 +55,5 @@ def require_transformers(purpose: str) -> None:
     """Raise unless `transformers` is installed, as `require_torch` does for PyTorch."""
     if find_spec("transformers") is None:
         raise MissingPackageError(
-            f"{purpose} needs transformers, which is not installed: "
-            "pip install 'offcert[huggingface]'"
+            f"{purpose} needs transformers, which is not installed: pip install '.[huggingface]'"
         )

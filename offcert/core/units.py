@@ -219,3 +219,9 @@ def format_rate(rate: Fraction, units: Units) -> str:
         if second >= _PREFIXES[prefix]:
             return f"{float(second / _PREFIXES[prefix]):.2f} {prefix}B/s"
     return f"{float(second):.2f} B/s"
+
+
+def format_gap(gap: float) -> str:
+    """Return a relative gap as a percentage, with more digits where four would say that it is 0."""
+    text = f"{100 * gap:.4f}"
+    return f"{text} %" if float(text) or not gap else f"{100 * gap:.1e} %"

@@ -182,7 +182,7 @@ def _minimise(objective: Callable[[optuna.Trial], float], trials: int, seed: int
     except ImportError as error:
         raise MethodError(
             "AUTOSWAP optimises its weights with Optuna, which is not installed: "
-            'pip install "offcert[autoswap]"'
+            'pip install ".[autoswap]"'
         ) from error
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)

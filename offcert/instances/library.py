@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from offcert.core.documents import Fields, read_json, require_format, show, write_atomically
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest, problem_from_json, problem_to_json
-from offcert.core.messages import cut
+from offcert.core.messages import cut, meant
 from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.instances.records import Record, record_from_json, record_to_json
@@ -246,7 +246,9 @@ class Library:
         """Return a family by name."""
         path = self.folder / f"{name}.json"
         if Path(name).name != name or not path.is_file():
-            raise InputError(f"there is no family {show(name)} in the library")
+            raise InputError(
+                f"there is no family {show(name)} in the library{meant(name, self._stems())}"
+            )
         return self._family(path)
 
     def _family(self, path: Path) -> Family:
@@ -270,7 +272,17 @@ class Library:
                 for entry in family.entries:
                     if entry.name == name:
                         return family, entry
-        raise InputError(f"there is no problem {show(name)} in the library")
+        raise InputError(f"there is no problem {show(name)} in the library{self._meant(name)}")
+
+    def _stems(self) -> list[str]:
+        return [path.stem for path in self.folder.glob("*.json")]
+
+    def _meant(self, name: str) -> str:
+        """Return which problems, or families of problems, have a name that is close."""
+        stem = name.rpartition("-")[0]
+        if stem in (stems := self._stems()):
+            return meant(name, [entry.name for entry in self.family(stem).entries])
+        return meant(name, stems)
 
 
 def _matches(name: str, pattern: str | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcert.core.units import format_time
+from offcert.core.units import format_gap, format_time
 from offcert.proofs.devices_certificate import DevicesCertificate
 from offcert.report.findings import Text, notes_lines, notes_summary
 from offcert.verify.document import Verification
@@ -44,7 +44,7 @@ def describe_devices(certificate: DevicesCertificate) -> str:
         lines.append(f"  makespan     {format_time(certificate.objective, units)}")
     lines.append(f"  lower bound  {format_time(certificate.lower_bound, units)}")
     if certificate.objective is not None:
-        lines.append(f"  gap          {100 * certificate.gap:.4f} %")
+        lines.append(f"  gap          {format_gap(certificate.gap)}")
         lines.append(f"  found by     {certificate.found_by}")
     lines += notes_lines(certificate.notes)
     for bound in certificate.bounds:

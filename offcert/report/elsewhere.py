@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from offcert.core.problem import format_objective
-from offcert.core.units import format_size, format_time
+from offcert.core.units import format_gap, format_size, format_time
 from offcert.verify.elsewhere import Elsewhere
 
 
@@ -38,7 +38,7 @@ def describe_elsewhere(found: Elsewhere) -> str:
         f"  step time    {format_time(ticks, units)} ({slowdown:.3f} times the compute time)",
         f"  peak         {format_size(found.peak, units)} of {limit}",
         f"  lower bound  {format_objective(found.lower_bound, problem)} on that problem (proved)",
-        f"  gap          {100 * found.gap:.4f} % to that bound",
+        f"  gap          {format_gap(found.gap)} to that bound",
     ]
     for bound in found.bounds:
         value = format_objective(bound.value, problem)

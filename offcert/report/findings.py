@@ -24,8 +24,9 @@ def notes_summary(notes: Notes) -> dict[str, Any]:
 
 
 def notes_lines(notes: Notes) -> list[str]:
-    """Return for people why a search found no plan, and what failed."""
-    lines = [] if notes.no_plan is None else [f"  {notes.no_plan}"]
+    """Return for people that a search was interrupted, why it found no plan, and what failed."""
+    lines = ["  interrupted: this is the best that was known then"] if notes.interrupted else []
+    lines += [] if notes.no_plan is None else [f"  {notes.no_plan}"]
     return [*lines, *(f"  {step} failed: {message}" for step, message in notes.failed.items())]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from offcert.core.result import SolveStatus
-from offcert.core.units import Units, format_size
+from offcert.core.units import Units, format_gap, format_size
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.step_certificate import StepCertificate
@@ -59,7 +59,7 @@ def describe_placement(placed: PlacementCertificate) -> str:
         lines.append("  no addresses within the capacity are known")
     lines.append(f"  lower bound  {exact_size(result.lower_bound, units)}")
     if result.pool is not None:
-        lines.append(f"  gap          {100 * result.gap:.4f} %")
+        lines.append(f"  gap          {format_gap(result.gap)}")
     for step, message in placed.notes.failed.items():
         lines.append(f"  {step} failed: {message}")
     lines.append(f"  found in     {result.runtime:.1f} s")

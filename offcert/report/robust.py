@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from offcert.core.result import relative_gap
-from offcert.core.units import format_time
+from offcert.core.units import format_gap, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.findings import checked_bounds
 from offcert.report.svg import Element, element
@@ -46,8 +46,8 @@ def robust_lines(certificate: Certificate) -> list[str]:
     )
     return [
         f"  uncertain    {band_text(certificate)}, whatever the times in the box are",
-        f"  robust gap   {100 * claim.gap:.4f} % (of computing alone: "
-        f"{100 * relative_gap(slow, fast):.4f} %)",
+        f"  robust gap   {format_gap(claim.gap)} (of computing alone: "
+        f"{format_gap(relative_gap(slow, fast))})",
     ]
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from offcert.core.step import StepProblem
-from offcert.core.units import format_size, format_time
+from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.step_certificate import StepCertificate
 from offcert.report.findings import Text, notes_lines, notes_summary
 from offcert.verify.document import Verification
@@ -45,7 +45,7 @@ def describe_step(certificate: StepCertificate) -> str:
     if certificate.lower_bound is not None:
         lines.append(f"  lower bound    {format_time(certificate.lower_bound, units)} (proved)")
     if certificate.objective is not None:
-        lines.append(f"  gap            {100 * certificate.gap:.4f} %")
+        lines.append(f"  gap            {format_gap(certificate.gap)}")
     counts = ", ".join(f"{count} {name}" for name, count in _alternatives(certificate).items())
     if counts:
         lines.append(f"  alternatives   {counts}")

@@ -12,7 +12,7 @@ from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.problem import format_objective
-from offcert.core.units import format_size, format_time
+from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.report.execution import reruns_of
 
@@ -69,7 +69,7 @@ def _plan_lines(certificate: Certificate) -> list[str]:
         f"- step: {format_time(result.schedule.makespan, units)}, of which "
         f"{format_time(trace.compute_time, units)} is computing",
         f"- no plan can take less than {format_objective(result.lower_bound, certificate.problem)}"
-        f": {result.status}, gap {100 * result.gap:.4f} %",
+        f": {result.status}, gap {format_gap(result.gap)}",
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from offcert.core.plan import Kind
 from offcert.core.problem import Minimise, Problem, Recompute, format_objective
 from offcert.core.result import SolveStatus
-from offcert.core.units import format_size, format_time
+from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.execution import choices_lines, choices_summary, reruns_of, within
 from offcert.report.findings import Text, checked_bounds, known_summary, notes_lines, notes_summary
@@ -148,7 +148,7 @@ def _found_lines(certificate: Certificate) -> list[str]:
         time = format_time(ticks, problem.units)
         lines.append(f"  step time    {time} ({slowdown:.3f} times the compute time)")
     lines.append(f"  lower bound  {format_objective(result.lower_bound, problem)}")
-    lines.append(f"  gap          {100 * result.gap:.4f} %")
+    lines.append(f"  gap          {format_gap(result.gap)}")
     lines += robust_lines(certificate)
     lines.append(f"  offloaded    {len(offloaded_names(certificate))} tensors")
     reruns = reruns_of(certificate)

@@ -28,7 +28,7 @@ try:
     from accelerate.hooks import ModelHook, SequentialHook
 except ImportError as error:
     raise ImportError(
-        "the hook for Accelerate needs accelerate: pip install 'offcert[huggingface]'"
+        "the hook for Accelerate needs accelerate: pip install '.[huggingface]'"
     ) from error
 
 

@@ -38,7 +38,7 @@ try:
     from transformers import Trainer, TrainerCallback
 except ImportError as error:
     raise ImportError(
-        "the Trainer's callback needs transformers: pip install 'offcert[huggingface]'"
+        "the Trainer's callback needs transformers: pip install '.[huggingface]'"
     ) from error
 
 log = logging.getLogger(__name__)

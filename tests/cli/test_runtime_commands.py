@@ -215,7 +215,7 @@ def test_without_torch_the_commands_that_need_it_say_what_to_install(
     monkeypatch.setitem(sys.modules, "torch", None)
     assert main(command) == 2
     assert capsys.readouterr().err == (
-        f"offcert: {what} needs PyTorch, which is not installed: pip install 'offcert[torch]'\n"
+        f"offcert: {what} needs PyTorch, which is not installed: pip install '.[torch]'\n"
     )
 
 

@@ -6,7 +6,14 @@ from random_instances import random_problem
 
 from offcert.core.errors import InputError
 from offcert.core.problem import parse_memory
-from offcert.core.units import Units, format_size, format_time, parse_bandwidth, parse_size
+from offcert.core.units import (
+    Units,
+    format_gap,
+    format_size,
+    format_time,
+    parse_bandwidth,
+    parse_size,
+)
 
 NS = Units("ns", "B")
 
@@ -85,3 +92,11 @@ def test_people_read_short_numbers() -> None:
     assert format_size(3, Units()) == "3"
     assert format_time(1_500_000, NS) == "1.500 ms"
     assert format_time(999, NS) == "999 ns"
+
+
+@pytest.mark.parametrize(
+    ("gap", "text"),
+    [(0.0, "0.0000 %"), (0.01126, "1.1260 %"), (5.14e-7, "0.0001 %"), (3e-7, "3.0e-05 %")],
+)
+def test_a_gap_is_0_only_where_there_is_none(gap: float, text: str) -> None:
+    assert format_gap(gap) == text

@@ -162,6 +162,9 @@ def test_lookups() -> None:
     for name in ("cnn-8-0-m6", "cnn-8-0", "", "../library/cnn-8-0-m5", "nothing"):
         with pytest.raises(InputError, match="there is no problem"):
             load(name)
+    for name, meant in (("cnn-8-0-m55", "cnn-8-0-m5"), ("vg19-224-b32", "vgg19-224-b32")):
+        with pytest.raises(InputError, match=rf"did you mean .*{meant}"):
+            load(name)
     with pytest.raises(InputError, match="is not a folder"):
         Library("/nowhere")
 

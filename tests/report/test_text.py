@@ -5,6 +5,8 @@ from fractions import Fraction
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
+from offcert.proofs.settings import Notes
+from offcert.report.findings import notes_lines
 from offcert.report.text import describe_problem, problem_summary
 
 
@@ -24,3 +26,10 @@ def test_programs_get_both_rates() -> None:
     one, two = problem_summary(problem()), problem_summary(problem(Fraction(7, 3)))
     assert (one["bandwidth"], one["prefetch_bandwidth"]) == ("2", "2")
     assert (two["bandwidth"], two["prefetch_bandwidth"]) == ("2", "7/3")
+
+
+def test_an_interrupted_search_says_so() -> None:
+    assert notes_lines(Notes()) == []
+    assert notes_lines(Notes(interrupted=True)) == [
+        "  interrupted: this is the best that was known then"
+    ]

@@ -235,6 +235,6 @@ def test_a_missing_package_is_named(module, package, monkeypatch):
     for name in (package, f"{package}.hooks"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, module, raising=False)
-    said = re.escape(f"needs {package}: pip install 'offcert[huggingface]'")
+    said = re.escape(f"needs {package}: pip install '.[huggingface]'")
     with pytest.raises(ImportError, match=said):
         importlib.import_module(module)
