@@ -12,7 +12,7 @@ from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute
-from offcert.instances.generator import Generator, knob
+from offcert.instances.generator import MOST, Generator, knob
 
 _RECOMPUTE = tuple(map(str, Recompute))
 
@@ -35,7 +35,7 @@ class CheckpointChains(Generator):
     kind: ClassVar[str] = "checkpoint-chain"
     summary: ClassVar[str] = "chains whose stages may run again"
 
-    stages: int = knob(12, "number of stages", least=1)
+    stages: int = knob(12, "number of stages", least=1, most=MOST)
     saved: Fraction = knob(Fraction(4), "what a stage saves by its output, on the average", least=1)
     ratio: Fraction = knob(Fraction(2), "link time by compute time of moving everything")
     shrink: Fraction = knob(Fraction(8), "first output by last output", least=1)
@@ -91,7 +91,7 @@ class RecomputeNetworks(Generator):
     kind: ClassVar[str] = "recompute-network"
     summary: ClassVar[str] = "networks of dear and cheap operations that may run again"
 
-    blocks: int = knob(6, "number of blocks, of three operations each", least=1)
+    blocks: int = knob(6, "number of blocks, of three operations each", least=1, most=MOST)
     skip: int = knob(2, "blocks between what is added and the sum; 0: no sums", least=0)
     dear: int = knob(400, "ticks of a dear operation, about", least=1)
     cheap: int = knob(20, "ticks of a cheap operation, about", least=0)

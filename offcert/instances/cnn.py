@@ -11,7 +11,7 @@ from typing import ClassVar
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
-from offcert.instances.generator import Generator, knob
+from offcert.instances.generator import MOST, Generator, knob
 
 _FIRST_SIZE = 2000
 # Far beyond the 17 digits of a double, so that no rounding can depend on the machine's library.
@@ -30,7 +30,7 @@ class CnnChains(Generator):
     kind: ClassVar[str] = "cnn"
     summary: ClassVar[str] = "chains like convolutional networks"
 
-    stages: int = knob(24, "number of stages", least=1)
+    stages: int = knob(24, "number of stages", least=1, most=MOST)
     ratio: Fraction = knob(Fraction(1), "link time by compute time of moving everything")
     shrink: Fraction = knob(Fraction(20), "first size by last size", least=1)
     spread: Fraction = knob(Fraction(2), "noise on sizes: up to this factor either way", least=1)

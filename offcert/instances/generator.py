@@ -17,11 +17,21 @@ from offcert.core.trace import require_integer
 Knob = int | Fraction | bool | str
 
 
+# Stages, blocks or values of a problem; more would take minutes to draw. Arbitrary.
+MOST = 100_000
+
+
 def knob(
-    default: Any, text: str, *, least: int | None = None, choices: tuple[str, ...] = ()
+    default: Any,
+    text: str,
+    *,
+    least: int | None = None,
+    most: int | None = None,
+    choices: tuple[str, ...] = (),
 ) -> Any:
     """Declare a knob of a generator: its default, its help text, and what it may be."""
-    return field(default=default, metadata={"help": text, "least": least, "choices": choices})
+    limits = {"least": least, "most": most, "choices": choices}
+    return field(default=default, metadata={"help": text, **limits})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +61,9 @@ class Generator(ABC):
             elif isinstance(item.default, Fraction):
                 object.__setattr__(self, item.name, _rational(item.name, value, least))
             elif isinstance(item.default, int):
-                require_integer(value, item.name, least)
+                number, most = require_integer(value, item.name, least), item.metadata["most"]
+                if most is not None and number > most:
+                    raise InputError(f"{item.name} must be at most {most}, not {number}")
             elif value not in item.metadata["choices"]:
                 choices = item.metadata["choices"]
                 names = ", ".join(f'"{choice}"' for choice in choices)

@@ -21,7 +21,7 @@ from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem, Recompute
 from offcert.core.strategy import Strategy
-from offcert.instances.generator import Generator, knob
+from offcert.instances.generator import MOST, Generator, knob
 from offcert.instances.two_partition import TwoPartition, halve, reduced_values
 
 
@@ -149,7 +149,7 @@ class RecomputePartition(Generator):
     summary: ClassVar[str] = "reduction from 2-partition to what is kept and what runs again"
     takes_memory: ClassVar[bool] = False
 
-    count: int = knob(12, "number of values", least=2)
+    count: int = knob(12, "number of values", least=2, most=MOST)
     largest: int = knob(1000, "values are drawn from 1 to this", least=2)
     answer: str = knob("any", "whether a half exists", choices=("any", "yes", "no"))
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.instances.generator import Generator, knob
+from offcert.instances.generator import MOST, Generator, knob
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class TransformerTraces(Generator):
     kind: ClassVar[str] = "transformer"
     summary: ClassVar[str] = "uniform blocks of attention and feed-forward stages with internals"
 
-    blocks: int = knob(12, "number of blocks, of two stages each", least=1)
+    blocks: int = knob(12, "number of blocks, of two stages each", least=1, most=MOST)
     ratio: Fraction = knob(Fraction(1), "link time by compute time of moving everything")
     width: int = knob(10, "size of what passes between stages", least=1)
     attention: int = knob(_ATTENTION[2], "what attention saves, by the width", least=0)
@@ -172,7 +172,7 @@ class UnetTraces(Generator):
     kind: ClassVar[str] = "unet"
     summary: ClassVar[str] = "an encoder and a decoder with skip connections: traces, not chains"
 
-    depth: int = knob(4, "number of levels above the bottom", least=1)
+    depth: int = knob(4, "number of levels above the bottom", least=1, most=30)
     ratio: Fraction = knob(Fraction(1), "link time by compute time of moving everything")
     size: int = knob(1024, "size of the first level's output", least=1)
     noise: int = knob(20, "sizes and times differ by up to this percentage either way", least=0)

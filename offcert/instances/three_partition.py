@@ -34,7 +34,7 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.trace import require_integer
-from offcert.instances.generator import Generator, knob
+from offcert.instances.generator import MOST, Generator, knob
 from offcert.instances.two_partition import reduced_values
 
 Triple = tuple[int, int, int]
@@ -253,7 +253,7 @@ class ThreePartition(Generator):
     summary: ClassVar[str] = "reduction from 3-partition: strongly NP-hard"
     takes_memory: ClassVar[bool] = False
 
-    m: int = knob(3, "number of triples", least=1)
+    m: int = knob(3, "number of triples", least=1, most=MOST)
     target: int = knob(100, "V, the sum of a triple", least=3)
     answer: str = knob("any", "whether a partition exists", choices=("any", "yes", "no"))
 

@@ -26,7 +26,7 @@ from offcert.core.platform import Platform
 from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.trace import require_integer
-from offcert.instances.generator import Generator, knob
+from offcert.instances.generator import MOST, Generator, knob
 
 # One bit a reachable sum and value: 125 MB.
 _MOST_BITS = 10**9
@@ -222,7 +222,7 @@ class TwoPartition(Generator):
     summary: ClassVar[str] = "reduction from 2-partition: weakly NP-hard"
     takes_memory: ClassVar[bool] = False
 
-    count: int = knob(12, "number of values", least=2)
+    count: int = knob(12, "number of values", least=2, most=MOST)
     largest: int = knob(1000, "values are drawn from 1 to this", least=2)
     answer: str = knob("any", "whether a half exists", choices=("any", "yes", "no"))
     transfers: str = knob(

@@ -10,7 +10,7 @@ from typing import ClassVar
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
 from offcert.core.problem import Problem
-from offcert.instances.generator import Generator, knob
+from offcert.instances.generator import MOST, Generator, knob
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class UniformChains(Generator):
     kind: ClassVar[str] = "uniform"
     summary: ClassVar[str] = "chains whose numbers are drawn evenly from ranges"
 
-    stages: int = knob(24, "number of stages", least=1)
+    stages: int = knob(24, "number of stages", least=1, most=MOST)
     ratio: Fraction = knob(Fraction(1), "link time by compute time of moving everything")
     size: int = knob(100, "middle of the sizes", least=1)
     time: int = knob(100, "middle of the forward times", least=1)

@@ -148,3 +148,12 @@ def test_sources_of_given_values_and_of_others() -> None:
         from_source({"model": "resnet18"})
     with pytest.raises(InputError, match="seed must be at least 0"):
         CnnChains().problem(-1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "knob"),
+    [("cnn", "stages"), ("three-partition", "m"), ("unet", "depth"), ("two-partition", "count")],
+)
+def test_a_problem_has_only_so_many_parts(kind: str, knob: str) -> None:
+    with pytest.raises(InputError, match=f"{knob} must be at most [0-9]+, not 1000000000"):
+        generator(kind, {knob: 10**9})
