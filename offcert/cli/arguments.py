@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os.path
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +25,11 @@ class Source(str):
 def source(text: str) -> Source:
     """Return the name of a file to be read; ``-`` means the standard input."""
     return Source("/dev/stdin" if text == "-" else text)
+
+
+def source_or_name(text: str) -> str:
+    """Return the name of a file to be read if there is such a file; else what it is, a name."""
+    return source(text) if text == "-" or os.path.isfile(text) else text
 
 
 def integer(text: str) -> int:

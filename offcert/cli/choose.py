@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING
 
-from offcert.cli.arguments import integer
+from offcert.cli.arguments import integer, source_or_name
 from offcert.cli.output import require_outputs, show, text_of
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import (
@@ -36,6 +36,7 @@ def add(commands: Commands) -> None:
     parser.set_defaults(prepare=lambda options: require_outputs(options, "output", "step_file"))
     parser.add_argument(
         "step",
+        type=source_or_name,
         metavar="STEP",
         help="file of a step with its choices, or a network of the moDNN paper: vgg16, vgg19, "
         "vgg101, resnet34, resnet152, fcn",

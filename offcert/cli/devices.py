@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING
 
-from offcert.cli.arguments import count
+from offcert.cli.arguments import count, source_or_name
 from offcert.cli.output import require_outputs, text_of
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import (
@@ -38,6 +38,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "problem",
+        type=source_or_name,
         metavar="PROBLEM",
         help="problem file for several devices, or modnn-NETWORK, a network of the moDNN paper",
     )

@@ -19,7 +19,10 @@ def problem_file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("link", ["no", "symbolic", "hard"])
-@pytest.mark.parametrize("command", [["certify"], ["solve", "--method", "greedy"], ["place"]])
+@pytest.mark.parametrize(
+    "command",
+    [["certify"], ["solve", "--method", "greedy"], ["place"], ["choose"], ["devices"]],
+)
 def test_a_result_never_replaces_what_it_is_made_from(
     command: list[str], link: str, problem_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
