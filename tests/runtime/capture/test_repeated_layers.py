@@ -1,6 +1,5 @@
 """Steps of equal layers, some of which are recorded for all: the capture is that of the whole."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,12 +18,13 @@ MACHINE = hardware("h100-sxm")
 LLAMA: dict[str, Any] = {
     "model_type": "llama",
     "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "vocab_size": 61,
+    "hidden_size": 8,
+    "intermediate_size": 8,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 4,
+    "vocab_size": 13,
+    "num_hidden_layers": 16,
 }
 
 
@@ -50,24 +50,23 @@ class Stack(nn.Module):
         self.last = nn.Linear(8, 3)
         if kind == "other":
             self.layers[depth - 4].gate = nn.Linear(8, 8, bias=False)
+        if kind == "turns":
+            for layer in self.layers[1::2]:
+                layer.gate = nn.Linear(8, 8, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = start = torch.relu(self.first(x))
+        x = torch.relu(self.first(x))
         scale = x.detach().exp()
         seen = []
         for number, layer in enumerate(self.layers):
             x = layer(x, scale)
             seen.append(x)
             if self.kind == "growing":
-                # Each layer does more than the one before.
-                for _ in range(number):
+                # Each of the first layers does more than the one before.
+                for _ in range(min(number, 6)):
                     x = x.sin()
-            if self.kind == "pairs" and number % 2:
-                x = x.cos()
         if self.kind == "all":
             x = torch.stack(seen).sum(0)
-        if self.kind == "skip":
-            x = x + start * seen[0]
         return self.last(x)
 
 
@@ -84,15 +83,7 @@ def stack(depth: int, kind: str, batches: int = 1) -> TrainingStep:
     return TrainingStep(model, run, lambda: torch.randn(4, 8), tensors="fake")
 
 
-def llama(depth: int, **config: Any) -> TrainingStep:
-    lora = config.pop("lora", None)
-    given = LLAMA | {"num_hidden_layers": depth} | config
-    with torch.device("meta"):
-        step = training_step(given, 1, 16, lora=lora)
-    return replace(step, tensors="fake")
-
-
-def both(step: TrainingStep, monkeypatch: pytest.MonkeyPatch) -> bool:
+def both(step: TrainingStep, clock: str, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Compare with the capture of the whole; return whether layers stood for others."""
     used = []
 
@@ -101,58 +92,47 @@ def both(step: TrainingStep, monkeypatch: pytest.MonkeyPatch) -> bool:
         return used[-1]
 
     monkeypatch.setattr(run_module, "repeated", watched)
-    clocks = ("modules", "operators") if isinstance(step.model, Stack) else ("modules",)
-    for clock in clocks:
-        found = capture(replace(step, repeats=True), hardware=MACHINE, clock=clock)
-        whole = capture(replace(step, repeats=False), hardware=MACHINE, clock=clock)
-        assert found == whole
-        assert found.to_json() == whole.to_json()
+    found = capture(replace(step, repeats=True), hardware=MACHINE, clock=clock)
+    whole = capture(replace(step, repeats=False), hardware=MACHINE, clock=clock)
+    assert found == whole
+    assert found.to_json() == whole.to_json()
     (stands,) = {each is not None for each in used}
     return stands
 
 
 @pytest.mark.parametrize(
-    ("kind", "depth", "batches", "stands"),
+    ("kind", "depth", "batches", "clock", "stands"),
     [
-        ("plain", 31, 1, True),
-        ("plain", 15, 1, False),  # eleven of them are recorded
-        ("plain", 17, 2, True),
-        # These hand on more than one result, which makes sections that differ.
-        ("all", 16, 1, False),
-        ("skip", 16, 1, False),
-        ("growing", 16, 1, False),
-        ("pairs", 16, 1, False),
-        ("other", 16, 1, False),
+        # Sixteen layers are the fewest: eleven are recorded, which must be at most 70 %.
+        ("plain", 16, 1, "modules", True),
+        ("plain", 16, 2, "operators", True),
+        ("plain", 15, 1, "operators", False),
+        ("turns", 20, 1, "operators", True),
+        # Every result is read at the end, which makes sections that differ.
+        ("all", 16, 1, "operators", False),
+        ("growing", 16, 1, "operators", False),
+        ("other", 16, 1, "operators", False),
     ],
 )
 def test_a_few_layers_stand_for_all_only_if_they_do_the_same(
-    kind: str, depth: int, batches: int, stands: bool, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    depth: int,
+    batches: int,
+    clock: str,
+    stands: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert both(stack(depth, kind, batches), monkeypatch) is stands
+    assert both(stack(depth, kind, batches), clock, monkeypatch) is stands
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: llama(16, lora=4),
-        lambda: llama(
-            20,
-            model_type="gemma3_text",
-            architectures=["Gemma3ForCausalLM"],
-            sliding_window=8,
-            layer_types=["sliding_attention", "full_attention"] * 10,
-        ),
-    ],
-    ids=["llama with adapters", "layers of two kinds by turns"],
-)
-def test_layers_of_transformers_stand_for_all(
-    make: Callable[[], TrainingStep], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert both(make(), monkeypatch)
+def test_layers_of_transformers_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    with torch.device("meta"):
+        step = training_step(LLAMA, 1, 8)
+    assert both(replace(step, tensors="fake"), "modules", monkeypatch)
 
 
 def test_the_model_is_as_before() -> None:
-    step = stack(20, "plain")
+    step = stack(16, "plain")
     names = [name for name, _ in step.model.named_modules()]
     capture(replace(step, repeats=True))
     assert [name for name, _ in step.model.named_modules()] == names

@@ -1,0 +1,268 @@
+"""Put published training throughputs beside what the hardware models say, with their ratio.
+
+    python benchmarks/plausibility.py -o out/plausibility.json
+
+Every row names a model, a card, what a step computes on, and where the throughput of one GPU is
+published. The step is captured on fake tensors, so neither weights nor a GPU are needed.
+*Predicted* is what a step reaches that lasts as long as its computations; *products alone* is the
+same on a card whose memory is so fast that only products, convolutions and attention take time, as
+if all else were fused away. All predictions leave out the optimiser, the input pipeline and
+communication; what else a published run does differently is in its row. ``--rows FILE`` takes rows
+from a JSON file instead (a list of objects with the fields of `Row`), ``--only`` those whose names
+match patterns.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from offcert import profile
+from offcert.core.documents import read_json, write_json
+from offcert.runtime import zoo
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.hardware import Hardware, hardware
+from offcert.runtime.workloads.configured import SHAPES, training_step
+
+FORMAT = "offcert-plausibility"
+# Bytes per second of a memory that never makes an operation wait.
+_UNLIMITED = 10**21
+
+
+@dataclass(frozen=True)
+class Row:
+    """A published throughput, and the step that it is about.
+
+    Attributes
+    ----------
+    name
+        For the table and for ``--only``.
+    model
+        A name of the zoo for a network of images; else a shape or a configuration of
+        `offcert.runtime.workloads.configured`.
+    card
+        A name that `offcert.runtime.hardware.hardware` knows.
+    batch
+        Images or sequences on one GPU between two backward passes.
+    sequence
+        Tokens of a sequence; None for images.
+    dtype, autocast
+        Type of the parameters, and that of autocast if there is one, as for `training_step`.
+    attention
+        ``"flash"`` or ``"math"``.
+    unit
+        What is counted: ``"images"``, ``"sequences"`` or ``"tokens"``.
+    published
+        How many of these one GPU trains on in a second.
+    source
+        Address of the page that says so.
+    bandwidth
+        GB/s of the published card's memory, if they are not those of the data sheet.
+    differs
+        What the published run does that the prediction does not have.
+    """
+
+    name: str
+    model: str | dict[str, Any]
+    card: str
+    batch: int
+    unit: str
+    published: float
+    source: str
+    sequence: int | None = None
+    dtype: str = "fp32"
+    autocast: str | None = None
+    attention: str = "flash"
+    bandwidth: int | None = None
+    differs: str = ""
+
+    @property
+    def items(self) -> int:
+        """How many images, sequences or tokens a step trains on."""
+        return self.batch * (self.sequence or 1) if self.unit == "tokens" else self.batch
+
+
+_NVIDIA = "https://github.com/NVIDIA/DeepLearningExamples/blob/master/PyTorch/"
+_RESNET = _NVIDIA + "Classification/ConvNets/resnet50v1.5/README.md"
+_BERT = _NVIDIA + "LanguageModeling/BERT/README.md"
+_TITAN = "https://github.com/pytorch/torchtitan/blob/main/"
+_A100 = _TITAN + "docs/performance.md"
+_H100 = _TITAN + "benchmarks/llama3_h100_202412_torchtitan.md"
+_NANO = "https://github.com/karpathy/nanoGPT/issues/110"
+_HPC = "https://server-gear.com/blog/post/rtx4090-x4-exhaustive-tf-cnn-benchmarks"
+
+
+def _image(name: str, card: str, batch: int, published: float, **others: Any) -> Row:
+    source = others.pop("source", _RESNET)
+    return Row(name, "resnet50", card, batch, "images", published, source, **others)
+
+
+def _bert(name: str, batch: int, sequence: int, published: float, **others: Any) -> Row:
+    given = {"sequence": sequence, "attention": "math", "differs": "fused kernels", **others}
+    return Row(name, "bert-large", "v100-sxm2", batch, "sequences", published, _BERT, **given)
+
+
+def _llama(name: str, card: str, batch: int, published: float, source: str, **others: Any) -> Row:
+    more: dict[str, Any] = {"sequence": 8192, "dtype": "bf16", **others}
+    return Row(name, "llama-3.1-8b", card, batch, "tokens", published, source, **more)
+
+
+# Dropout is off in the published run; with it, PyTorch's attention on a CPU keeps all scores.
+_GPT_2 = {**SHAPES["gpt2"].config, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+_NHWC = "channels last"
+ROWS = (
+    _image("ResNet-50, V100, float32", "v100-sxm2", 112, 367),
+    _image("ResNet-50, V100, AMP", "v100-sxm2", 256, 1200, autocast="fp16", differs=_NHWC),
+    _image("ResNet-50, A100, TF32", "a100-80gb-sxm", 256, 938),
+    _image("ResNet-50, A100, AMP", "a100-80gb-sxm", 256, 2470, autocast="fp16", differs=_NHWC),
+    *(
+        _image(
+            f"ResNet-50, RTX {card[4:]}, fp16",
+            card,
+            256,
+            published,
+            source=_HPC,
+            autocast="fp16",
+            differs="TensorFlow, ResNet v1",
+        )
+        for card, published in (("rtx-3090", 1181.90), ("rtx-4090", 1776.41))
+    ),
+    _bert("BERT-large, V100, 128 tokens, float32", 8, 128, 33.36),
+    _bert("BERT-large, V100, 128 tokens, AMP", 16, 128, 125.44, autocast="fp16"),
+    _bert("BERT-large, V100, 512 tokens, float32", 2, 512, 7.56),
+    _bert("BERT-large, V100, 512 tokens, AMP", 4, 512, 26.64, autocast="fp16"),
+    _llama(
+        "Llama-3-8B, 64 A100, every second layer again",
+        "a100-80gb-sxm",
+        1,
+        2904,
+        _A100,
+        differs="recomputes every second layer; FSDP over 64 GPUs",
+    ),
+    _llama(
+        "Llama-3-8B, 64 A100, some operators again",
+        "a100-80gb-sxm",
+        1,
+        2973,
+        _A100,
+        differs="recomputes some operators; FSDP over 64 GPUs",
+    ),
+    _llama(
+        "Llama-3.1-8B, 8 H100",
+        "h100-sxm",
+        2,
+        5762,
+        _H100,
+        differs="recomputes some operators; FSDP over 8 GPUs; 500 W",
+        bandwidth=2_400,
+    ),
+    _llama(
+        "Llama-3.1-8B, 8 H100, compiled",
+        "h100-sxm",
+        2,
+        6667,
+        _H100,
+        differs="recomputes some operators; FSDP over 8 GPUs; 500 W; compiled",
+        bandwidth=2_400,
+    ),
+    # Five accumulated batches of 12 times 1,024 tokens took 562 ms on each GPU.
+    Row(
+        "GPT-2 124M, 8 A100, compiled",
+        _GPT_2,
+        "a100-80gb-sxm",
+        12,
+        "tokens",
+        round(5 * 12 * 1024 / 0.562),
+        _NANO,
+        sequence=1024,
+        autocast="bf16",
+        differs="compiled; DDP over 8 GPUs",
+    ),
+)
+
+
+def step_of(row: Row) -> TrainingStep:
+    """Return the step of a row, built where tensors have no data."""
+    with torch.device("meta"):
+        if row.unit != "images":
+            return training_step(
+                row.model,
+                row.batch,
+                row.sequence,
+                dtype=row.dtype,
+                autocast=row.autocast,
+                attention=row.attention,
+            )
+        model = zoo.build(str(row.model))
+    half = {None: None, "fp16": torch.float16, "bf16": torch.bfloat16}[row.autocast]
+
+    def run(model: torch.nn.Module, batch: Any) -> torch.Tensor:
+        images, labels = batch
+        with torch.autocast("cpu", half, enabled=half is not None):
+            return functional.cross_entropy(model(images), labels)
+
+    def draw() -> Any:
+        return torch.randn(row.batch, 3, 224, 224), torch.zeros(row.batch, dtype=torch.int64)
+
+    return TrainingStep(model, run, draw, tensors="fake")
+
+
+def throughput(row: Row, card: Hardware) -> float:
+    """Return the images, sequences or tokens per second that a card reaches on a step."""
+    problem = profile(step_of(row), hardware=card, name=row.name)
+    return row.items * 1e9 / problem.trace.compute_time
+
+
+def measure(row: Row) -> dict[str, Any]:
+    """Return what is published, what is predicted, and their ratio."""
+    card = hardware(row.card)
+    if row.bandwidth is not None:
+        card = replace(card, memory_bandwidth=row.bandwidth * 10**9)
+    predicted = throughput(row, card)
+    products = throughput(row, replace(card, memory_bandwidth=_UNLIMITED, overhead_ns=0))
+    return asdict(row) | {
+        "predicted": predicted,
+        "products_alone": products,
+        "ratio": predicted / row.published,
+    }
+
+
+def table(found: Iterable[dict[str, Any]]) -> list[str]:
+    """Return the lines of a Markdown table."""
+    lines = [
+        "| step | batch | unit | predicted | products alone | published | predicted / published |",
+        "| --- | ---: | --- | ---: | ---: | ---: | ---: |",
+    ]
+    for each in found:
+        size = str(each["batch"]) + (f" × {each['sequence']:,}" if each["sequence"] else "")
+        numbers = (each["predicted"], each["products_alone"], each["published"])
+        shown = " | ".join(f"{number:,.{0 if number >= 100 else 1}f}" for number in numbers)
+        cells = f"[{each['name']}]({each['source']}) | {size} | {each['unit']}/s"
+        lines.append(f"| {cells} | {shown} | {each['ratio']:.2f} |")
+    return lines
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--only", default="*", help="patterns of names, with semicolons between")
+    parser.add_argument("--rows", type=Path, help="a JSON file of rows instead of the published")
+    parser.add_argument("-o", "--output", type=Path)
+    options = parser.parse_args()
+    rows = ROWS if options.rows is None else [Row(**each) for each in read_json(options.rows)]
+    patterns = options.only.split(";")
+    found = [measure(row) for row in rows if any(fnmatchcase(row.name, p) for p in patterns)]
+    print("\n".join(table(found)))
+    if options.output is not None:
+        write_json(options.output, {"format": FORMAT, "rows": found})
+
+
+if __name__ == "__main__":
+    main()
