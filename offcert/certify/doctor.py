@@ -10,9 +10,14 @@ from functools import cached_property
 
 from offcert.certify.ladder import certify
 from offcert.certify.search import SearchProgress
-from offcert.core.device_memory import describe_uncounted, uncounted_bytes, with_copies_of_buffers
+from offcert.core.device_memory import (
+    describe_uncounted,
+    require_optimiser_counted,
+    uncounted_bytes,
+    with_copies_of_buffers,
+)
 from offcert.core.errors import InputError
-from offcert.core.host_residences import host_residences
+from offcert.core.host_residences import host_placement_problem
 from offcert.core.options import require_seconds
 from offcert.core.problem import Problem, Recompute
 from offcert.core.trace import Trace, require_integer
@@ -133,16 +138,7 @@ class Diagnosis:
         certificate = self.certificate
         if certificate is None or certificate.result.schedule is None:
             return 0
-        changes: dict[int, int] = {}
-        executed = certificate.executed.trace
-        for _, copy in host_residences(executed, certificate.result.schedule):
-            changes[copy.start] = changes.get(copy.start, 0) + copy.size
-            changes[copy.end] = changes.get(copy.end, 0) - copy.size
-        held = most = 0
-        for moment in sorted(changes):
-            held += changes[moment]
-            most = max(most, held)
-        return most
+        return host_placement_problem(certificate.executed, certificate.result.schedule, 1).load
 
     @property
     def why_not(self) -> str | None:
@@ -237,11 +233,7 @@ def _asked(
     again = recompute and problem.computed is not None
     asked = replace(problem, recompute=Recompute.ANY) if again else problem
     beside = uncounted_bytes(problem)
-    if "optimiser" not in beside:
-        raise InputError(
-            "it is not known how much the optimiser's state takes: give the optimiser (sgd, "
-            "momentum, adam or adamw)"
-        )
+    require_optimiser_counted(beside)
     if again:
         beside = with_copies_of_buffers(beside)
     left = max(0, device_memory - sum(beside.values()))

@@ -28,11 +28,7 @@ def memory_beside(device_memory: int, uncounted: Mapping[str, int]) -> int:
     InputError
         If that is more than there is, or it is not known how much the optimiser's state takes.
     """
-    if "optimiser" not in uncounted:
-        raise InputError(
-            "a device's memory also holds the optimiser's state, whose size is not known: profile "
-            "with an optimiser (sgd, momentum, adam or adamw)"
-        )
+    require_optimiser_counted(uncounted)
     taken = sum(uncounted.values())
     if taken > device_memory:
         raise InputError(
@@ -40,6 +36,21 @@ def memory_beside(device_memory: int, uncounted: Mapping[str, int]) -> int:
             f"{describe_uncounted(uncounted)} take that much before anything is computed"
         )
     return device_memory - taken
+
+
+def require_optimiser_counted(uncounted: Mapping[str, int]) -> None:
+    """Raise an `InputError` if it is not known how much the optimiser's state takes.
+
+    Parameters
+    ----------
+    uncounted : mapping of str to int
+        Bytes that the trace does not count, by what they are.
+    """
+    if "optimiser" not in uncounted:
+        raise InputError(
+            "a device's memory also holds the optimiser's state, whose size is not known: profile "
+            "with an optimiser (sgd, momentum, adam or adamw)"
+        )
 
 
 def describe_uncounted(uncounted: Mapping[str, int]) -> str:
