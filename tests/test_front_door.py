@@ -154,7 +154,7 @@ def test_without_torch_it_says_what_to_install(name: str, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(vars(offcert), name, raising=False)
     function = getattr(offcert, name)
-    sentence = rf"{name} needs PyTorch, .* pip install 'offcert\[torch\]'"
+    sentence = rf"{name} needs PyTorch, .* pip install '\.\[torch\]'"
     for kind in (MissingPackageError, ImportError, offcert.OffcertError):
         with pytest.raises(kind, match=sentence):
             function("resnet18")

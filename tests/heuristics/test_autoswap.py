@@ -172,5 +172,5 @@ def test_errors_say_what_is_wrong(monkeypatch):
     with pytest.raises(MethodError, match="AUTOSWAP needs a trace in which every tensor has at"):
         autoswap(Problem("p", trace, Platform(0, Fraction(1))))
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(MethodError, match=r'not installed: pip install "offcert\[autoswap\]"'):
+    with pytest.raises(MethodError, match=r'not installed: pip install "\.\[autoswap\]"'):
         autoswap(problem(10))
