@@ -1,4 +1,4 @@
-"""What is found out about one kind of step while the user trains."""
+"""A study of one kind of step while the user trains."""
 
 from __future__ import annotations
 

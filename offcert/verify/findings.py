@@ -1,4 +1,4 @@
-"""What verification says of a document, whatever it is about, and what all have in common."""
+"""Findings of verification about a document, whatever it answers, and their common parts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST, _SHOWN = 300, 80
 
 
 class Outcome(StrEnum):
-    """What verification says of a document as a whole."""
+    """The outcome of verifying a document as a whole."""
 
     VALID = "valid"
     INVALID = "invalid"

@@ -1,4 +1,4 @@
-"""What verification may take, and what it says when that is not enough."""
+"""Limits of verification, and the words for a proof that would need more."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BeyondLimitsError(OffcertError):
 
 @dataclass(frozen=True)
 class Limits:
-    """What verifying one certificate may take.
+    """The limits of time and memory for verifying one certificate.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What is left of some limits while a certificate is verified.
+    """The part of some limits that is left while a certificate is verified.
 
     Attributes
     ----------

@@ -150,7 +150,7 @@ def _apart(sides: _Sides, possible: Sequence[int]) -> tuple[Fraction, Fraction]:
 
 
 class _Sides:
-    """What is known about the time before the pivot starts, and from its start on."""
+    """Bounds on the time before the pivot starts, and from its start on."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What memory buys on a chain: every best trade of live bytes against time run again, exactly.
+"""The exact trade-off curve of a chain: live bytes against time spent on running stages again.
 
 Ours. A chain is cut into segments that run again and stages that keep all they make. As in
 `live_selection`, what a piece takes by itself concerns only the piece and what is stored before it,
@@ -112,7 +112,7 @@ class Trade:
 
     @property
     def program(self) -> Program:
-        """What the runtime carries out."""
+        """The segments that the runtime runs again."""
         return Program(Segment(first, last) for first, last in self.segments)
 
 

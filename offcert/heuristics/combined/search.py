@@ -167,7 +167,7 @@ SLOTS = 50
 
 @dataclass(frozen=True)
 class CombinedPlan:
-    """What the dynamic program found.
+    """The plan that the dynamic program found, and its value.
 
     Attributes
     ----------

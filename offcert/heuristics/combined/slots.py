@@ -34,7 +34,7 @@ MOST_SLOTS = 32_000
 
 @dataclass(frozen=True)
 class SlottedChain:
-    """What the tables are filled from; stages count from 0, as in `CheckpointChain`.
+    """A chain in slots, from which the tables are filled; stages count from 0 (`CheckpointChain`).
 
     Attributes
     ----------

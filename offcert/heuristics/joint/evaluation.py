@@ -95,7 +95,7 @@ def _length_without(tables: Tables, work: Work, runs: int) -> float:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the evaluation says of a program.
+    """The estimate of a program: its time, its memory and the gaps that leave.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What operations take beside what the network says, when parts of a step run again, compiled.
+"""Bytes of operations beside the network's when parts of a step run again, compiled.
 
 The rules are those of `offcert.core.carried.inside`.
 """

@@ -1,4 +1,4 @@
-"""What is on the device during each run, and what may be absent over the turn, compiled.
+"""Bytes on the device during each run, and values that may be absent over the turn, compiled.
 
 It is what `Strategy.without_unread` and `Strategy.expand` make of the runs, found from the end to
 the beginning: then the last use of a copy is known before its first.

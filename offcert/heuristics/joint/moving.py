@@ -1,4 +1,4 @@
-"""Which gaps over the turn leave, and how long everything takes then, compiled.
+"""The choice of gaps over the turn that leave, and the time that everything takes then, compiled.
 
 The schedule is ordered: every offload comes before every prefetch (``heuristics.ordered`` derives
 its length), in the natural orders of the offloading paper, §4.1.

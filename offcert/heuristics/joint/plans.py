@@ -31,7 +31,7 @@ _PATIENCE = 12
 
 @dataclass(frozen=True)
 class JointPlan:
-    """What runs, and when what leaves.
+    """An execution and its schedule: the runs, and when tensors leave and return.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What the search changes, the program that it stands for, and the scratch of its evaluation."""
+"""The state that the search changes, the program it stands for, and the evaluation's scratch."""
 
 from __future__ import annotations
 

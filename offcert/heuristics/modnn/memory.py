@@ -1,4 +1,4 @@
-"""What lies where while Algorithm 1 simulates an execution, and what comes and goes."""
+"""The memory of the device while Algorithm 1 simulates an execution: tensors at addresses."""
 
 from __future__ import annotations
 

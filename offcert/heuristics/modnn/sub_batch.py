@@ -1,4 +1,4 @@
-"""Which sub-batch a memory budget asks for (moDNN paper, §5.1.2, Eq. 8).
+"""The sub-batch that a memory budget asks for (moDNN paper, §5.1.2, Eq. 8).
 
 The largest for which any 15 % of consecutive tasks can be executed while nothing leaves. Workspaces
 come from profiling, which needs a sub-batch, so profiling and selection alternate until nothing

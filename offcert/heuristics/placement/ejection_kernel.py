@@ -25,7 +25,7 @@ _GROWTH = 0.05
 
 
 class Boxes(NamedTuple):
-    """What is to be placed: sizes, half-open stretches of time, and weights at first."""
+    """The boxes to be placed: sizes, half-open stretches of time, and weights at first."""
 
     size: Integers
     first: Integers
@@ -34,7 +34,7 @@ class Boxes(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """What is placed where, and what waits.
+    """A placement under way: the boxes with addresses, and those that wait for one.
 
     Attributes
     ----------

@@ -58,7 +58,7 @@ OnFound = Callable[[Found], object]
 
 @dataclass(frozen=True)
 class _Guide:
-    """What an attempt was guided by, and its ticks."""
+    """The powers and weights that guided an attempt, and the ticks that it took."""
 
     ticks: int
     powers: Powers

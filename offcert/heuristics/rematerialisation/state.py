@@ -1,4 +1,4 @@
-"""What the executor keeps of a network's items, and what has to run before a first run."""
+"""A network's items for the executor, and the runs that have to come before a first run."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class LinkReading:
-    """What was measured of a link.
+    """Measured rates of a link.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class LinkReading:
 
     @property
     def rates(self) -> Rates:
-        """Those that a schedule may count on."""
+        """The rates that a schedule may count on."""
         if self.computing is not None:
             return self.computing
         if self.together is not None and self.link is Link.DUPLEX:

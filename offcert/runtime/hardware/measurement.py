@@ -21,7 +21,7 @@ _NS_PER_SECOND = 10**9
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a device was measured, or is stated, to do.
+    """Rates of a device, measured or stated.
 
     Attributes
     ----------

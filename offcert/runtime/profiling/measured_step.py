@@ -33,7 +33,7 @@ _MOST_STEPS = 20
 
 @dataclass(frozen=True)
 class Difference:
-    """What a step saves on a device that it does not save on tensors without data, or reversed.
+    """Tensors that a step saves on a device but not on tensors without data, or reversed.
 
     Attributes
     ----------

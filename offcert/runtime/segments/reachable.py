@@ -82,7 +82,7 @@ _FUNCTION_LIKE = types.FunctionType, staticmethod, classmethod
 
 @dataclass
 class Reached:
-    """What some modules' code can reach.
+    """The objects that some modules' code can reach.
 
     Attributes
     ----------

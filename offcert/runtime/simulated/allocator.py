@@ -1,4 +1,4 @@
-"""Which storages take memory of the device: those it gave out, and those that a tracker counts."""
+"""Storages that take memory of the device: those it gave out, and those that a tracker counts."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
 
 
 class _Block(nn.Module):
-    """What both kinds of residual block share: the skip connection and the sum."""
+    """The parts that both kinds of residual block share: the skip connection and the sum."""
 
     expansion = 1
 

@@ -1,4 +1,4 @@
-"""What may and what must be absent during each operation, for verification.
+"""Tensors that may and bytes that must be absent during each operation, for verification.
 
 Derived again from the definition of the problem, from the uses of the tensors alone.
 """

@@ -23,7 +23,7 @@ _NONE = -1
 
 
 class Situation(NamedTuple):
-    """What is where when something has just started.
+    """The values on the device and on the host when something has just started.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Situation(NamedTuple):
 
     @property
     def alike(self) -> tuple[int, ...]:
-        """What two situations must have in common for one to replace the other."""
+        """The part that two situations must have in common for one to replace the other."""
         return self.begun, self.busy, self.made, self.workspace, self.going, self.coming
 
     def replaces(self, other: Situation) -> bool:

@@ -1,4 +1,4 @@
-"""What `check` needs to know of a problem: both sides of the pivot, as arrays."""
+"""A problem as arrays for `check`: both sides of the pivot."""
 
 from __future__ import annotations
 

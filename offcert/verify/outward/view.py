@@ -1,4 +1,4 @@
-"""What `search` asks of a side, and what is known about a label while it is expanded."""
+"""A view of one side for `search`, and of a label while it is expanded."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ _Task = tuple[_Region | None, int]
 
 
 class Budget:
-    """What may be spent, by all threads together.
+    """The labels and the time that all threads may spend together.
 
     Parameters
     ----------

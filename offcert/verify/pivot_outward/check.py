@@ -211,7 +211,7 @@ class _Sorted:
 
 
 class _Asking:
-    """What the other side is asked, and its answers.
+    """The questions that the other side is asked, and its answers.
 
     Parameters
     ----------

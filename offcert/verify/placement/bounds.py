@@ -22,7 +22,7 @@ Box = tuple[int, int, int]
 
 
 class Part(NamedTuple):
-    """What is still to be placed; the least floor is 0."""
+    """A part that is still to be placed; the least floor is 0."""
 
     boxes: tuple[Box, ...]
     floors: tuple[int, ...]
