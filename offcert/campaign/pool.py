@@ -22,7 +22,7 @@ _LONGEST_REASON = 500
 
 @dataclass(frozen=True)
 class Task:
-    """What one process works on.
+    """The items that one process works on.
 
     Attributes
     ----------

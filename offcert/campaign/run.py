@@ -71,7 +71,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Step:
-    """What a progress callback is told: how many of the missing cells are done, and the last."""
+    """The argument of a progress callback: the number of cells done, and the last of them."""
 
     done: int
     missing: int
@@ -80,7 +80,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a campaign did.
+    """The outcome of a campaign.
 
     Attributes
     ----------

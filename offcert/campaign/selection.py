@@ -1,4 +1,4 @@
-"""What a campaign is about: problems from files and from the library, and limits from text."""
+"""The selection of a campaign: problems from files and from the library, and limits from text."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ _LEAST = 0.1
 
 
 class PlaceOptions(TypedDict, total=False):
-    """What `place` may be asked; it says what each is."""
+    """Options of `place`, which describes each of them."""
 
     capacity: int | None
     alignment: int | None

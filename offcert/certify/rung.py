@@ -97,7 +97,7 @@ class Rung:
 
     @property
     def conditions(self) -> list[str]:
-        """What problem and search must be like, and the time left, in words; [] if nothing must."""
+        """Conditions on the problem, the search and the time left, in words; [] if none."""
         words = [words for words, _ in self._demands()]
         return [*words, f"at least {self.needs:g} s for it"] if self.needs else words
 

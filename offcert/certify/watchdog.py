@@ -1,4 +1,4 @@
-"""What ends a step that has outlasted its time.
+"""A watchdog that ends a step which has outlasted its time.
 
 Every step looks at the clock by itself. If one does not, because a solver or a lock that it waits
 for never returns, or a loop of ours never ends, it is interrupted here, as Ctrl-C would do it, and

@@ -1,4 +1,4 @@
-"""What Ctrl-C does at any moment of a process that runs a command: one line, and exit code 130.
+"""Ctrl-C at any moment of a process that runs a command: one line, and exit code 130.
 
 A search turns an interrupt into its best result so far, and other work cleans up behind itself:
 they need the exception that Python raises. While a command still loads what it needs there is

@@ -1,4 +1,4 @@
-"""What every command's parser is made of, and the exit codes.
+"""The parts of every command's parser, and the exit codes.
 
 A command is a module of this folder with one function ``add(commands)``, listed in
 `offcert.cli.program.COMMANDS`. It calls `add_command` (or `add_group`, for a command with actions

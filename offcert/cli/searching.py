@@ -1,4 +1,4 @@
-"""What commands that search share: which problem, how long, and how the search is shown."""
+"""Common parts of commands that search: which problem, how long, and how the search is shown."""
 
 from __future__ import annotations
 

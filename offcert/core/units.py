@@ -23,7 +23,7 @@ _RATE = re.compile(rf"{_NUMBER}\s*([kKMGT]i?)?B/s")
 
 @dataclass(frozen=True)
 class Units:
-    """What a tick and a size unit stand for: ``"ns"`` or ``"tick"``, ``"B"`` or ``"unit"``."""
+    """Units of a tick and of a size: ``"ns"`` or ``"tick"``, ``"B"`` or ``"unit"``."""
 
     time: str = "tick"
     size: str = "unit"

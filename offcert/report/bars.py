@@ -1,4 +1,4 @@
-"""What a Gantt chart shows, however it is drawn: rows, bars, their texts, their looks."""
+"""The contents of a Gantt chart, however it is drawn: rows, bars, their texts, their looks."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _FAR, _LITTLE = 3, 0.1
 
 
 class Quantity(StrEnum):
-    """What is drawn against memory.
+    """The quantity that is drawn against memory.
 
     ``MAKESPAN`` is relative as in the paper (§6.2): the makespan divided by the bound of its
     Proposition 3, ``max(compute time, 2 (M_peak - M) / bandwidth)`` (where computations may run
@@ -41,7 +41,7 @@ class Quantity(StrEnum):
 
 @dataclass(frozen=True)
 class Curves:
-    """What is drawn of one problem; NaN is a gap in a curve.
+    """The curves of one problem; NaN is a gap in a curve.
 
     Attributes
     ----------

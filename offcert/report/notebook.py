@@ -1,4 +1,4 @@
-"""What a notebook shows of a problem, a certificate or addresses: numbers, a picture, the bounds.
+"""The display of a problem, a certificate or addresses: numbers, a picture, the bounds.
 
 One element, both XML and HTML, with nothing that is loaded from elsewhere.
 """

@@ -1,4 +1,4 @@
-"""What a training report says to people."""
+"""Texts about a training report, for people."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def run_cpsat(
 
 
 class _Run:
-    """What happens in the thread."""
+    """The run of a solver, in its thread."""
 
     def __init__(
         self,

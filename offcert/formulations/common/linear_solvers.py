@@ -67,7 +67,7 @@ _PRINTED = 0.0005
 
 @dataclass(frozen=True, slots=True)
 class LinearAnswer:
-    """What a solver said.
+    """The answer of a solver.
 
     Attributes
     ----------

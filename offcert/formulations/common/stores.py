@@ -1,4 +1,4 @@
-"""What the label searches keep their labels in: a heap of labels, a hash table over their keys.
+"""Stores of labels for label searches: a heap of labels, a hash table over their keys.
 
 A label is a row of the arrays it is kept in; a heap and a table hold numbers of rows. Nothing here
 allocates: arrays grow outside the compiled searches.

@@ -33,7 +33,7 @@ _LONGEST = 2**45
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """What the model found: a schedule, a bound, neither or both; and if it was interrupted."""
+    """The answer of the model: a schedule, a bound, neither or both; and if it was interrupted."""
 
     schedule: DevicesSchedule | None
     bound: Bound | None

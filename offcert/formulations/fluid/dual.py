@@ -78,7 +78,7 @@ class Multipliers:
 
 @dataclass(frozen=True)
 class Prices:
-    """What multipliers make of the parts of the relaxation, times their denominator.
+    """Prices that multipliers put on the parts of the relaxation, times their denominator.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ _SOLVING = 0.8
 
 @dataclass(frozen=True)
 class FluidOutcome:
-    """What the exact program gave.
+    """The outcome of the exact program.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class FluidOutcome:
 
     @property
     def details(self) -> dict[str, Any]:
-        """What a certificate says of the solver's work."""
+        """The part of a certificate about the solver's work."""
         found = details(self.statistics, self.error, False, self.seconds)
         return found | {"infeasible": True} if self.infeasible else found
 

@@ -284,7 +284,7 @@ def _scale(problem: Problem, required: Sequence[int]) -> _Scaled:
 
 @dataclass(frozen=True)
 class FluidBound:
-    """What HiGHS claims.
+    """The bound that HiGHS claims.
 
     Attributes
     ----------
@@ -310,7 +310,7 @@ class FluidBound:
 
     @property
     def details(self) -> dict[str, Any]:
-        """What a certificate says of the solver's work."""
+        """The part of a certificate about the solver's work."""
         said = details(self.statistics, self.error, False, self.seconds)
         return said | {"optimal": self.optimal}
 

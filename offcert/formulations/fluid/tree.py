@@ -83,7 +83,7 @@ class ProvedTree:
 
 
 class _Search:
-    """What all trees for one problem share."""
+    """Common parts of all trees for one problem."""
 
     def __init__(
         self, problem: Problem, required: Sequence[int], target: int | None, deadline: float

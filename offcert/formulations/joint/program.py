@@ -188,7 +188,7 @@ class JointProgram:
     def _join(
         self, span: int, columns: dict[int, int], parts: list[dict[int, int]], family: str
     ) -> None:
-        """What happens in a span happens in one of its windows."""
+        """Add rows: an event of a span happens in one of its windows."""
         begin, end = self.grid.spans[span]
         windows: Sequence[int] = range(begin, end)
         if family == "runs":
@@ -214,7 +214,7 @@ class JointProgram:
                     self._add_origin(span, value, begin)
 
     def _add_origin(self, span: int, value: int, begin: int) -> None:
-        """What is not on the device, and has not left for the host, must be made again."""
+        """Add rows: a value neither on the device nor gone to the host has to be made again."""
         terms: Terms = [(self.present[begin][value], 1.0), (self.there[span][value], -1.0)]
         maker = self.contents.maker[value]
         if maker in self.again[span]:

@@ -244,7 +244,7 @@ def demands(network: Network, known: Contents) -> list[int]:
 
 @dataclass(frozen=True)
 class Room:
-    """What the first run at a moment leaves to everything that it does not use.
+    """The room that the first run at a moment leaves to all values that it does not use.
 
     Attributes
     ----------

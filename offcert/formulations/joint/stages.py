@@ -25,7 +25,7 @@ _MARGIN = 1e-5
 
 @dataclass(frozen=True)
 class StagesClaim:
-    """What the solver says of the least time.
+    """The solver's claim about the least time.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class _Copies:
                     self._place(boundary, value)
 
     def _follow(self, window: int, value: int) -> None:
-        """What is there in a window, or exists at its end, existed before or is made in it."""
+        """Add rows: a value in a window, or at its end, existed before or is made in it."""
         program = self.program
         source: Terms = [(self.exists[window][value], 1.0)]
         maker = program.contents.maker[value]

@@ -86,7 +86,7 @@ def whole_weights(program: JointProgram, solved: Solved, over: int) -> dict[Key,
 
 @dataclass(frozen=True)
 class Weighed:
-    """What multipliers make of the makespan: a constant, and a price for every column.
+    """The makespan weighed by multipliers: a constant, and a price for every column.
 
     Attributes
     ----------

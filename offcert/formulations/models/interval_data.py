@@ -1,4 +1,4 @@
-"""What the interval model needs of a problem: integers on a time grid, and windows for everything.
+"""Data of the interval model: integers on a time grid, and windows for everything.
 
 `offcert.formulations.common.grid` proves that coarse grids, and sizes rounded up, bound soundly.
 """

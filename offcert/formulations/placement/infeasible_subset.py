@@ -24,7 +24,7 @@ _ATTEMPTS = 16
 
 @dataclass(frozen=True)
 class Infeasible:
-    """What does not fit into less than some capacity.
+    """Residences that do not fit into less than some capacity.
 
     Attributes
     ----------

@@ -49,7 +49,7 @@ _GUIDED, _SHIFTS, _STRETCH, _SHORTEST = 0.4, (3.0, 10.0, 30.0), 0.6, 5
 
 
 class Answer(IntEnum):
-    """What is known of a capacity."""
+    """The answer for a capacity."""
 
     NONE = NONE
     FOUND = FOUND

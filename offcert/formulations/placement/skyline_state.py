@@ -1,4 +1,4 @@
-"""What the skyline search has decided so far, and how a decision is made and taken back."""
+"""Decisions of the skyline search so far; how one is made and taken back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TRAIL = 2_000_000
 
 
 class Boxes(NamedTuple):
-    """What does not change: `Sections`, as arrays."""
+    """The constant part, `Sections`, as arrays."""
 
     size: Integers
     first: Integers

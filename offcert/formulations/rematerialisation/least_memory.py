@@ -197,7 +197,7 @@ def _prices(finder: CutFinder, problem: Problem) -> list[Prices]:
 
 @dataclass
 class Following:
-    """What follows from a memory limit.
+    """Consequences of a memory limit.
 
     Attributes
     ----------
@@ -212,7 +212,7 @@ class Following:
 
 
 class StayingFacts:
-    """What has to stay within a memory limit, as intervals of stages.
+    """Values that have to stay within a memory limit, as intervals of stages.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What linear programs of recomputation alone have in common: a run, a solver, its answer."""
+"""Common parts of linear programs of recomputation alone: a run, a solver, its answer."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ class CheckpointNumbers(Numbers):
 
     @property
     def least_memory(self) -> int:
-        """What the largest computation takes alone; 0 where memory is no limit."""
+        """Bytes that the largest computation takes alone; 0 where memory is no limit."""
         return self.problem().least_memory if self.MINIMISE is Minimise.TIME else 0
 
 
@@ -218,7 +218,7 @@ class ByteNumbers(CheckpointNumbers):
 
 
 class CheckpointContest(Contest):
-    """What is divided by what, on chains whose stages may run again.
+    """A ratio of two values to be maximised, on chains whose stages may run again.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ class CheckpointContest(Contest):
 
     @property
     def numbers(self) -> type[CheckpointNumbers]:
-        """What the numbers of a candidate make."""
+        """The class that makes chains of a candidate's numbers."""
         if self._over.minimise is Minimise.MEMORY:
             return ByteNumbers
         return MovingNumbers if self._over.offload or self._under.offload else CheckpointNumbers

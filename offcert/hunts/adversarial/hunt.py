@@ -66,7 +66,7 @@ class Find:
 
 @dataclass(frozen=True)
 class HuntProgress:
-    """What a progress callback is told.
+    """The argument of a progress callback.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class HuntProgress:
 
 @dataclass(frozen=True)
 class Terms:
-    """What is searched for, and where.
+    """The terms of a hunt: the ratio, and the numbers that problems may have.
 
     Attributes
     ----------

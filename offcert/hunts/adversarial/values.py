@@ -1,4 +1,4 @@
-"""What can be compared on a problem: makespans of methods, bounds, and optima, all certain.
+"""Values of a problem that can be compared: makespans, bounds, and optima, all certain.
 
 A makespan passed the checker; an optimum is a bound that a schedule meets. What cannot be
 established is no value, so an unfinished solver never makes a method look bad.

@@ -123,7 +123,7 @@ def _neighbour(rng: random.Random, chosen: frozenset[int], count: int) -> frozen
 
 @dataclass(frozen=True)
 class Effort:
-    """What proving took, or how far it came.
+    """The effort of proving an optimum, or how far the proof came.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ class Effort:
 
     @property
     def gap(self) -> Fraction:
-        """What is open, as a part of the makespan; 0 if it is solved."""
+        """The open part of the makespan; 0 if the problem is solved."""
         return Fraction(self.value - self.lower_bound, max(1, self.value))
 
     @property

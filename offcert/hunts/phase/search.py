@@ -77,7 +77,7 @@ class Point:
 
 @dataclass(frozen=True)
 class MapProgress:
-    """What a progress callback is told after every point.
+    """The argument of a progress callback, after every point.
 
     Attributes
     ----------

@@ -131,7 +131,7 @@ EFFICIENCY = {
 
 
 class Pass(StrEnum):
-    """What is computed."""
+    """The pass of a convolution: its output, or one of its two gradients."""
 
     FORWARD = "forward"
     DATA = "data"

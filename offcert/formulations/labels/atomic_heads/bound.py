@@ -37,7 +37,7 @@ _HOPELESS_BUDGET = 100_000
 
 @dataclass(frozen=True)
 class SideEnds:
-    """What is known about the sides of a pivot, and what shows it.
+    """A head and a tail of a pivot, and the searches that show them.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ def quick_ends(
 
 @dataclass(frozen=True)
 class HeadsOutcome:
-    """What the search proved.
+    """The outcome of the search.
 
     Attributes
     ----------

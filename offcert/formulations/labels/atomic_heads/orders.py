@@ -42,7 +42,7 @@ class States(NamedTuple):
 
 
 class Users(NamedTuple):
-    """Which items each operation uses after they are ready: ``first[k]`` to ``first[k + 1]``."""
+    """The items that each operation uses after they are ready: ``first[k]`` to ``first[k + 1]``."""
 
     first: Ints
     kind: Ints

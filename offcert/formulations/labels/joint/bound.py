@@ -22,7 +22,7 @@ MOST_LABELS = 100_000
 
 @dataclass(frozen=True)
 class JointOutcome:
-    """What is known of the shortest execution, or of the one that takes least memory.
+    """The outcome of a search for the shortest execution, or for the one of least memory.
 
     Attributes
     ----------

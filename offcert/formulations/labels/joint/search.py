@@ -77,7 +77,7 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a search found.
+    """The outcome of a search.
 
     Attributes
     ----------

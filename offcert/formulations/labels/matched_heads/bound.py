@@ -40,7 +40,7 @@ _COARSER = 32
 
 @dataclass(frozen=True)
 class MatchedOutcome:
-    """What the search proved.
+    """The outcome of the search.
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ _NOBODY = Partners(*np.zeros((3, 0), np.int64))
 
 @dataclass
 class Level:
-    """What is known of one side once a level has been searched.
+    """The findings of a level about one side.
 
     Attributes
     ----------

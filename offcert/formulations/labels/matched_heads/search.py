@@ -55,7 +55,7 @@ SMALL = 4096
 
 @dataclass(frozen=True)
 class MatchedProof:
-    """What a verification needs besides the ends of the sides.
+    """The numbers that a verification needs besides the ends of the sides.
 
     Attributes
     ----------

@@ -90,7 +90,7 @@ _LITTLE = 100_000
 
 @dataclass(frozen=True)
 class OutwardOutcome:
-    """What the search proved.
+    """The outcome of the search.
 
     Attributes
     ----------

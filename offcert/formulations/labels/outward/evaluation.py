@@ -73,7 +73,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is known about the schedules of a region.
+    """A bound on the schedules of a region, and the ways that attain it.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is asked of both sides; see `Evaluator.evaluate`."""
+    """The question that both sides are asked; see `Evaluator.evaluate`."""
 
     window: int
     ticks: tuple[int, int]

@@ -128,7 +128,7 @@ _PATIENCE = 40_000
 
 
 class SplitKind(StrEnum):
-    """What tells the parts apart."""
+    """The property by which the parts differ."""
 
     CLASS = "class"  # at least so many of a class are out, or fewer
     BYTES = "bytes"  # at least so many bytes are out, or fewer

@@ -1,4 +1,4 @@
-"""Which sets of tensors are left in a region, and what time they take on the link."""
+"""Sets of tensors that are left in a region, and the time that they take on the link."""
 
 from __future__ import annotations
 

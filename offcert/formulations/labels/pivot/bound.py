@@ -50,7 +50,7 @@ _KEPT = 2, 3
 
 @dataclass(frozen=True)
 class PivotOutcome:
-    """What the pivot dynamic program proved.
+    """The outcome of the pivot dynamic program.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ _PATIENCE = 1_280_000
 
 @dataclass(frozen=True)
 class PivotOutwardOutcome:
-    """What has been proved.
+    """The outcome of the search.
 
     Attributes
     ----------

@@ -85,12 +85,12 @@ class OneSidedCut:
 
     @property
     def ends(self) -> SideEnds:
-        """What is taken as known about the ends of both sides."""
+        """The head and the tail that are taken as known."""
         return self._cut.ends
 
     @property
     def minimum(self) -> list[int]:
-        """What is known about the ends of both sides, in ticks."""
+        """The head and the tail, in ticks."""
         return [self.ends.head, self.ends.tail]
 
     @property
