@@ -23,6 +23,8 @@ from offcert.core.plan import Kind
 from offcert.core.problem import Minimise, Problem, Recompute, parse_memory
 
 CERTIFY = "certify"
+# Hexadecimal digits of a row's key: 128 bits of a hash, too many for two keys to meet by chance.
+# Derived.
 _KEY_LENGTH = 32
 
 

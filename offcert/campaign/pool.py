@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+# Characters of a failure's reason that the table keeps. Arbitrary.
 _LONGEST_REASON = 500
 
 

@@ -19,6 +19,7 @@ from offcert.core.result import Bound, Bounded, Evidence
 from offcert.proofs.any_certificate import current_versions
 from offcert.proofs.settings import Notes, Settings
 
+# Seconds between two calls of a progress callback. Arbitrary.
 _SECONDS_BETWEEN = 1.0
 
 

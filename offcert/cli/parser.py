@@ -20,6 +20,8 @@ from typing import Any, NoReturn
 from offcert.cli.interrupts import EXIT_INTERRUPTED as EXIT_INTERRUPTED
 from offcert.core.messages import cut, meant
 
+# Exit codes of documents that are refuted, of bad input, and of documents that are not verified. By
+# definition: docs/commands.md.
 EXIT_INVALID = 1
 EXIT_INPUT = 2
 EXIT_NOT_VERIFIED = 3

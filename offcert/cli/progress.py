@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 News = TypeVar("News")
 
+# Redraws of the live line in a second. Arbitrary.
 _REFRESHES_A_SECOND = 4
 # While one line stands for all, the seconds that a message of its own gives would stand still.
 _PLACE = "{:7.1f} s  {}"

@@ -19,9 +19,10 @@ from offcert.report.points import CERTIFY, FAILED, Cell, Point
 NO_PLAN = "NO_PLAN"
 # The paper's methods first and in its order of merit; others follow by name.
 _ORDER = ("dynprog", "greedy", "vdnn", "autoswap", "tflms")
+# Nanoseconds in a second. By definition.
 _NS_PER_SECOND = 10**9
-# One method's excess over the bound is off the scale beyond this many times the others' largest,
-# and an excess below the second number is never too small to be told from none.
+# A method's excess over the bound is off the scale beyond so many times the others' largest; an
+# excess below the second number is never too small to be told from none. Arbitrary.
 _FAR, _LITTLE = 3, 0.1
 
 

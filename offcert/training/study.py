@@ -73,7 +73,7 @@ class StepTimes(Session):
         return self._watch.between(self._marks)
 
 
-# Steps that are timed for a plan.
+# Steps that are timed for a plan. Arbitrary.
 _TIMED = 3
 
 

@@ -17,7 +17,7 @@ from offcert.proofs.questions import Question
 from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.recheck import recheck
 
-# Characters of a fault or finding, and of a value in one: a hash is shown whole.
+# Characters of a fault or finding, and of a value in one: a hash is shown whole. Arbitrary.
 LONGEST, _SHOWN = 300, 80
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from offcert.core.errors import InputError, OffcertError
 
-# Bytes of memory that a search takes for each label that it may hold, arrays grown twofold.
+# Bytes that a search takes for each label that it may hold, arrays grown twofold. Assumed.
 _BYTES_PER_LABEL = 320
-# A search that may hold fewer labels is not worth starting.
+# Labels of the smallest search that is worth starting. Arbitrary.
 _FEWEST_LABELS = 1000
 
 

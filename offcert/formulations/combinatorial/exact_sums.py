@@ -44,7 +44,8 @@ from offcert.proofs.kinds import ExactSums
 
 METHOD = "exact-sums"
 
-# Sums that are looked at, and units that are told apart times tensors times operations.
+# Sums that are looked at, and the product of units told apart, tensors and operations, at most.
+# Arbitrary.
 _MOST_SUMS = 200
 _MOST_WORK = 1 << 28
 

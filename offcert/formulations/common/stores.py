@@ -14,7 +14,7 @@ from offcert.core.compiled import plain_inner
 Ints = NDArray[np.int64]
 Ints32 = NDArray[np.int32]
 
-# A place of a table that no label is entered in.
+# A place of a table in which no label is entered. By definition.
 NONE = -1
 
 

@@ -25,9 +25,9 @@ from offcert.formulations.common.cpsat import CP_SAT, OverrunError, run_cpsat
 from offcert.proofs.claims import claimed
 from offcert.proofs.devices_bounds import MODEL
 
-# The solver reports an integer bound as a float.
+# How far the solver's integer bound may be off, as it reports a float. Assumed.
 _MARGIN = 1e-6
-# Longer horizons overflow the solver's arithmetic.
+# Ticks of the longest horizon; longer ones overflow the solver's arithmetic. Derived.
 _LONGEST = 2**45
 
 

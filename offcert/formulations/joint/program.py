@@ -29,9 +29,9 @@ from offcert.formulations.joint.room import Contents, Grid, Room, beside_outputs
 
 # Families of rows about the length of a window.
 LENGTHS = ("compute", "link", "out", "in")
-# Columns that are 1, and 0.
+# Columns that are always 1, and always 0. By definition.
 ONE, ZERO = -1, -2
-# What it costs if a column is not what it is fixed at, in computing times.
+# Price of a column that is not what it is fixed at, in computing times of the network. Arbitrary.
 _PENALTY = 1.0
 # A row's name: its family, the span, boundary or window, and what it is about.
 Key = tuple[str, int, tuple[int, ...]]

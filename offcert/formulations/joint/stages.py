@@ -19,7 +19,8 @@ from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
 from offcert.formulations.joint.program import ONE, ZERO, JointProgram, Terms
 from offcert.formulations.joint.room import Grid, contents, rooms
 
-# What the solver may be off, as a part of the computing time: its rows hold to 1e-6.
+# How far the solver may be off, as a part of the computing time. Its rows hold to 1e-6: given by
+# HiGHS, ten times as much to be safe.
 _MARGIN = 1e-5
 
 

@@ -152,10 +152,11 @@ class Moments:
 
 
 # Instants at which link and memory are looked at by default: more take longer than they are worth.
+# Measured; no record.
 _INSTANTS = 8
-# More than this takes too long to hand to the solver, let alone to solve.
+# Literals of the largest model: more takes too long to hand to the solver. Assumed.
 _LARGEST = 1_000_000
-# The solver reports an integer bound as a float.
+# How far the solver's integer bound may be off, as it reports a float. Assumed.
 _MARGIN = 1e-6
 
 

@@ -23,9 +23,9 @@ from offcert.formulations.rematerialisation.memory_cut import CutFinder, Prices
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import Computed, LeastMemoryCut
 
-# Steps of the search for prices, each a few least cuts.
+# Steps of the search for prices, each of which takes a few least cuts. Arbitrary.
 _PRICE_STEPS = 24
-# Of how many computations the cuts are looked at.
+# Computations whose cuts are looked at. Arbitrary.
 _TURNS = 12
 
 

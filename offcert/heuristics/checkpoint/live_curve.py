@@ -22,7 +22,7 @@ from offcert.core.errors import MethodError
 from offcert.core.program import Program, Segment
 from offcert.heuristics.checkpoint.sizes import Integers, Selection, path, size_array
 
-# Rows of the numbers of stages.
+# Rows of the numbers of stages. By definition.
 EXTRA, FORWARD, BACKWARD = 0, 1, 2
 
 
@@ -88,7 +88,7 @@ def least_live(
         memory[h] = least
 
 
-# Continuations that are kept for all stages together.
+# Continuations that are kept for all stages together, at most. Arbitrary.
 MAX_CHOICES = 5_000_000
 
 
@@ -129,6 +129,7 @@ class _Choices:
     following: Integers
 
 
+# The mark of a stage that does not run again. By definition.
 KEPT = -1
 
 

@@ -160,7 +160,7 @@ def _when(
     return None
 
 
-# What the tables may take, in bytes.
+# Bytes that the tables may take, and slots unless the caller says otherwise. Arbitrary.
 MOST_MEMORY = 3 * 2**30
 SLOTS = 50
 

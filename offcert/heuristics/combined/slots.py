@@ -26,9 +26,9 @@ from offcert.core.platform import Platform
 
 Integers = NDArray[np.int64]
 
-# Sums of a few of these stay inside 64 bits.
+# The largest number in a chain. Derived: sums of a few stay inside 64 bits.
 LARGEST = 2**60
-# Decisions and moved amounts are kept in 16 bits.
+# Slots, at most: decisions and moved amounts are kept in 16 bits. Derived.
 MOST_SLOTS = 32_000
 
 

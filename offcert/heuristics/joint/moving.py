@@ -10,6 +10,7 @@ from offcert.core.compiled import inlined
 from offcert.heuristics.joint.state import GAPS, LACKING, MOVED, TURN, UNCOVERED, Work
 from offcert.heuristics.joint.tables import DUPLEX, MEMORY, Integers, Tables
 
+# The length of an order that cannot be carried out within the memory. By definition.
 INFEASIBLE = -1
 
 

@@ -26,9 +26,9 @@ Integers = NDArray[np.int64]
 
 # Entries of `Tables.settings`.
 MEMORY, DUPLEX, OFFLOAD, COMPUTE, LONGEST = range(5)
-# What `Tables.stop` says of a computation that saves nothing.
+# The mark in `Tables.stop` of a computation that saves nothing. By definition.
 NOTHING = -2
-# No execution that is looked at has more runs than this many times the computations.
+# Runs of the longest execution that is looked at, for each computation. Arbitrary.
 _MOST_RUNS = 6
 
 Ranges = Sequence[tuple[int, int]]

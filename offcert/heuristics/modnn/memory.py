@@ -10,7 +10,7 @@ from offcert.heuristics.modnn.schemes import Pool, Scheme, Segment, best_scheme
 from offcert.heuristics.modnn.tasks import Record, TaskView
 
 WORKSPACE = -2
-"""The block of the workspace of the task at hand."""
+"""The block of the workspace of the task at hand. By definition."""
 
 
 @dataclass(slots=True)

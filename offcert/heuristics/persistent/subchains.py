@@ -30,7 +30,8 @@ from offcert.core.strategy import Strategy
 
 Integers = NDArray[np.int64]
 
-# What a subchain begins with: everything is kept, or the stage whose input is stored next.
+# The mark of a subchain in which everything is kept; other numbers are the stage whose input is
+# stored next. By definition.
 KEEP_ALL = -1
 
 

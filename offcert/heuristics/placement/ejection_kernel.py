@@ -17,10 +17,10 @@ from offcert.core.compiled import compiled, plain_inner
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-# The address of what waits; what the two entries of `Pool.counts` count.
+# The address of a residence that waits, and the entries of `Pool.counts`. By definition.
 WAITS = -1
 PLACED, WAITING = 0, 1
-# Of its first weight, what a residence weighs more after it was ejected.
+# The part of its first weight by which a residence gets heavier when it is ejected. Arbitrary.
 _GROWTH = 0.05
 
 

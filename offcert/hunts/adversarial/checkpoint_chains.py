@@ -22,7 +22,7 @@ from offcert.hunts.adversarial.hunted import WIDER, Hunted
 from offcert.hunts.adversarial.numbers import Box, Numbers
 from offcert.instances.generator import knob
 
-# Of exact searches; the chains are small.
+# Seconds and points of an exact search; the chains are small. Arbitrary.
 _SECONDS = 20.0
 _MOST_POINTS = 200_000
 
@@ -164,6 +164,7 @@ def checkpoint_value(name: str, field: str) -> CheckpointValue:
     return VALUES[name]
 
 
+# Places of these numbers in a candidate. By definition.
 OUTPUT, EXTRA, GRADIENT = 2, 3, 4
 
 

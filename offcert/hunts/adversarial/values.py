@@ -30,7 +30,8 @@ OPTIMUM = "optimum"
 ORDERED = "ordered"
 # DYNPROG with nothing rounded: what is left is that it plans for transfers that pause.
 EXACT_DYNPROG = "dynprog-exact"
-# The search is among small problems; one that needs more is passed over.
+# Labels, states and seconds of a search: it is among small problems, and one that needs more is
+# passed over. Arbitrary.
 _MOST_LABELS = 200_000
 _MOST_STATES = 20_000
 _SECONDS = 20.0

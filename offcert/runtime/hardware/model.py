@@ -16,6 +16,7 @@ from typing import Any
 
 from offcert.core.errors import InputError
 
+# Nanoseconds in a second. By definition.
 _NS_PER_SECOND = 10**9
 
 

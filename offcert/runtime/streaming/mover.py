@@ -346,4 +346,5 @@ class StreamMover(Mover):
             self._record.transferred(kind, gap, begin, end)
 
 
+# The place of copies that no operation waits for. By definition.
 _LATE = -1

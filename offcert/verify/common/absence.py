@@ -15,7 +15,8 @@ from offcert.core.problem import Problem
 from offcert.core.trace import Trace
 from offcert.verify.common.cover import Covers
 
-# Of how many units the sums of large tensors are told apart.
+# Units that the sums of large tensors are told apart in, at most. By definition: finders keep to
+# it.
 _MOST_UNITS = 1 << 26
 
 

@@ -184,7 +184,8 @@ class States:
         return beside + sum(self.size[state] for state in self.found[number])
 
 
-# Sums of sizes are told apart up to this number of units; where there are more, they are dense.
+# Units up to which sums of sizes are told apart; where there are more, they are dense. By
+# definition: finders keep to it.
 _MOST_UNITS = 1 << 22
 
 

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from offcert.verify.joint_labels.contents import Contents, Held
 from offcert.verify.limits import Allowance, BeyondLimitsError
 
-# Situations that are held if nothing else is said.
+# Situations that are held if the caller says nothing, situations between two looks at the clock
+# (arbitrary), and the mark of no value (by definition).
 MOST_LABELS = 2_000_000
 _SELDOM = 500
 _NONE = -1

@@ -16,7 +16,7 @@ from offcert.formulations.labels.joint.search import search
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import Computed
 
-# More labels than that, and verifying takes minutes.
+# Labels that a search may hold: with more, verification takes minutes. Measured; no record.
 MOST_LABELS = 100_000
 
 

@@ -12,10 +12,11 @@ from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables
 from offcert.formulations.labels.common import OutOfLabelsError
 from offcert.formulations.labels.matched_heads import kernel, matching
 
-# Labels, and keys, between two looks at the clock.
+# Labels, and keys, between two looks at the clock, and those that arrays have room for at first.
+# Arbitrary.
 _STRIDE = 20_000
 _FIRST_CAPACITY = 1 << 12
-# Twice the keys that complete labels may share with the other side.
+# Twice the keys that complete labels may share with the other side. Arbitrary.
 _LARGEST_TABLE = 1 << 22
 
 

@@ -21,7 +21,8 @@ class HasLength(Protocol):
 
 Item = TypeVar("Item", bound=HasLength)
 
-# Every so many times the ripe have their turn.
+# Regions between two turns of the ripe ones: a single set that gives a better schedule early makes
+# the rest quicker to refute. Arbitrary.
 _TURN = 8
 
 

@@ -14,9 +14,9 @@ from offcert.formulations.labels.outward.model import CutProblem, OutwardSide
 from offcert.formulations.labels.outward.outlook import Question, new_outlook
 from offcert.formulations.labels.outward.sums import BACK, FRONT, Counts, Region, least_ticks
 
-# Labels of one search.
+# Labels that one search has room for. Arbitrary.
 CAPACITY = 1 << 17
-# Of these, what a search of one side may take unless it is told otherwise.
+# Labels that a search of one side may take, unless it is told otherwise. Arbitrary.
 USUAL_ROOM = 1 << 15
 
 

@@ -11,7 +11,7 @@ from offcert.formulations.labels.outward.model import NOTHING, Ints, OutwardSide
 
 # Places of `Question.asked`.
 LEAST, MOST, BEGIN, LEAVING, TICKS, LIMIT, WINDOW, TWICE, ROOM, TO_END, ONE_SET = range(11)
-# Larger numbers are not multiplied any more.
+# The largest number that is still multiplied. Derived: it stays inside 64 bits.
 SCALED = 2**60
 
 

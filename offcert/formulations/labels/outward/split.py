@@ -121,9 +121,9 @@ def examine(
         region, ticks = remains.region, remains.ticks
 
 
-# Labels for a look at one side of a part.
+# Labels for a look at one side of a part. Arbitrary.
 _ROOM = 1 << 12
-# Once so many have been stored, the best division so far is taken.
+# Labels after which the best division so far is taken. Arbitrary.
 _PATIENCE = 40_000
 
 
