@@ -24,6 +24,8 @@ from offcert.core.threads import cores
 # A cell may take this many times its limit, and this many seconds more, to end and be verified.
 PATIENCE = 3.0
 GRACE = 120.0
+# A function of a user's own may be killed sooner; importing its module takes time.
+OWN_GRACE = 30.0
 # Cheap cells in one process: enough to forget what it costs, few enough to keep all cores busy.
 LARGEST_BATCH = 32
 AGAIN = ("no", "failed", "all")
@@ -210,7 +212,11 @@ def _answers(cells: list[Cell], options: Options) -> Generator[tuple[Cell, Any]]
             execute, tasks, options.scheduler, most_bytes=options.most_bytes, preload=preload
         )
         return
-    pool = Pool(execute, options.processes, most_bytes=options.most_bytes, preload=preload)
+    # What only this program knows cannot be named elsewhere: processes begin as copies of it.
+    start = "fork" if any(cell.given for cell in cells) else "forkserver"
+    pool = Pool(
+        execute, options.processes, most_bytes=options.most_bytes, preload=preload, start=start
+    )
     with closing(pool.run(batches(cells, options.processes))) as answers:
         yield from answers
 
@@ -235,4 +241,6 @@ def batches(cells: list[Cell], processes: int) -> list[Task]:
 
 
 def _patience(cell: Cell) -> float:
+    if cell.own:
+        return cell.settings.time_limit + OWN_GRACE
     return PATIENCE * cell.settings.time_limit + GRACE
