@@ -25,12 +25,14 @@ from offcert.core.plan import Kind
 from offcert.core.problem import Minimise, Problem, Recompute, parse_memory
 
 CERTIFY = "certify"
+# Hexadecimal digits of a row's key: 128 bits of a hash, too many for two keys to meet by chance.
+# Derived.
 _KEY_LENGTH = 32
 
 
 @dataclass(frozen=True)
 class CellSettings:
-    """What methods may read; parameters as for `offcert.certify.ladder.certify`."""
+    """Settings that methods may read; parameters as for `offcert.certify.ladder.certify`."""
 
     time_limit: float = 60.0
     seed: int = 0
@@ -68,7 +70,7 @@ class Point:
 
     @cached_property
     def facts(self) -> Row:
-        """What the table's columns say about the problem."""
+        """The table's columns about the problem."""
         problem = self.problem
         return {
             "problem": self.name,
@@ -115,7 +117,7 @@ def _origin(problem: Problem) -> Row:
 
 @dataclass(frozen=True)
 class Cell:
-    """What one row of the table is about.
+    """The subject of one row of the table: a problem at a limit, and a method.
 
     Attributes
     ----------
@@ -133,7 +135,7 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """What makes two computations the same: 32 hexadecimal digits."""
+        """The hash of all that a row depends on, 32 hexadecimal digits: equal for equal work."""
         document = {
             "problem": self.point.digest,
             "method": self.method,

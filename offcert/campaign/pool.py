@@ -17,12 +17,13 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+# Characters of a failure's reason that the table keeps. Arbitrary.
 _LONGEST_REASON = 500
 
 
 @dataclass(frozen=True)
 class Task:
-    """What one process works on.
+    """The items that one process works on.
 
     Attributes
     ----------

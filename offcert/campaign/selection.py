@@ -1,4 +1,4 @@
-"""What a campaign is about: problems from files and from the library, and limits from text."""
+"""The selection of a campaign: problems from files and from the library, and limits from text."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ LIBRARY_PREFIX = "library:"
 _RANGE = re.compile(r"([0-9.]+)\s*%?\s*:\s*([0-9.]+)\s*%?\s*:\s*([0-9.]+)\s*%?")
 _PERCENT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
 _SIZED = re.compile(r"[0-9.]+\s*([kKMGT]i?)?B")
+# Memory limits that one range may name; more is taken for a slip of the pen. Arbitrary.
 _MOST_LIMITS = 10_000
 
 

@@ -186,7 +186,7 @@ def _cells(options: argparse.Namespace) -> list[Cell]:
 
 
 class _Steps:
-    """What a campaign's line says: how much is done, what failed, how long it will take."""
+    """The line of a campaign: how much is done, how much failed, how long it will take."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()

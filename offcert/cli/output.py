@@ -1,4 +1,4 @@
-"""What the commands share when something is written to the terminal."""
+"""Common parts of commands that write to the terminal."""
 
 from __future__ import annotations
 

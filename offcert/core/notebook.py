@@ -1,4 +1,4 @@
-"""What a notebook shows of an object."""
+"""The display of objects in a notebook."""
 
 from __future__ import annotations
 

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 LIBRARY_FORMAT = "offcert-library"
+# The version of the format. By definition.
 LIBRARY_VERSION = 1
 FOLDER = Path(__file__).parent / "library"
-# Seconds; a record is written in a moment.
+# Seconds to wait for the lock; a record is written in a moment. Arbitrary.
 _PATIENCE = 60
 
 

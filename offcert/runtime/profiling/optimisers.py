@@ -11,8 +11,8 @@ from torch.utils._pytree import tree_leaves
 
 from offcert.core.errors import InputError
 
-# Copies of the trained parameters that the state holds. Adam also counts its steps, once for each
-# parameter, in single precision.
+# Copies of the trained parameters that an optimiser's state holds, and bytes of a parameter's count
+# of steps. Adam counts them in single precision. Given by PyTorch.
 _COPIES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
 _STEP_BYTES = 4
 

@@ -1,4 +1,4 @@
-"""What is trained: a network, the shape of its input, a loss; and how a problem records it."""
+"""A workload: a network, the shape of its input, a loss; and how a problem records it."""
 
 from __future__ import annotations
 
