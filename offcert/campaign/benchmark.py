@@ -43,7 +43,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What was measured; its text is a table.
+    """Methods measured on problems; the text is a table.
 
     Attributes
     ----------

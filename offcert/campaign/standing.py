@@ -21,7 +21,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Measured:
-    """What one method did with one problem.
+    """One method on one problem.
 
     Attributes
     ----------

@@ -12,12 +12,13 @@ from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.report.svg import Element, element, ticks, write
 
+# Pixels. Arbitrary.
 _WIDTH, _HEIGHT = 760, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 210, 44, 52
 # Okabe and Ito's colours, then the same with dashes.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _DASHES = ("", "7 3", "2 3")
-# The axis ends at the largest ratio, but shows at least this one.
+# The axis ends at the largest ratio, but shows at least this one. Arbitrary.
 _LEAST_END = 1.05
 
 Ratios = Sequence[float | None]
