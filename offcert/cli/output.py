@@ -40,7 +40,7 @@ def require_outputs(options: argparse.Namespace, *names: str) -> None:
 # Where the commands keep the names of files that they write.
 _WRITTEN = (
     "output", "target_file", "target", "report", "trace", "step_file", "problem_output",
-    "certificate",
+    "certificate", "profile",
 )  # fmt: skip
 
 
