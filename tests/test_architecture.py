@@ -145,7 +145,7 @@ BY_NAME: dict[str, set[str]] = {
         "offcert.verify.document",
         "offcert.verify.pivot_outward.verifier",
     },
-    # What those above look up with it.
+    # What those above look up with it, and the user's own code.
     "core/named.py": set(),
     # Packages that answer calls; what they load is below them.
     "core/callable_room.py": set(),
@@ -153,7 +153,6 @@ BY_NAME: dict[str, set[str]] = {
     "core/notebook.py": set(),
     # PyTorch's, and a user's own module.
     "runtime/compiled/operators.py": set(),
-    "runtime/workloads/workload.py": set(),
 }
 
 

@@ -1,4 +1,4 @@
-"""What may be done to a problem beside its limits: run again, leave, and what is to be least."""
+"""Options on a problem beside its limits: whether it may run again or move, and the objective."""
 
 from __future__ import annotations
 

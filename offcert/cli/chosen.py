@@ -1,4 +1,4 @@
-"""What commands share that take a training step and a machine: arguments, and what they name."""
+"""Arguments of commands that take a training step and a machine, and the objects they name."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _EXAMPLES = ("offcert generate cnn --stages 24 --memory 25% --seed 1 -o problem.json",)
 
 
-# Characters; longer ones are no ratios.
+# Characters of the longest text that is read as a number; longer ones are no ratios. Arbitrary.
 _LONGEST_NUMBER = 40
 
 

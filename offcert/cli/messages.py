@@ -1,4 +1,4 @@
-"""What is said beside the result, on stderr: log records and warnings, a line each."""
+"""Messages beside the result, on stderr: log records and warnings, a line each."""
 
 from __future__ import annotations
 

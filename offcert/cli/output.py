@@ -1,4 +1,4 @@
-"""What the commands share when something is written to the terminal."""
+"""Common parts of commands that write to the terminal."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _require_streamed(options: argparse.Namespace) -> None:
 # Where the commands keep the names of files that they write.
 _WRITTEN = (
     "output", "target_file", "target", "report", "trace", "step_file", "problem_output",
-    "certificate",
+    "certificate", "profile",
 )  # fmt: skip
 
 

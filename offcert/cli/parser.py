@@ -1,4 +1,4 @@
-"""What every command's parser is made of, and the exit codes.
+"""The parts of every command's parser, and the exit codes.
 
 A command is a module of this folder with one function ``add(commands)``, listed in
 `offcert.cli.program.COMMANDS`. It calls `add_command` (or `add_group`, for a command with actions
@@ -21,6 +21,8 @@ from typing import Any, NoReturn
 from offcert.cli.interrupts import EXIT_INTERRUPTED as EXIT_INTERRUPTED
 from offcert.core.messages import cut, meant, plain
 
+# Exit codes of documents that are refuted, of bad input, and of documents that are not verified. By
+# definition: docs/commands.md.
 EXIT_INVALID = 1
 EXIT_INPUT = 2
 EXIT_NOT_VERIFIED = 3

@@ -1,4 +1,4 @@
-"""What is seen while a command works: a live line on a terminal, log lines elsewhere.
+"""Progress of a command that works: a live line on a terminal, log lines elsewhere.
 
 A terminal gets one line, written over and over by `rich`, with the seconds running on. Elsewhere
 nothing is said unless ``--verbose`` asks for it: then every piece of news is a log record.
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 News = TypeVar("News")
 
+# Redraws of the live line in a second. Arbitrary.
 _REFRESHES_A_SECOND = 4
 # While one line stands for all, the seconds that a message of its own gives would stand still.
 _PLACE = "{:7.1f} s  {}"

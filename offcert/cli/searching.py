@@ -1,4 +1,4 @@
-"""What commands that search share: which problem, how long, and how the search is shown."""
+"""Common parts of commands that search: which problem, how long, and how the search is shown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from offcert.proofs.certificate import Certificate
 
 TRANSFERS = ("atomic", "interruptible", "fractional")
-# What is searched with where the command does not say it. The parser must be able to tell.
+# Settings of a search that the command does not give: seconds, threads, gap, seed. The parser must
+# be able to tell. Arbitrary.
 DEFAULTS: dict[str, Any] = {"time_limit": 60.0, "workers": 2, "target_gap": 0.0, "seed": 0}
 
 

@@ -10,7 +10,7 @@ from offcert.core.messages import cut, short_repr
 from offcert.core.units import Units, format_size
 
 _BYTES = Units("ns", "B")
-# Copies of the trained parameters that an optimiser's state holds.
+# Copies of the trained parameters that an optimiser's state holds. Given by PyTorch.
 OPTIMISER_COPIES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-# Whoever wrote a value knows it by its beginning.
+# Characters of a value that a message repeats: whoever wrote it knows it by its beginning.
+# Arbitrary.
 _LONGEST = 60
 # A container has no more parts than this that would show.
 _PARTS = 4 * _LONGEST

@@ -1,4 +1,4 @@
-"""What a notebook shows of an object."""
+"""The display of objects in a notebook."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _drawers: list[str] = []
 
 @dataclass(frozen=True)
 class Shown:
-    """What a notebook shows of an object that has no picture: facts, and rows of a table.
+    """Facts, and rows of a table: the view in a notebook of an object that has no picture.
 
     Attributes
     ----------

@@ -34,7 +34,7 @@ from offcert.core.units import (
 
 
 class Transfers(StrEnum):
-    """What a transfer may do (problems 1 and 2 of the offloading paper, and its §4)."""
+    """Kinds of transfers (problems 1 and 2 of the offloading paper, and its §4)."""
 
     ATOMIC = "atomic"
     INTERRUPTIBLE = "interruptible"
@@ -42,7 +42,7 @@ class Transfers(StrEnum):
 
 
 class Recompute(StrEnum):
-    """What may run again.
+    """The computations that may run again.
 
     ``CHAIN``: what the papers' strategies do on chains, where a stored tensor stays stored until
     its backward operation (persistency). ``ANY``: any repeatable computation, whenever what it
@@ -190,7 +190,7 @@ class Problem:
 
     @property
     def means(self) -> str:
-        """What may be done about the memory, for people."""
+        """Means against a lack of memory, in words for people."""
         may = ["offloading"] if self.offload else []
         if self.recompute is not Recompute.NONE:
             again = "on chains" if self.recompute is Recompute.CHAIN else "of anything"
@@ -199,7 +199,7 @@ class Problem:
 
     @property
     def objective_summary(self) -> str:
-        """What is to be least, and within what, for people."""
+        """The objective and its limit, in words for people."""
         if self.minimise is Minimise.TIME:
             return f"least time within {self.memory_summary}"
         if self.deadline is None:
@@ -258,7 +258,7 @@ class Problem:
 
     @cached_property
     def computed(self) -> Network | None:
-        """What can be computed from what; None if the problem was given as a trace."""
+        """The network of a problem: its computations; None if the problem was given as a trace."""
         chain = self.checkpoint_chain
         if chain is not None:
             return chain.network()

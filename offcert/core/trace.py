@@ -12,7 +12,8 @@ from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.notebook import Shown, html
 
-# Totals stay far inside 64-bit integers, so that compiled code may add and multiply small factors.
+# Sums of sizes or ticks that a trace may have, so that compiled code may add and multiply small
+# factors in 64-bit integers; the largest of these integers. Derived.
 LARGEST_TOTAL = 2**61
 _LARGEST_INTEGER = 2**63 - 1
 

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 LIBRARY_FORMAT = "offcert-library"
+# The version of the format. By definition.
 LIBRARY_VERSION = 1
 FOLDER = Path(__file__).parent / "library"
-# Seconds; a record is written in a moment.
+# Seconds to wait for the lock; a record is written in a moment. Arbitrary.
 _PATIENCE = 60
 
 
@@ -119,10 +120,9 @@ class Library:
         return f"<Library {self.folder}: {len(list(self.folder.glob('[!.]*.json')))} families>"
 
     def _repr_html_(self) -> str:
-        found = list(self.entries())
-        rows = ((e.name, f"{e.record.value}", f"{e.record.lower_bound}") for e in found)
-        facts = [("folder", str(self.folder)), ("problems", f"{len(found)}")]
-        return html(Shown("library", facts, ("problem", "best value", "lower bound"), rows))
+        known = ((each.name, each.record) for each in self.entries())
+        rows = ((name, f"{record.value}", f"{record.lower_bound}") for name, record in known)
+        return html(Shown(f"{self!r}", (), ("problem", "best value", "lower bound"), rows))
 
     def families(self, *, group: str | None = None, family: str | None = None) -> Iterator[Family]:
         """Yield the families by name.

@@ -13,6 +13,7 @@ from offcert.report.bars import size_scale
 from offcert.report.frontier import FrontierRow, frontier_rows
 from offcert.report.svg import LETTER, Element, element, ticks, write
 
+# Pixels of the picture, and of the margins around the axes. Arbitrary.
 _WIDTH, _HEIGHT = 820, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 80, 52
 # Okabe and Ito's colours, and dashes, so that colours alone never tell.

@@ -30,13 +30,16 @@ from offcert.report.memory_curve import fluid_memory_curve, memory_curve
 from offcert.report.robust import draw_band, latest_end
 from offcert.report.svg import LETTER, Element, element, ticks, write
 
+# Pixels of the margins, of the rows and their bars, of the memory's curve, and of the letters.
+# Arbitrary.
 LEFT, RIGHT = 84, 28
 _ROWS_TOP, _ROW, _BAR = 72, 30, 24
 _MEMORY = 190
 _FONT = 11
-# Narrower bars are drawn without stripes, which nobody would see.
+# Pixels below whose width bars are drawn without stripes, which nobody would see. Arbitrary.
 _STRIPED = 5.0
-# More bars than these are joined, to at least so many pixels.
+# In a notebook and in a file: bars beyond which bars are joined, and pixels to which they are
+# joined at least. Arbitrary.
 _NOTEBOOK, _FILE = (400, 4.0), (20_000, 0.5)
 
 

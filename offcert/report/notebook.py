@@ -1,4 +1,4 @@
-"""What a notebook shows of a problem, a certificate or addresses: numbers, a picture, the bounds.
+"""The display of a problem, a certificate or addresses: numbers, a picture, the bounds.
 
 One element, both XML and HTML, with nothing that is loaded from elsewhere.
 """
@@ -32,11 +32,13 @@ from offcert.report.space import space_svg, spaces_of
 from offcert.report.svg import Element, element, ticks, write
 from offcert.report.text import offloaded_names
 
+# Pixels of the picture's width, and of the margin above. Arbitrary.
 _WIDTH = 900
 _TOP = 56
-# A notebook is scrolled: more rows than these are counted, not shown.
+# Rows of a table that are shown in a notebook, which is scrolled; others are counted. Arbitrary.
 _MOST_ROWS = 30
-# A picture is stored with the notebook: smaller residences than these are counted, not drawn.
+# Residences that are drawn in a notebook, with which the picture is stored; smaller ones are
+# counted. Arbitrary.
 _MOST_SPACES = 1500
 _CELL = "text-align:left;padding:1px 14px 1px 0;vertical-align:top"
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 Element = ElementTree.Element
 
-# Pixels of a letter of a picture's usual size, 11, on the average.
+# Pixels of a letter of a picture's usual size, 11, on the average. Assumed.
 LETTER = 6.3
 
 # What XML 1.0 does not allow, escaped or not; and further control characters, and those that turn

@@ -1,4 +1,4 @@
-"""What the commands say: one JSON object for programs, a few lines for people."""
+"""Texts of the commands: one JSON object for programs, a few lines for people."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ from offcert.runtime.hardware import hardware as find_hardware
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.workloads.workload import input_shape as parse_shape
 
-# What a size is made of: the keyword under which a callable is given it, and where it stands in
-# the shape of an input.
+# Parts of a size: the keyword under which a callable is given it, and its place in the shape of an
+# input. By definition.
 _PLACES = {"batch": 0, "sequence": 1}
 
 Model = str | nn.Module | TrainingStep | Callable[..., TrainingStep | nn.Module]

@@ -1,4 +1,4 @@
-"""What verification says of a document, whatever it is about, and what all have in common."""
+"""Findings of verification about a document, whatever it answers, and their common parts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from offcert.proofs.questions import Question
 from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.recheck import recheck
 
-# Characters of a fault or finding, and of a value in one: a hash is shown whole.
+# Characters of a fault or finding, and of a value in one: a hash is shown whole. Arbitrary.
 LONGEST, _SHOWN = 300, 80
 
 
 class Outcome(StrEnum):
-    """What verification says of a document as a whole."""
+    """The outcome of verifying a document as a whole."""
 
     VALID = "valid"
     INVALID = "invalid"

@@ -134,7 +134,7 @@ def _embedding_bag(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def _recurrent_layer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a layer keeps for its backward pass is known to the library that computes it.
+    """Make the reserve of a recurrent layer as large as the library does that computes it.
 
     It depends on the processor, too; so the layer is run once, on zeros of these sizes.
     """

@@ -1,4 +1,4 @@
-"""What plans that are followed together need of the host's memory, and how they get by with less.
+"""The host memory of plans that are followed together, and how they get by with less.
 
 Needs no torch.
 """

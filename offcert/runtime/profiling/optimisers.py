@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from offcert.core.device_memory import OPTIMISER_COPIES, require_optimiser
 
-# Adam also counts its steps, once for each parameter, in single precision.
+# Bytes of a parameter's count of steps, which Adam has in single precision. Given by PyTorch.
 _STEP_BYTES = 4
 
 OPTIMISERS = tuple(OPTIMISER_COPIES)

@@ -196,7 +196,7 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Made:
-    """What profiling has found.
+    """The outcome of profiling.
 
     Attributes
     ----------
