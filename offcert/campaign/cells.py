@@ -15,6 +15,8 @@ from offcert.campaign.selection import Subject, percent_of
 from offcert.certify.method import Choice
 from offcert.certify.methods import METHODS, method_called
 from offcert.certify.option import SEPARATOR
+from offcert.certify.own_method import GIVEN, code_digest
+from offcert.certify.registry import is_own
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest
@@ -43,7 +45,9 @@ class CellSettings:
         if method == CERTIFY:
             return everything
         reads = method_called(method).method.reads
-        return {name: everything[name] for name in reads if name in everything}
+        read = {name: everything[name] for name in reads if name in everything}
+        # What a user changes is another computation.
+        return read | {"code": code_digest(method)} if is_own(method) else read
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,16 @@ class Cell:
         return choice is not None and not choice.method.reads
 
     @property
+    def own(self) -> bool:
+        """Whether the method is a function of a user's own."""
+        return is_own(self.method)
+
+    @property
+    def given(self) -> bool:
+        """Whether only this program knows the method."""
+        return self.method in GIVEN
+
+    @property
     def choice(self) -> Choice | None:
         """The method with its options; None for ``certify``."""
         return None if self.method == CERTIFY else method_called(self.method)
@@ -180,7 +194,7 @@ def grid(
         A problem goes by its name.
     methods : sequence of str
         ``"certify"`` or names of `offcert.certify.methods.METHODS`, with options behind them:
-        ``"dynprog:slots=2000"``.
+        ``"dynprog:slots=2000"``; or functions of one's own: ``"package.module:function"``.
     limits : sequence of str or int, optional
         As `offcert.core.problem.parse_memory` reads them, or bytes; by default each problem's own.
         Limits that are the same number of bytes give one cell.
@@ -218,7 +232,7 @@ def _written(method: str) -> str:
         if colon:
             raise InputError(f'method {CERTIFY} has no options, so not "{cut(method)}"')
         return method
-    if name not in METHODS:
+    if name not in METHODS and not is_own(method):
         names = ", ".join((CERTIFY, *METHODS))
         hint = meant(name, (CERTIFY, *METHODS))
         raise InputError(f'methods must be of {names}, not "{cut(method)}"{hint}')

@@ -70,6 +70,8 @@ class Pool:
     preload : sequence of str
         Modules that the server loads. Only the first pool of a program decides, and only before it
         starts: the server is the program's.
+    start : str
+        ``"forkserver"``, or ``"fork"``: then processes are forked from this program as it is.
     """
 
     def __init__(
@@ -79,12 +81,13 @@ class Pool:
         *,
         most_bytes: int = 0,
         preload: Sequence[str] = (),
+        start: str = "forkserver",
     ) -> None:
         self.work = work
         self.jobs = jobs
         self.most_bytes = most_bytes
-        self.context = multiprocessing.get_context("forkserver")
-        if preload:
+        self.context: Any = multiprocessing.get_context(start)
+        if preload and start == "forkserver":
             self.context.set_forkserver_preload(list(preload))
         self.running: dict[Connection, _Running] = {}
 

@@ -25,6 +25,9 @@ from offcert.core.threads import cores
 # Arbitrary.
 PATIENCE = 3.0
 GRACE = 120.0
+# Seconds after its limit at which a function of a user's own is killed: importing its module takes
+# time. Arbitrary.
+OWN_GRACE = 30.0
 # Cheap cells that one process computes: enough to outweigh the start of the process, few enough to
 # keep all cores busy. Arbitrary.
 LARGEST_BATCH = 32
@@ -212,7 +215,11 @@ def _answers(cells: list[Cell], options: Options) -> Generator[tuple[Cell, Any]]
             execute, tasks, options.scheduler, most_bytes=options.most_bytes, preload=preload
         )
         return
-    pool = Pool(execute, options.processes, most_bytes=options.most_bytes, preload=preload)
+    # What only this program knows cannot be named elsewhere: processes begin as copies of it.
+    start = "fork" if any(cell.given for cell in cells) else "forkserver"
+    pool = Pool(
+        execute, options.processes, most_bytes=options.most_bytes, preload=preload, start=start
+    )
     with closing(pool.run(batches(cells, options.processes))) as answers:
         yield from answers
 
@@ -237,4 +244,6 @@ def batches(cells: list[Cell], processes: int) -> list[Task]:
 
 
 def _patience(cell: Cell) -> float:
+    if cell.own:
+        return cell.settings.time_limit + OWN_GRACE
     return PATIENCE * cell.settings.time_limit + GRACE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -11,7 +12,7 @@ from pathlib import Path
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest, read_problem
 from offcert.core.messages import cut
-from offcert.core.problem import Problem
+from offcert.core.problem import Minimise, Problem
 from offcert.core.units import parse_size
 from offcert.instances.library import Library
 
@@ -83,13 +84,22 @@ def _named(text: str, library: Library) -> list[Subject]:
     if not text.startswith(LIBRARY_PREFIX):
         return [Subject(Path(text).stem, read_problem(text))]
     pattern = text.removeprefix(LIBRARY_PREFIX)
+    families = list(library.families(family=pattern))
+    timed = [each for each in families if each.problem.minimise is Minimise.TIME]
+    if timed and len(timed) < len(families):
+        left = len(families) - len(timed)
+        warnings.warn(
+            f"{left} families that minimise memory are left out: what is compared is time within "
+            "limits",
+            stacklevel=2,
+        )
     subjects = [
         Subject(
             family.name,
             family.problem,
             {entry.problem.platform.memory: entry.problem for entry in reversed(family.entries)},
         )
-        for family in library.families(family=pattern)
+        for family in timed or families
     ]
     if not subjects:
         raise InputError(f'no family of the library matches "{pattern}"')
