@@ -201,6 +201,22 @@ def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same(package: Pa
     assert [_run(package, NUMBA_CACHE_DIR="/dev/null/nowhere") for _ in range(2)] == 2 * [(5024, 0)]
 
 
+def test_without_a_home_kernels_are_kept_where_nobody_else_writes(
+    package: Path, tmp_path: Path
+) -> None:
+    """Neither beside the sources, where a file is in the way, nor in a home."""
+    (package / "__pycache__").write_text("")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    where = {"XDG_CACHE_HOME": "/dev/null/none", "TMPDIR": str(temporary)}
+    assert [_run(package, **where) for _ in range(2)] == [(5024, 0), (5024, 1)]
+    (own,) = temporary.iterdir()
+    assert own.stat().st_mode & 0o777 == 0o700
+    # What somebody else could have put there is not run.
+    own.chmod(0o777)
+    assert _run(package, **where) == (5024, 0)
+
+
 @pytest.mark.slow
 def test_two_processes_compile_a_kernel_once(package: Path) -> None:
     call = [sys.executable, "-c", _RUN]

@@ -147,3 +147,20 @@ def test_several_curves_are_told_apart_without_colours(curve: list[Certificate])
     lines = [each for each in root.iter("path") if each.findtext("title") in ("offload", "both")]
     assert len({each.get("stroke-dasharray") for each in lines}) == len(lines) == 2
     assert frontier_svg_text({"offload": curve}).startswith("<?xml")
+
+
+def test_names_of_curves_are_whole_and_inside_of_the_picture(curve: list[Certificate]) -> None:
+    """As long as those of a problem in which everything may be done, four of them."""
+    names = [f"{number} offloading, and recomputing anything" for number in range(4)]
+    root = frontier_svg(dict.fromkeys(names, curve))
+    texts = {each.text: each for each in root.iter("text")}
+    width, first_row = float(root.get("width", "")), 0.0
+    places = []
+    for name in names:
+        x, y = (float(texts[name].get(side, "")) for side in "xy")
+        assert x + 6.3 * len(name) < width
+        places.append((x, y))
+        first_row = max(first_row, y)
+    assert len(set(places)) == 4
+    # And above the axes.
+    assert first_row < min(float(dot.get("cy", "")) for dot in root.iter("circle"))

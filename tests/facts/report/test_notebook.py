@@ -17,6 +17,7 @@ from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import certificate_from_json
+from offcert.report.notebook import _CELL
 from support.problems.long_schedules import long_certificate
 from support.problems.random_instances import random_problem
 
@@ -169,3 +170,28 @@ def test_what_has_not_been_verified_is_drawn_as_it_claims() -> None:
             document["schedule"]["operations"][1]["start"] = number
             shown(certificate_from_json(document))
     assert drawn == 2 * (3 + 12)
+
+
+def test_what_has_no_picture_is_a_table() -> None:
+    """A trace, a result, the library, and what verification found."""
+    import offcert
+
+    trace, certificate = PROBLEM.trace, solve(PROBLEM, "greedy")
+    _, text = shown(trace)
+    largest = max(trace.tensors, key=lambda tensor: tensor.size)
+    assert f'<td style="{_CELL}">{largest.name}</td>' in text
+    assert f"{trace.compute_time} ticks" in text
+    _, text = shown(certificate.result)
+    assert str(certificate.result.lower_bound) in text
+    assert all(bound.method in text for bound in certificate.result.bounds)
+    _, text = shown(offcert.verify(certificate))
+    assert "VALID" in text
+    assert "computed again" in text
+    document = certificate.to_json() | {"objective": 10**6}
+    _, text = shown(offcert.verify(document))
+    assert ">INVALID<" in text
+    assert "1000000" in text
+    library = offcert.Library()
+    root, text = shown(library)
+    assert len(list(root.iter("tr"))) < 50
+    assert f"{len(library.names()) - 30} more" in text
