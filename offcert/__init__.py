@@ -18,28 +18,31 @@ from offcert._version import __version__ as __version__
 from offcert.core.notebook import drawn_by as _drawn_by
 
 if TYPE_CHECKING:
+    from offcert.campaign.benchmark import benchmark
     from offcert.certify.devices import certify_devices
     from offcert.certify.ladder import certify
     from offcert.certify.methods import solve
     from offcert.certify.placing import place
     from offcert.certify.stepping import certify_step
     from offcert.core.chain import Chain
+    from offcert.core.check import check
     from offcert.core.checkpoint_chain import CheckpointChain
     from offcert.core.computations import Computation, Run, Value
     from offcert.core.devices.files import read_devices_problem
     from offcert.core.devices.problem import Accumulation, DevicesProblem, Gradient
-    from offcert.core.errors import InputError, OffcertError
+    from offcert.core.errors import InputError, OffcertError, PlanError
     from offcert.core.execution import Execution
     from offcert.core.files import read_problem, write_problem
     from offcert.core.network import Network
     from offcert.core.placement import Placement, PlacementProblem, Residence
     from offcert.core.placement_files import read_placement_problem
-    from offcert.core.plan import Plan
+    from offcert.core.plan import Kind, Move, Plan
     from offcert.core.platform import Link, Platform
     from offcert.core.problem import Minimise, Problem, Recompute, Transfers
     from offcert.core.program import Program, Segment
     from offcert.core.result import Bound, Evidence, Result, SolveStatus
-    from offcert.core.schedule import Schedule
+    from offcert.core.schedule import Schedule, Transfer
+    from offcert.core.simulate import simulate
     from offcert.core.step import StepProblem
     from offcert.core.step_json import read_step
     from offcert.core.strategy import Strategy
@@ -73,9 +76,11 @@ __all__ = [
     "Execution",
     "Gradient",
     "InputError",
+    "Kind",
     "Library",
     "Link",
     "Minimise",
+    "Move",
     "Network",
     "OffcertError",
     "Operation",
@@ -83,6 +88,7 @@ __all__ = [
     "PlacementCertificate",
     "PlacementProblem",
     "Plan",
+    "PlanError",
     "Platform",
     "Problem",
     "Program",
@@ -99,13 +105,16 @@ __all__ = [
     "Tensor",
     "Trace",
     "TrainingStep",
+    "Transfer",
     "Transfers",
     "Units",
     "Value",
     "backend",
+    "benchmark",
     "certify",
     "certify_devices",
     "certify_step",
+    "check",
     "doctor",
     "offload",
     "place",
@@ -118,6 +127,7 @@ __all__ = [
     "read_problem",
     "read_step",
     "read_step_certificate",
+    "simulate",
     "solve",
     "sub_batch_steps",
     "sub_batches",
@@ -141,9 +151,11 @@ _HOMES = {
     "Execution": "offcert.core.execution",
     "Gradient": "offcert.core.devices.problem",
     "InputError": "offcert.core.errors",
+    "Kind": "offcert.core.plan",
     "Library": "offcert.instances.library",
     "Link": "offcert.core.platform",
     "Minimise": "offcert.core.problem",
+    "Move": "offcert.core.plan",
     "Network": "offcert.core.network",
     "OffcertError": "offcert.core.errors",
     "Operation": "offcert.core.trace",
@@ -151,6 +163,7 @@ _HOMES = {
     "PlacementCertificate": "offcert.proofs.placement.certificate",
     "PlacementProblem": "offcert.core.placement",
     "Plan": "offcert.core.plan",
+    "PlanError": "offcert.core.errors",
     "Platform": "offcert.core.platform",
     "Problem": "offcert.core.problem",
     "Program": "offcert.core.program",
@@ -166,11 +179,14 @@ _HOMES = {
     "Strategy": "offcert.core.strategy",
     "Tensor": "offcert.core.trace",
     "Trace": "offcert.core.trace",
+    "Transfer": "offcert.core.schedule",
     "Transfers": "offcert.core.problem",
     "Units": "offcert.core.units",
     "Value": "offcert.core.computations",
+    "benchmark": "offcert.campaign.benchmark",
     "certify_devices": "offcert.certify.devices",
     "certify_step": "offcert.certify.stepping",
+    "check": "offcert.core.check",
     "doctor": "offcert.training.doctor",
     "place": "offcert.certify.placing",
     "read_certificate": "offcert.proofs.certificate",
@@ -181,6 +197,7 @@ _HOMES = {
     "read_problem": "offcert.core.files",
     "read_step": "offcert.core.step_json",
     "read_step_certificate": "offcert.proofs.step_certificate",
+    "simulate": "offcert.core.simulate",
     "solve": "offcert.certify.methods",
     "verify_on": "offcert.verify.elsewhere",
     "write_problem": "offcert.core.files",

@@ -15,7 +15,7 @@ from offcert.proofs.certificate import Certificate
 
 @dataclass(frozen=True)
 class FrontierProgress:
-    """What a progress callback is told.
+    """The argument of a progress callback.
 
     Attributes
     ----------

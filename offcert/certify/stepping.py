@@ -23,7 +23,7 @@ from offcert.proofs.questions import SCHEDULE, SPLIT
 from offcert.proofs.settings import Settings
 from offcert.proofs.step_certificate import RoundAnswer, StepCertificate
 
-# Part of the time that is kept for schedules of what has been chosen.
+# Share of the time that is kept for schedules of the split and the algorithms chosen. Arbitrary.
 _LAST = 0.25
 # What a search that goes on is doing.
 _WORK = "a search over choices"

@@ -21,6 +21,7 @@ from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
 from offcert.core.trace import Gap, Trace
 
+# The place of the start, before the first operation. By definition.
 _START = -1
 
 

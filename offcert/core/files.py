@@ -38,6 +38,7 @@ from offcert.core.trace import Trace
 from offcert.core.uncertainty import uncertainty_from_fields, uncertainty_to_json
 
 PROBLEM_FORMAT = "offcert-problem"
+# The version of the format. By definition.
 PROBLEM_VERSION = 1
 
 _CHAIN_FIELDS = (

@@ -33,7 +33,8 @@ from offcert.core.schedule import Schedule
 from offcert.core.trace import Trace
 from offcert.core.units import Units
 
-# Bytes of which addresses on the host are multiples: a line of the cache, and the widest vector.
+# Bytes of which addresses on the host are multiples. Given by processors: a line of the cache, and
+# the widest vector.
 HOST_ALIGNMENT = 64
 
 HostResidences = tuple[tuple[Occupant, Residence], ...]

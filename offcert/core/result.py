@@ -12,13 +12,14 @@ from typing import Any
 from offcert.core.execution import Execution
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.messages import cut
+from offcert.core.notebook import Shown, html
 from offcert.core.problem import Minimise
 from offcert.core.schedule import Schedule
 from offcert.core.units import Units, format_size, format_time
 
 
 class SolveStatus(StrEnum):
-    """What is known when a method stops.
+    """The state of knowledge when a method stops.
 
     ``OPTIMAL`` is claimed only when the integer objective equals the lower bound.
     """
@@ -121,7 +122,7 @@ def relative_gap(objective: int | None, lower_bound: int) -> float:
 
 
 class Bounded:
-    """What is known of a value that is to be least: an answer that attains one, and bounds on it.
+    """A value to be least, as far as it is known: an answer that attains one, and bounds on it.
 
     All results, certificates and running searches are such; what follows from the two is here.
 
@@ -178,7 +179,7 @@ class Bounded:
 
 @dataclass(frozen=True)
 class Result(Bounded):
-    """What a method found.
+    """The result of a method.
 
     Attributes
     ----------
@@ -211,6 +212,11 @@ class Result(Bounded):
 
     def __repr__(self) -> str:
         return f"<Result {self.summary()}>"
+
+    def _repr_html_(self) -> str:
+        rows = sorted(self.bounds, key=lambda bound: -bound.value)
+        table = ((f"{bound.value}", bound.method, str(bound.evidence)) for bound in rows)
+        return html(Shown(self.summary(), (), ("lower bound", "method", "evidence"), table))
 
     def summary(self, units: Units | None = None) -> str:
         """Return status, makespan, bound and gap in a line for people.

@@ -25,6 +25,7 @@ from offcert.core.platform_json import platform_from_fields, units_from_fields
 from offcert.core.step import Round, Split, StepProblem
 
 STEP_FORMAT = "offcert-step"
+# The version of the format. By definition.
 STEP_VERSION = 1
 
 

@@ -31,6 +31,7 @@ from offcert.heuristics.chain_view import ChainView, chain_view
 from offcert.heuristics.dynprog_states import ScaledChain, least_idle
 from offcert.heuristics.ordered import ordered_makespan, ordered_plan
 
+# States that the tables may have, at most. Arbitrary.
 MAX_STATES = 2_000_000
 
 

@@ -18,7 +18,7 @@ from offcert.heuristics.ordered import OrderedArrays, ordered_schedule
 from offcert.heuristics.ordered_kernel import INFEASIBLE, evaluate_ordered
 
 _Orders = tuple[tuple[int, ...], tuple[int, ...]]
-# The length of what is no schedule.
+# The length of an order that is no schedule. By definition.
 _NEVER = 2**62
 
 

@@ -13,7 +13,7 @@ from offcert.core.plan import Plan
 from offcert.core.problem import Problem
 from offcert.heuristics.ordered import ordered_plan
 
-# One bit for each tensor and reachable sum: 32 MB.
+# Bits of the largest table, one for each tensor and reachable sum: 32 MB. Arbitrary.
 _MOST_BITS = 1 << 28
 
 

@@ -38,8 +38,9 @@ from offcert.instances.generator import MOST, Generator, knob
 from offcert.instances.two_partition import reduced_values
 
 Triple = tuple[int, int, int]
+# Draws in search of an instance with the answer that was asked for. Arbitrary.
 _MOST_DRAWS = 1000
-# Minutes; far more than 20 triples usually take.
+# Nodes of a search: minutes, and far more than 20 triples usually take. Arbitrary.
 _MOST_NODES = 10**6
 
 

@@ -28,7 +28,8 @@ from offcert.core.schedule import Schedule, Transfer
 from offcert.core.trace import require_integer
 from offcert.instances.generator import MOST, Generator, knob
 
-# One bit a reachable sum and value: 125 MB.
+# Bits of the largest table, one a reachable sum and value (125 MB), and draws in search of an
+# instance. Arbitrary.
 _MOST_BITS = 10**9
 _MOST_DRAWS = 1000
 

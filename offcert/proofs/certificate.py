@@ -25,7 +25,7 @@ from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
 
 @dataclass(frozen=True, repr=False)
 class Certificate(AnyCertificate[Problem]):
-    """What is claimed about a problem, and the evidence for it.
+    """A claim about a problem, and the evidence for it.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
 
 @dataclass(frozen=True, repr=False)
 class DevicesCertificate(AnyCertificate[DevicesProblem], Bounded):
-    """What is claimed about a problem on several devices, and the evidence for it.
+    """A claim about a problem on several devices, and the evidence for it.
 
     Attributes
     ----------

@@ -52,10 +52,10 @@ from offcert.formulations.common.linear_solvers import DEFAULT, require_solver, 
 from offcert.formulations.common.outcome import ModelOutcome, ModelRun, first_evicted
 from offcert.formulations.common.time_grid import StartWindow, TimeGrid, build_grid
 
-# A binary may be off by 1e-6, which lowers a row with a big M by that fraction of the horizon. What
-# a solver prunes wrongly is smaller still. So ten times as much comes off.
+# Part of the horizon that is taken off a bound. A binary may be off by 1e-6, which lowers a row
+# with a big M by that part; ten times as much comes off, as pruning adds less than that. Derived.
 RELATIVE_MARGIN = 1e-5
-# Horizons are scaled to this many units, as solvers' tolerances are absolute.
+# Units of the horizon in the model, as solvers' tolerances are absolute. Arbitrary.
 _UNITS = 1000.0
 
 

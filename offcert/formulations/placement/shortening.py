@@ -27,7 +27,7 @@ from offcert.core.problem import Problem
 from offcert.core.schedule import Schedule, Transfer
 from offcert.formulations.common.highs import run_highs
 
-# The solver's unit of bytes times ticks: its tolerances are absolute.
+# The solver's unit of bytes times ticks, as its tolerances are absolute. Arbitrary.
 _UNIT = 1e6
 
 

@@ -20,8 +20,10 @@ from offcert.core.platform import Link
 from offcert.core.problem import Problem
 from offcert.proofs.kinds import LeastMemoryCut
 
+# The largest capacity of an edge. Given by SciPy: its maximum flow takes 32 bits.
 _LARGEST = 2**31 - 1
-# Prices are rounded to multiples of one by this.
+# Steps in one unit of price, to which prices are rounded (arbitrary), and the numbers of source and
+# sink (by definition).
 _PRECISION = 2**20
 _SOURCE, _SINK = 0, 1
 

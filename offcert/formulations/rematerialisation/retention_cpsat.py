@@ -30,7 +30,7 @@ from offcert.formulations.rematerialisation.outcome import (
 from offcert.formulations.rematerialisation.retention_model import RetentionModel
 from offcert.formulations.rematerialisation.states import StateNetwork, state_network
 
-# The solver reports an integer bound as a float.
+# How far the solver's integer bound may be off, as it reports a float. Assumed.
 _MARGIN = 1e-6
 
 

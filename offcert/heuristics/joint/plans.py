@@ -25,13 +25,13 @@ from offcert.heuristics.ordered import ordered_orders, ordered_schedule
 from offcert.heuristics.sequential import sequential
 from offcert.heuristics.set_search import set_search
 
-# Coolings without success after which annealing over places ends.
+# Coolings without success after which annealing over places ends. Arbitrary.
 _PATIENCE = 12
 
 
 @dataclass(frozen=True)
 class JointPlan:
-    """What runs, and when what leaves.
+    """An execution and its schedule: the runs, and when tensors leave and return.
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ from offcert.proofs.questions import PLACEMENT
 
 @dataclass(frozen=True, repr=False)
 class PlacementCertificate(AnyCertificate[PlacementProblem]):
-    """What is claimed about a placement problem, and the evidence for it.
+    """A claim about a placement problem, and the evidence for it.
 
     Attributes
     ----------

@@ -16,13 +16,13 @@ from offcert.formulations.labels.joint.search import search
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import Computed
 
-# More labels than that, and verifying takes minutes.
+# Labels that a search may hold: with more, verification takes minutes. Measured; no record.
 MOST_LABELS = 100_000
 
 
 @dataclass(frozen=True)
 class JointOutcome:
-    """What is known of the shortest execution, or of the one that takes least memory.
+    """The outcome of a search for the shortest execution, or for the one of least memory.
 
     Attributes
     ----------

@@ -17,7 +17,7 @@ from offcert.formulations.labels.outward.sums import BACK, FRONT, Region
 
 @dataclass(frozen=True)
 class Replay:
-    """What a way does.
+    """The course of a way.
 
     Attributes
     ----------
