@@ -9,7 +9,7 @@ from fractions import Fraction
 from random_networks import checkpoint_chain
 
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 
 RATES = (Fraction(1, 2), Fraction(1), Fraction(3, 2), Fraction(3))
 

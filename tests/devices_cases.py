@@ -8,10 +8,10 @@ from fractions import Fraction
 
 from random_instances import random_problem
 
-from offcert.core.devices.problem import Accumulation, DevicesProblem, Gradient, Place
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, Place
+from offcert.questions.schedule.problem import Problem
 
 
 def three_layers(devices: int = 2, link: Link = Link.SIMPLEX) -> DevicesProblem:

@@ -17,8 +17,8 @@ from oracle import brute_force
 from offcert.core.computations import Run
 from offcert.core.errors import InputError
 from offcert.core.network import Network
-from offcert.core.problem import Problem, Transfers
 from offcert.core.strategy import Strategy
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.execution import execution_faults
 
 # What a value's memory holds: the value, and how many computations have changed it in place.

@@ -11,7 +11,6 @@ from random_networks import checkpoint_chain, random_network
 from rematerialisation_oracle import RematerialisationOracle
 
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import Bound
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.formulations.joint.bound import joint_bounds
@@ -23,6 +22,7 @@ from offcert.formulations.rematerialisation.least_memory import (
 )
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import MemoryByTime
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 
 
 def memory_problem(seed: int) -> tuple[Problem, int]:

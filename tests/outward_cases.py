@@ -9,7 +9,7 @@ from typing import NamedTuple
 from oracle import brute_force
 from random_instances import mixed_problem
 
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 
 
 class Case(NamedTuple):

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from offcert.core.check import check
-from offcert.core.placement import PlacementProblem, Residence
-from offcert.core.result import Result, SolveStatus
+from offcert.core.result import SolveStatus
 from offcert.proofs.certificate import Certificate
+from offcert.questions.placement.problem import PlacementProblem, Residence
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.result import Result
 
 sys.path.append(str(Path(__file__).parent / "core"))
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from benchmark_workers import quick, sleep
 
-from offcert.core.files import problem_digest
 from offcert.core.result import SolveStatus
 from offcert.hunts.phase.search import CoreProblems
 from offcert.instances.library import Family, Library, make_entry
+from offcert.questions.schedule.files import problem_digest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 NAME = "core-narrow-4-0"

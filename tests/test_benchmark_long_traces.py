@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from long_problems import long_problem
 
-from offcert.core.files import write_problem
+from offcert.questions.schedule.files import write_problem
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 

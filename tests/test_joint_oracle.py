@@ -11,7 +11,7 @@ from random_networks import checkpoint_chain, random_network, recompute_problem
 
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 
 
 def test_a_search_over_states_and_one_over_strategies_agree_where_nothing_leaves() -> None:

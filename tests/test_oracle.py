@@ -10,11 +10,11 @@ from oracle import brute_force
 from random_instances import counterexample, mixed_problem, random_problem
 
 from offcert.core.errors import PlanError
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
-from offcert.core.simulate import simulate
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 
 
 def _problem(

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from joint_oracle import _subsets
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
 
 # Where a copy is; a number above 0 is the ticks until it is back on the device.
 PRESENT, ABSENT = 0, -1

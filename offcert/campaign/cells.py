@@ -17,10 +17,10 @@ from offcert.certify.methods import METHODS, method_called
 from offcert.certify.option import SEPARATOR
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.core.files import problem_digest
 from offcert.core.messages import cut, meant
-from offcert.core.plan import Kind
-from offcert.core.problem import Minimise, Problem, Recompute, parse_memory
+from offcert.core.platform import Kind
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, parse_memory
 
 CERTIFY = "certify"
 _KEY_LENGTH = 32
@@ -180,8 +180,8 @@ def grid(
         ``"certify"`` or names of `offcert.certify.methods.METHODS`, with options behind them:
         ``"dynprog:slots=2000"``.
     limits : sequence of str or int, optional
-        As `offcert.core.problem.parse_memory` reads them, or bytes; by default each problem's own.
-        Limits that are the same number of bytes give one cell.
+        As `offcert.questions.schedule.problem.parse_memory` reads them, or bytes; by default each
+        problem's own. Limits that are the same number of bytes give one cell.
     settings : CellSettings, optional
         The same for all.
     allow : sequence of Means, optional

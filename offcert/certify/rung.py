@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from offcert.certify.method import Method
 from offcert.certify.search import Search
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 
 # More than any chain of stages in the library has. Beyond, searches over labels close less and less
 # and cannot be verified, while tensors are so many that the fractional bound is nearly met:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offcert.certify.search import SearchProgress
-    from offcert.core.problem import Problem
     from offcert.proofs.certificate import Certificate
+    from offcert.questions.schedule.problem import Problem
 
 TRANSFERS = ("atomic", "interruptible", "fractional")
 # What is searched with where the command does not say it. The parser must be able to tell.
@@ -137,10 +137,10 @@ def read_problem(options: argparse.Namespace) -> Problem:
     """Return the problem of the file, changed as the options say."""
     from dataclasses import replace
 
-    from offcert.core import files
-    from offcert.core.device_memory import memory_beside, uncounted_bytes
-    from offcert.core.problem import parse_memory
     from offcert.core.units import parse_bandwidth, parse_size
+    from offcert.questions.schedule import files
+    from offcert.questions.schedule.device_memory import memory_beside, uncounted_bytes
+    from offcert.questions.schedule.problem import parse_memory
 
     problem = chosen(files.read_problem(options.problem), options)
     require_no_limit(problem, options)
@@ -255,7 +255,7 @@ def write_or_rescue(write: Callable[[str | Path], None], path: str) -> None:
 
 def describe_progress(problem: Problem, news: SearchProgress) -> str:
     """Return in one line what a search knows; times or sizes in the problem's units."""
-    from offcert.core.problem import format_objective
+    from offcert.questions.schedule.problem import format_objective
 
     return progress_line(news, lambda value: format_objective(value, problem))
 

@@ -1,1 +1,1 @@
-"""The problem and its answers: numpy only, no solver, no torch."""
+"""What every question is about, and nothing of any single one: numpy only, no solver, no torch."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 # Up to this many operations and gaps a round has its full length.
 _SHORT = 1000

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
 from offcert.instances.generator import MOST, Generator, knob
+from offcert.questions.schedule.problem import Problem
 
 _FIRST_SIZE = 2000
 # Far beyond the 17 digits of a double, so that no rounding can depend on the machine's library.

@@ -10,8 +10,8 @@ from random_instances import random_problem
 from offcert.certify.methods import solve
 from offcert.certify.private import add, find_problem, insert
 from offcert.core.errors import InputError
-from offcert.core.files import problem_to_json
 from offcert.instances.library import Library
+from offcert.questions.schedule.files import problem_to_json
 
 
 def test_limits_of_one_problem_make_a_family(tmp_path: Path) -> None:

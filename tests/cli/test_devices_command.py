@@ -7,9 +7,9 @@ import pytest
 from devices_cases import three_layers
 
 from offcert.cli import main
-from offcert.core.devices.files import read_devices_problem, write_devices_problem
 from offcert.heuristics.devices import RULES
 from offcert.proofs.devices_certificate import read_devices_certificate
+from offcert.questions.devices.files import read_devices_problem, write_devices_problem
 
 
 def test_a_step_is_certified_and_verified(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from random_instances import random_problem
 
-from offcert.core.files import write_problem
+from offcert.questions.schedule.files import write_problem
 from offcert.verify.document import verify_file
 
 # Waits for a thread that never ends, and then either goes on or takes no notice of anything.

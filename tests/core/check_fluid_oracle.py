@@ -1,4 +1,4 @@
-"""The checker for pieces as it is defined; `offcert.core.check_fluid` must find the same faults."""
+"""The checker for pieces as it is defined; `questions.schedule.check_fluid` must find the same."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from itertools import pairwise
 
 from check_oracle import operation_faults
 
-from offcert.core.fluid_schedule import FluidSchedule, Piece
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
+from offcert.core.platform import Kind
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
+from offcert.questions.schedule.problem import Problem, Transfers
 
 
 def check_fluid(problem: Problem, schedule: FluidSchedule) -> list[str]:

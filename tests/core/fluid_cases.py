@@ -10,10 +10,10 @@ from itertools import pairwise
 
 from schedule_cases import cases
 
-from offcert.core.fluid_schedule import FluidSchedule, Piece
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
-from offcert.core.schedule import Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import Transfer
 
 Case = tuple[Problem, FluidSchedule]
 

@@ -12,9 +12,9 @@ import pytest
 from oracle import brute_force
 
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem, Transfers
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.fluid.exact import solve_fluid
+from offcert.questions.schedule.problem import Problem, Transfers
 
 
 @dataclass(frozen=True)

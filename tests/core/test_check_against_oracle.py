@@ -7,8 +7,8 @@ import check_oracle
 import pytest
 from schedule_cases import cases
 
-from offcert.core import check as checker
-from offcert.core import presence
+from offcert.questions.schedule import check as checker
+from offcert.questions.schedule import presence
 
 check = checker.check
 

@@ -8,9 +8,9 @@ import check_fluid_oracle
 import pytest
 from fluid_cases import fluid_cases
 
-from offcert.core import check_fluid as checker
-from offcert.core import presence as segments
-from offcert.core.presence import Grid, Rational, Segment
+from offcert.questions.schedule import check_fluid as checker
+from offcert.questions.schedule import presence as segments
+from offcert.questions.schedule.presence import Grid, Rational, Segment
 
 check_fluid = checker.check_fluid
 

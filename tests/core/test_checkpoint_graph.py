@@ -6,8 +6,8 @@ import networkx
 import pytest
 from graph_oracle import objective, random_graphs
 
-from offcert.core.checkpoint_graph import CheckpointGraph, bits
 from offcert.core.errors import InputError
+from offcert.questions.selection.graph import CheckpointGraph, bits
 
 
 def diamond() -> networkx.DiGraph:

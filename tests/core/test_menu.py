@@ -7,9 +7,9 @@ from oracle import brute_force
 from random_instances import mixed_problem, seeded
 
 from offcert.core.errors import InputError
-from offcert.core.menu import Alternative, Menu, undominated
-from offcert.core.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.split.menu import Alternative, Menu, undominated
 
 TRACE = Trace(
     [Operation("a", 5), Operation("b", 7, 2), Operation("c", 1)],

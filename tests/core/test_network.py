@@ -9,10 +9,10 @@ from random_networks import checkpoint_chain, random_network, random_strategy, r
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Computation, Run, Value
 from offcert.core.errors import InputError
-from offcert.core.files import problem_from_json, problem_to_json
 from offcert.core.network import Network
 from offcert.core.network_json import execution_from_json, execution_to_json
 from offcert.core.strategy import Strategy
+from offcert.questions.schedule.files import problem_from_json, problem_to_json
 
 # x -> F0 -> a -> F1 -> b, and back; B1 needs a and b, B0 needs a.
 SMALL = Network(

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from placement_cases import random_placement_problem
 
 from offcert.core.errors import InputError
-from offcert.core.placement import Placement, PlacementProblem, Residence
-from offcert.core.placement_files import (
+from offcert.core.units import Units
+from offcert.questions.placement.files import (
     placement_problem_from_json,
     placement_problem_to_json,
     read_placement_csv,
@@ -17,7 +17,7 @@ from offcert.core.placement_files import (
     write_placement_csv,
     write_placement_problem,
 )
-from offcert.core.units import Units
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 
 TABLE = """id,lower,upper,size,offset
 b1,0,3,4,8

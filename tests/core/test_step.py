@@ -7,11 +7,11 @@ from oracle import brute_force
 from random_instances import seeded
 
 from offcert.core.errors import InputError
-from offcert.core.menu import Alternative, Menu
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
-from offcert.core.step import Round, Split, StepProblem
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.split.menu import Alternative, Menu
+from offcert.questions.split.problem import Round, Split, StepProblem
 
 
 def random_round(seed: int, operations: int) -> Trace:

@@ -8,14 +8,19 @@ import pytest
 from training_records import BACK, OUT, course, made
 
 from offcert.core.errors import InputError
-from offcert.core.schedule import Transfer
-from offcert.core.training_files import (
+from offcert.questions.schedule.schedule import Transfer
+from offcert.questions.schedule.training_files import (
     read_training,
     training_from_json,
     training_to_json,
     write_training,
 )
-from offcert.core.training_record import AllocatorPeaks, HostMemory, StepNumbers, TrainingRecord
+from offcert.questions.schedule.training_record import (
+    AllocatorPeaks,
+    HostMemory,
+    StepNumbers,
+    TrainingRecord,
+)
 
 
 def test_one_number_for_each_thing_that_may_be_other_than_planned() -> None:

@@ -5,7 +5,6 @@ import pytest
 from random_instances import random_problem
 
 from offcert.core.errors import InputError
-from offcert.core.problem import parse_memory
 from offcert.core.units import (
     Units,
     format_gap,
@@ -14,6 +13,7 @@ from offcert.core.units import (
     parse_bandwidth,
     parse_size,
 )
+from offcert.questions.schedule.problem import parse_memory
 
 NS = Units("ns", "B")
 

@@ -12,11 +12,10 @@ from oracle import brute_force
 from random_instances import random_problem, two_rates
 
 from offcert.core.errors import MethodError
-from offcert.core.plan import Kind
-from offcert.core.platform import Link
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind, Link
 from offcert.core.trace import Trace
 from offcert.formulations.labels.pivot.model import nested
+from offcert.questions.schedule.problem import Problem
 
 
 def shorten(problem: Problem, factor: int) -> Problem:

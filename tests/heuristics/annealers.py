@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from random_instances import mixed_problem
 
-from offcert.core.check import check
 from offcert.core.errors import MethodError
-from offcert.core.problem import Problem
 from offcert.heuristics.cooling import OrderedAnnealer
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
 
 
 def valid_runs(make: Callable[[Problem, int], OrderedAnnealer], count: int) -> int:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from oracle import brute_force
 
 from offcert.core.errors import MethodError
-from offcert.core.plan import Plan
-from offcert.core.problem import Problem
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 
 
 def against_the_optimum(

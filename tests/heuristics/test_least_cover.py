@@ -9,13 +9,13 @@ import pytest
 from oracle import brute_force
 from random_instances import counterexample, tiny_problems
 
-from offcert.core.check import check
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import prop3_bound
 from offcert.heuristics import least_cover as module
 from offcert.heuristics.least_cover import least_cover, least_cover_plan
 from offcert.instances.two_partition import halve, two_partition
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.simulate import simulate
 
 
 def test_covers_are_the_least() -> None:

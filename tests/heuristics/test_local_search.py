@@ -8,11 +8,8 @@ from oracle import brute_force
 from random_instances import duplex_with_returns, mixed_problem, random_problem, two_rates
 
 from offcert.core.chain import Chain
-from offcert.core.check import check
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
-from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.heuristics.insertion import with_all_but, with_insertions
 from offcert.heuristics.local_search import local_search
@@ -20,6 +17,9 @@ from offcert.heuristics.order_search import order_search
 from offcert.heuristics.sequential import sequential
 from offcert.heuristics.set_search import set_search
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 
 
 def test_local_search_finds_the_interleaved_optimum_of_the_counterexample() -> None:

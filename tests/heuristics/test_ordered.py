@@ -11,12 +11,8 @@ from oracle import brute_force
 from random_instances import counterexample, mixed_problem, random_problem, two_rates
 
 from offcert.core.chain import Chain
-from offcert.core.check import check
 from offcert.core.errors import MethodError
-from offcert.core.plan import Kind
-from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
-from offcert.core.simulate import simulate
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.ordered import (
     INFEASIBLE,
@@ -26,6 +22,9 @@ from offcert.heuristics.ordered import (
     ordered_plan,
     ordered_schedule,
 )
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 
 
 def one_gap_sets(problem: Problem, limit: int = 4) -> list[tuple[int, ...]]:

@@ -4,12 +4,13 @@ import pytest
 from long_problems import long_problem
 from random_instances import mixed_problem
 
-from offcert.core.check import check
 from offcert.core.errors import MethodError
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.problem import Problem
-from offcert.core.simulate import simulate
+from offcert.core.platform import Kind
 from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 
 
 def plainly(problem: Problem) -> Plan | None:

@@ -8,17 +8,17 @@ from optimum import against_the_optimum
 from random_instances import mixed_problem, tiny_problems
 
 from offcert.core.chain import Chain
-from offcert.core.check import check
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.core.plan import Kind, Plan
-from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
-from offcert.core.schedule import Transfer
-from offcert.core.simulate import simulate
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.greedy import greedy
 from offcert.heuristics.tflms import tflms, tflms_schedule
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Transfer
+from offcert.questions.schedule.simulate import simulate
 
 CHAIN = Chain([4, 1, 9, 2, 1], [5, 5, 5, 5, 5], [2, 4, 3, 1, 1, 1], [0] * 6)
 

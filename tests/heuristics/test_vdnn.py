@@ -7,18 +7,18 @@ from optimum import against_the_optimum
 from random_instances import mixed_problem, tiny_problems
 
 from offcert.core.chain import Chain
-from offcert.core.check import check
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.core.plan import Plan
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.chain_view import chain_view
 from offcert.heuristics.greedy import greedy
 from offcert.heuristics.ordered import ordered_makespan
 from offcert.heuristics.vdnn import vdnn, vdnn_sets
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 
 # Ratios u_F / |x| of the activations that can leave: 2, 1/4, 3, 2. The peak is 12, during F_4.
 CHAIN = Chain([4, 1, 9, 2, 1], [5, 5, 5, 5, 5], [2, 4, 3, 1, 1, 1], [0] * 6)

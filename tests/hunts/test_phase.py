@@ -12,16 +12,16 @@ from oracle import brute_force
 from random_instances import tiny_problems
 
 from offcert.core.errors import InputError, MethodError
-from offcert.core.files import problem_digest
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.simulate import simulate
+from offcert.core.platform import Kind
 from offcert.formulations.labels.pivot.bound import pivot_bound
 from offcert.heuristics.sequential import sequential
 from offcert.hunts.phase import effort as descent
 from offcert.hunts.phase import search
 from offcert.hunts.phase.effort import Effort, climbed, descended, effort, improved
 from offcert.hunts.phase.search import SHAPES, CoreProblems, EffortMap, MapProgress, Point
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 
 SOLVED = Effort(5, 10, 10)
 

@@ -8,10 +8,7 @@ import pytest
 from joint_certificates import certificate_of
 from joint_oracle import least_time
 
-from offcert.core.check import check
 from offcert.core.errors import InputError
-from offcert.core.problem import Recompute
-from offcert.core.simulate import simulate
 from offcert.core.strategy import Strategy
 from offcert.heuristics.sequential import sequential
 from offcert.instances.checkpoint_instances import CheckpointChains, RecomputeNetworks
@@ -22,6 +19,9 @@ from offcert.instances.recompute_partition import (
     recompute_partition,
     strategy_of_part,
 )
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Recompute
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import verify
 from offcert.verify.execution import execution_faults
 

@@ -5,9 +5,7 @@ import random
 import pytest
 from oracle import brute_force
 
-from offcert.core.check import check
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.formulations.fluid.milp import fluid_bound
 from offcert.formulations.labels.pivot.bound import pivot_bound
@@ -19,6 +17,8 @@ from offcert.instances.two_partition import (
     schedule_of_half,
     two_partition,
 )
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem, Transfers
 
 
 def sums(values: list[int]) -> set[int]:

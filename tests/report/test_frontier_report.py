@@ -8,11 +8,11 @@ import pytest
 from random_instances import random_problem
 
 from offcert.certify.frontier import frontier
-from offcert.core.problem import Problem
 from offcert.core.result import Bound, Evidence
-from offcert.core.schedule import Schedule
 from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.report.frontier import (
     describe_frontier,
     frontier_json,

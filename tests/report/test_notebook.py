@@ -15,10 +15,10 @@ from random_instances import random_problem
 from offcert.certify.methods import solve
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import certificate_from_json
+from offcert.questions.schedule.problem import Problem, Transfers
 
 SVG = "{http://www.w3.org/2000/svg}"
 CHAIN = Chain([3, 4], [4, 2], [10, 2, 1], [0, 0, 0], [0, 8])

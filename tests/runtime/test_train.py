@@ -10,7 +10,7 @@ from captured import evict_everything
 from torch import nn
 
 from offcert.core.errors import InputError, PlanError
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.pairs.train import train
 from offcert.runtime.profiling.profile import profile

@@ -21,7 +21,6 @@ from offcert.certify.methods import METHODS, solve
 from offcert.certify.search import Search
 from offcert.certify.steps import climb_combinatorial, climb_returns
 from offcert.core.errors import MethodError
-from offcert.core.problem import Minimise, Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.combinatorial.large_tensors import (
     large_tensors_bound,
@@ -29,6 +28,7 @@ from offcert.formulations.combinatorial.large_tensors import (
 )
 from offcert.proofs.fluid_document import pack, unpack
 from offcert.proofs.registry import PROOFS
+from offcert.questions.schedule.problem import Minimise, Problem, Transfers
 from offcert.verify.recheck import recheck
 
 # Every kind of proof there is, and one of them where transfers may pause as well.

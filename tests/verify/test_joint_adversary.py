@@ -14,7 +14,7 @@ from joint_oracle import least_time
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.joint.model import JointModel
 from offcert.verify.joint.room import Cuts, States, rooms
 

@@ -15,7 +15,6 @@ from random_networks import checkpoint_chain
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.formulations.rematerialisation.least_memory import (
     cut_bound,
     kept_bound,
@@ -23,6 +22,7 @@ from offcert.formulations.rematerialisation.least_memory import (
 )
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import Computed, LeastMemoryCut
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.least_memory.verifier import Flow
 from offcert.verify.recheck import recheck
 

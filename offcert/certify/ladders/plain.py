@@ -11,7 +11,7 @@ from typing import Any
 from offcert.certify.registry import STEPS
 from offcert.certify.rung import Rung, is_long
 from offcert.certify.searched_steps import MANY_GAPS, NEAR, NEAR_OF_MANY
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 
 # If the outward search has left no more than that open, it goes on before the pivot program.
 _VERY_NEAR = 0.0003

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from offcert.core.placement import Placement, PlacementProblem
 from offcert.formulations.placement.sections import Sections
 from offcert.formulations.placement.skyline import Answer, Skyline
+from offcert.questions.placement.problem import Placement, PlacementProblem
 
 # Searches that ask of a subset may take so many nodes more than the one before, and so many seconds
 # in all; what is not decided by then stays.

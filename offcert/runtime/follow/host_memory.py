@@ -11,8 +11,8 @@ from pathlib import Path
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.trace import require_integer
-from offcert.core.training_record import HostMemory
 from offcert.core.units import parse_size
+from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.plan.program import Program
 
 

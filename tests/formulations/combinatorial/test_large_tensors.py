@@ -11,7 +11,6 @@ from random_instances import mixed_problem
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
 from offcert.formulations.combinatorial.large_tensors import (
     large_tensors_bound,
     required_of_large,
@@ -22,6 +21,7 @@ from offcert.formulations.combinatorial.relaxations import (
     infeasibility,
     required_absent,
 )
+from offcert.questions.schedule.problem import Problem
 
 
 def least_by_subsets(problem: Problem, operation: int, smallest: int) -> int:

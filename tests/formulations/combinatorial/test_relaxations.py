@@ -13,7 +13,6 @@ from random_instances import mixed_problem
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
 from offcert.formulations.combinatorial import relaxations
 from offcert.formulations.combinatorial.relaxations import (
     fractional_bound,
@@ -23,6 +22,7 @@ from offcert.formulations.combinatorial.relaxations import (
     prop3_bound,
     required_absent,
 )
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.common import cover
 from offcert.verify.common.absence import least_memory
 from offcert.verify.common.cover import cheapest_cover

@@ -16,12 +16,11 @@ from random_instances import (
 )
 
 from offcert.core.chain import Chain
-from offcert.core.plan import Kind
-from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem, Transfers
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import fractional_bound, required_absent
 from offcert.formulations.fluid.milp import fluid_bound
+from offcert.questions.schedule.problem import Problem, Transfers
 
 
 @pytest.mark.parametrize("batch", range(1))

@@ -19,13 +19,13 @@ from random_instances import (
 )
 
 from offcert.core.platform import Link
-from offcert.core.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import fractional_bound, required_absent
 from offcert.formulations.common.linear_model import LinearModel
 from offcert.formulations.common.linear_solvers import solve_linear
 from offcert.formulations.fluid.dual import KINDS, Dual, Rates, Relaxation, rates
 from offcert.formulations.fluid.milp import fluid_bound
 from offcert.formulations.fluid.tree import Branch, Leaf, prove
+from offcert.questions.schedule.problem import Problem, Transfers
 
 
 def middling(seed: int) -> Problem:

@@ -9,13 +9,13 @@ import pytest
 from oracle import brute_force
 from random_instances import counterexample, mixed_problem, random_problem
 
-from offcert.core.check import check
 from offcert.core.errors import InputError
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.models.disjunctive_milp import solve
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
 from tests.formulations.short_problems import (
     multi_gap_problems,
     pair_problems,

@@ -7,9 +7,9 @@ from placement_cases import random_placement_problem
 from placement_oracle import least_pool
 from tight_placements import tight_problem
 
-from offcert.core.placement import Placement, PlacementProblem, Residence
 from offcert.formulations.placement.infeasible_subset import Infeasible, exclude, reduced
 from offcert.formulations.placement.no_overlap_cpsat import no_overlap_cpsat
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.verify.placement.overlap import placement_faults
 
 # Seeds of `tight_problem` whose least pool is one above their load.

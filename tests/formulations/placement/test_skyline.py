@@ -7,12 +7,12 @@ from placement_cases import random_placement_problem
 from placement_oracle import least_pool
 from tight_placements import crowded_problem, tight_problem
 
-from offcert.core.placement import Placement, PlacementProblem, Residence
 from offcert.formulations.placement.no_overlap_cpsat import no_overlap_cpsat
 from offcert.formulations.placement.sections import Sections, largest_sets
 from offcert.formulations.placement.skyline import Answer, Skyline
 from offcert.formulations.placement.skyline_branch import FEWEST, HEAVIEST, LOWEST, WEIGHTED
 from offcert.formulations.placement.skyline_search import skyline_search
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.verify.placement.overlap import placement_faults
 
 # Seeds of `tight_problem` whose least pool is more than their load, found among the first 12,000.

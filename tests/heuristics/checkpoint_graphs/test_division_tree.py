@@ -8,7 +8,6 @@ import networkx
 import pytest
 from graph_oracle import random_graphs
 
-from offcert.core.checkpoint_graph import CheckpointGraph, bits
 from offcert.heuristics.checkpoint_graphs.division_tree import (
     ClosedSet,
     Division,
@@ -23,6 +22,7 @@ from offcert.heuristics.checkpoint_graphs.division_tree import (
     splitting_vertices,
     whole,
 )
+from offcert.questions.selection.graph import CheckpointGraph, bits
 
 
 def graph(count: int, *edges: tuple[int, int]) -> CheckpointGraph:

@@ -10,15 +10,15 @@ from combined_problems import combined_problem, combined_problems
 from random_instances import seeded
 
 from offcert.core.chain import Chain
-from offcert.core.check import check
-from offcert.core.check_fluid import check_fluid
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem, Recompute, Transfers
 from offcert.core.trace import Operation, Trace
 from offcert.heuristics.combined.search import CombinedPlan, Moved, combined_plan, turned_schedule
 from offcert.heuristics.dynprog import algorithm_1
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.check_fluid import check_fluid
+from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.verify.execution import execution_faults, persistency_faults
 
 # Four stages that take a tick each way and write a unit each; three units of memory for F and B.

@@ -14,7 +14,6 @@ from residual_networks import residual_problem
 from offcert.core.errors import InputError, MethodError
 from offcert.core.execution import Execution
 from offcert.core.platform import Link
-from offcert.core.problem import Problem
 from offcert.core.program import Program, Segment
 from offcert.heuristics.joint.evaluation import Estimate, estimate
 from offcert.heuristics.joint.plans import realised
@@ -22,6 +21,7 @@ from offcert.heuristics.joint.ranges import ranges_of
 from offcert.heuristics.joint.state import State, new_state, program_of, state_of
 from offcert.heuristics.joint.tables import Tables, tables_of
 from offcert.heuristics.ordered import ordered_makespan
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.execution import execution_faults
 
 

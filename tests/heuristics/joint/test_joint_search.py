@@ -13,11 +13,9 @@ from random_instances import seeded
 from random_networks import checkpoint_chain, random_network, recompute_problem
 from residual_networks import residual_problem
 
-from offcert.core.check import check
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
-from offcert.core.problem import Problem, Recompute
 from offcert.core.program import Program, Segment, program_from_json
 from offcert.heuristics.combined.search import combined_plan
 from offcert.heuristics.joint.plans import JointPlan
@@ -25,6 +23,8 @@ from offcert.heuristics.joint.search import joint_search
 from offcert.heuristics.ordered import require_possible
 from offcert.heuristics.set_search import set_search
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.execution import execution_faults
 
 Spans = list[tuple[int, int]]

@@ -12,13 +12,13 @@ from random_networks import checkpoint_chain, random_network, recompute_problem
 from rematerialisation_oracle import RematerialisationOracle
 from residual_networks import residual_problem
 
-from offcert.core.check import check
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
-from offcert.core.problem import Minimise, Problem
 from offcert.core.program import Program, Segment
 from offcert.heuristics.joint.plans import JointPlan
 from offcert.heuristics.joint.sinking import SinkingSearch
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.verify.execution import execution_faults
 
 

@@ -9,9 +9,6 @@ from oracle import brute_force
 from random_instances import mixed_problem, seeded
 
 from offcert.core.errors import InputError
-from offcert.core.menu import Alternative, Menu
-from offcert.core.problem import Problem
-from offcert.core.step import Round
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.modnn.sub_batch import (
     held_memory,
@@ -25,6 +22,9 @@ from offcert.heuristics.modnn.sub_batch import (
 )
 from offcert.instances.modnn.networks import modnn_network
 from offcert.instances.modnn.tasks import step_round
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.split.menu import Alternative, Menu
+from offcert.questions.split.problem import Round
 
 # Five tasks; weights of 100; b images.
 TABLE = [(1, (0, 1)), (2, (1, 2, 4)), (4, (2, 3)), (8, (3, 4))]

@@ -5,7 +5,6 @@ import pytest
 from placement_cases import random_placement_problem
 from placement_oracle import least_pool
 
-from offcert.core.placement import Placement, PlacementProblem, Residence
 from offcert.heuristics.placement.ejection import ejection_search
 from offcert.heuristics.placement.ejection_kernel import (
     PLACED,
@@ -18,6 +17,7 @@ from offcert.heuristics.placement.ejection_kernel import (
     new_pool,
 )
 from offcert.heuristics.placement.in_order import greedy_by_area
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.verify.placement.overlap import placement_faults
 
 

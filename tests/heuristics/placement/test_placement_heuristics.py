@@ -7,7 +7,6 @@ from placement_cases import random_placement_problem
 from placement_oracle import least_pool
 
 from offcert.core.errors import InputError
-from offcert.core.placement import Placement, PlacementProblem, Residence
 from offcert.heuristics.placement.in_order import (
     best_fit,
     degrees,
@@ -19,6 +18,7 @@ from offcert.heuristics.placement.in_order import (
     placed_in_order,
 )
 from offcert.heuristics.placement.modnn_pool import defragmentations, modnn_pool
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.verify.placement.overlap import placement_faults
 
 Heuristic = Callable[[PlacementProblem], Placement]

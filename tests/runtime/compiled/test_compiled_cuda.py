@@ -11,7 +11,7 @@ from torch import nn
 
 import offcert
 from offcert.core.errors import InputError
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.compiled.operators import torch_operators
 
 pytestmark = pytest.mark.cuda

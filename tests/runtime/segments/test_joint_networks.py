@@ -5,7 +5,7 @@ import torch
 from joint_training import again, compare_joint, segment
 from torch import nn
 
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime import zoo
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.segments.placed import Kept

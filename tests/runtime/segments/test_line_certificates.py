@@ -8,7 +8,7 @@ from captured import _train, require_same, standard_loop
 from test_joint_networks import images
 
 from offcert import certify
-from offcert.core.problem import Recompute
+from offcert.questions.schedule.problem import Recompute
 from offcert.runtime.follow.offload import offload
 from offcert.runtime.plan.place import carried_by
 from offcert.runtime.profiling.profile import profile

@@ -10,7 +10,7 @@ from joint_training import again, carried_by, problem_of
 from torch import nn
 
 from offcert.core.errors import PlanError
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture import read_capture
 from offcert.runtime.follow.offload import Offload, OffloadWarning, offload
 from offcert.runtime.plan.predict import predict

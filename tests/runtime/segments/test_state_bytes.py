@@ -7,7 +7,7 @@ from captured import mean_step
 from joint_training import again, compare_joint
 from torch import nn
 
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.segments.uncounted import HELD
 
 LARGE = 4 * 2**16

@@ -4,7 +4,7 @@ import pytest
 from runtime_helpers import real_recording
 from shallow_networks import shallow
 
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.stages.recording import prepare, record
 from offcert.runtime.workloads.workload import Workload

@@ -4,7 +4,7 @@ import torch
 from runtime_helpers import evict_everything, problem_of
 from torch import fx, nn
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.runtime.pairs.train import train
 
 

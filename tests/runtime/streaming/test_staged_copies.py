@@ -12,7 +12,7 @@ from stream_steps import On, captured_problem, evicting, tight, trained
 from test_stream_cleanup import hooked
 from torch import nn
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.runtime.device import clerk
 from offcert.runtime.device.clerk import ThreadClerk
 from offcert.runtime.follow.offload import offload

@@ -16,8 +16,7 @@ from offcert.core.execution import Execution
 from offcert.core.messages import cut, short_repr
 from offcert.core.network import Network, sources
 from offcert.core.notebook import html
-from offcert.core.plan import Kind
-from offcert.core.platform import Platform
+from offcert.core.platform import Kind, Platform
 from offcert.core.trace import LARGEST_TOTAL, Tensor, Trace, require_integer
 from offcert.core.uncertainty import Uncertainty
 from offcert.core.uncertainty_text import parse_uncertainty

@@ -7,8 +7,8 @@ from typing import Any
 
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, short_repr
-from offcert.core.problem import Problem
 from offcert.core.units import Units, format_size
+from offcert.questions.schedule.problem import Problem
 
 _BYTES = Units("ns", "B")
 

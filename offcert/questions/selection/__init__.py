@@ -1,0 +1,1 @@
+"""Which values of a graph are stored, the others being computed again."""
