@@ -10,7 +10,7 @@ from docs_pages import READING, ROOT, fields, keys
 from offcert.certify.devices import certify_devices
 
 NAMES = (
-    "core/devices/files.py",
+    "questions/devices/files.py",
     "proofs/devices_certificate.py",
     "proofs/devices_bounds.py",
     "proofs/bounds_json.py",

@@ -19,7 +19,7 @@ from offcert.questions.schedule.training_files import training_from_json, traini
 from offcert.questions.schedule.training_record import ERRORS
 
 READERS = {
-    "problem": ("core/files.py", "core/platform_json.py"),
+    "problem": ("questions/schedule/files.py", "core/platform_json.py"),
     "certificate": ("proofs/certificate.py", "proofs/schedule_json.py"),
     "library": ("instances/library.py", "instances/records.py"),
 }
@@ -52,7 +52,7 @@ def test_fields_of_a_certificate_with_an_execution_are_explained() -> None:
 
 
 def test_every_field_of_documents_about_addresses_is_explained() -> None:
-    names = ("core/placement_files.py", "proofs/placement/certificate.py")
+    names = ("questions/placement/files.py", "proofs/placement/certificate.py")
     asked = set(READING.findall("".join((ROOT / "offcert" / name).read_text() for name in names)))
     assert {"residences", "capacity", "alignment", "addresses", "address"} <= asked
     # Gaps are refused, by their column.
