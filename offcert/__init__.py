@@ -18,6 +18,7 @@ from offcert._version import __version__ as __version__
 from offcert.core.notebook import drawn_by as _drawn_by
 
 if TYPE_CHECKING:
+    from offcert.campaign.benchmark import benchmark
     from offcert.certify.devices import certify_devices
     from offcert.certify.ladder import certify
     from offcert.certify.methods import solve
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     from offcert.core.chain import Chain
     from offcert.core.checkpoint_chain import CheckpointChain
     from offcert.core.computations import Computation, Run, Value
-    from offcert.core.errors import InputError, OffcertError
+    from offcert.core.errors import InputError, OffcertError, PlanError
     from offcert.core.execution import Execution
     from offcert.core.network import Network
-    from offcert.core.platform import Link, Platform
+    from offcert.core.platform import Kind, Link, Platform
     from offcert.core.program import Program, Segment
     from offcert.core.result import Bound, Evidence, SolveStatus
     from offcert.core.strategy import Strategy
@@ -44,11 +45,13 @@ if TYPE_CHECKING:
     from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient
     from offcert.questions.placement.files import read_placement_problem
     from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
+    from offcert.questions.schedule.check import check
     from offcert.questions.schedule.files import read_problem, write_problem
-    from offcert.questions.schedule.plan import Plan
+    from offcert.questions.schedule.plan import Move, Plan
     from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
     from offcert.questions.schedule.result import Result
-    from offcert.questions.schedule.schedule import Schedule
+    from offcert.questions.schedule.schedule import Schedule, Transfer
+    from offcert.questions.schedule.simulate import simulate
     from offcert.questions.split.files import read_step
     from offcert.questions.split.problem import StepProblem
     from offcert.runtime.capture.step import TrainingStep
@@ -74,9 +77,11 @@ __all__ = [
     "Execution",
     "Gradient",
     "InputError",
+    "Kind",
     "Library",
     "Link",
     "Minimise",
+    "Move",
     "Network",
     "OffcertError",
     "Operation",
@@ -84,6 +89,7 @@ __all__ = [
     "PlacementCertificate",
     "PlacementProblem",
     "Plan",
+    "PlanError",
     "Platform",
     "Problem",
     "Program",
@@ -100,13 +106,16 @@ __all__ = [
     "Tensor",
     "Trace",
     "TrainingStep",
+    "Transfer",
     "Transfers",
     "Units",
     "Value",
     "backend",
+    "benchmark",
     "certify",
     "certify_devices",
     "certify_step",
+    "check",
     "doctor",
     "offload",
     "place",
@@ -119,6 +128,7 @@ __all__ = [
     "read_problem",
     "read_step",
     "read_step_certificate",
+    "simulate",
     "solve",
     "sub_batch_steps",
     "sub_batches",
@@ -142,9 +152,11 @@ _HOMES = {
     "Execution": "offcert.core.execution",
     "Gradient": "offcert.questions.devices.problem",
     "InputError": "offcert.core.errors",
+    "Kind": "offcert.core.platform",
     "Library": "offcert.instances.library",
     "Link": "offcert.core.platform",
     "Minimise": "offcert.questions.schedule.problem",
+    "Move": "offcert.questions.schedule.plan",
     "Network": "offcert.core.network",
     "OffcertError": "offcert.core.errors",
     "Operation": "offcert.core.trace",
@@ -152,6 +164,7 @@ _HOMES = {
     "PlacementCertificate": "offcert.proofs.placement.certificate",
     "PlacementProblem": "offcert.questions.placement.problem",
     "Plan": "offcert.questions.schedule.plan",
+    "PlanError": "offcert.core.errors",
     "Platform": "offcert.core.platform",
     "Problem": "offcert.questions.schedule.problem",
     "Program": "offcert.core.program",
@@ -167,11 +180,14 @@ _HOMES = {
     "Strategy": "offcert.core.strategy",
     "Tensor": "offcert.core.trace",
     "Trace": "offcert.core.trace",
+    "Transfer": "offcert.questions.schedule.schedule",
     "Transfers": "offcert.questions.schedule.problem",
     "Units": "offcert.core.units",
     "Value": "offcert.core.computations",
+    "benchmark": "offcert.campaign.benchmark",
     "certify_devices": "offcert.certify.devices",
     "certify_step": "offcert.certify.stepping",
+    "check": "offcert.questions.schedule.check",
     "doctor": "offcert.training.doctor",
     "place": "offcert.certify.placing",
     "read_certificate": "offcert.proofs.certificate",
@@ -182,6 +198,7 @@ _HOMES = {
     "read_problem": "offcert.questions.schedule.files",
     "read_step": "offcert.questions.split.files",
     "read_step_certificate": "offcert.proofs.step_certificate",
+    "simulate": "offcert.questions.schedule.simulate",
     "solve": "offcert.certify.methods",
     "verify_on": "offcert.verify.elsewhere",
     "write_problem": "offcert.questions.schedule.files",

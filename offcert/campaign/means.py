@@ -15,7 +15,7 @@ from offcert.questions.schedule.problem import Problem, Recompute, parse_memory
 
 
 class Means(StrEnum):
-    """What may be done in a variant of a problem."""
+    """Means against a lack of memory that a variant of a problem allows."""
 
     OFFLOAD = "offload"
     RECOMPUTE = "recompute"

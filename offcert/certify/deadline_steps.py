@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 METHOD = "least-memory-by-time"
-# The part of the peak that is worth another limit.
+# Part of the peak below which another limit is not worth its time. Arbitrary.
 _FINE = Fraction(1, 2048)
 
 
@@ -151,12 +151,14 @@ class Bracket:
         return self.low < limit < self.high
 
 
-# Of bounds limit by limit: how many, and the share of the time that is left that one may take.
+# Bounds that are computed limit by limit, at most, and the share of the remaining time that each
+# may take. Arbitrary.
 _MOST_BOUNDED, _BOUNDING = 24, 0.4
-# Of searches limit by limit: how many, and the share of the time that is left that each may take.
+# Searches that are made limit by limit, at most, and the share of the remaining time that each may
+# take. Arbitrary.
 _MOST_TRIED, _TRYING = 16, 0.25
-# The first limit that is searched is so little above what is proved, as a part of the range; after
-# one at which nothing was found, the next is so many times as far.
+# How far above the proved bound the first limit is searched, as a part of the range, and by which
+# factor the distance grows after a limit at which nothing was found. Arbitrary.
 _NEAR, _FARTHER = 1 / 64, 3
 
 

@@ -105,7 +105,7 @@ class DevicesSearch(Running[DevicesCertificate]):
         )
 
 
-# Events in a problem up to which the model is tried.
+# Events in the largest problem for which the CP-SAT model is built. Assumed.
 _MOST_EVENTS = 300
 
 

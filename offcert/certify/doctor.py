@@ -50,7 +50,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What one size of a training step needs of a device, and the best plan known for it.
+    """The needs of one size of a training step on a device, and the best plan known for it.
 
     Attributes
     ----------

@@ -17,9 +17,10 @@ from offcert.proofs.claims import proved, searched
 from offcert.proofs.fluid_document import KINDS, TooLongError, pack
 from offcert.questions.schedule.problem import Problem, Transfers
 
-# HiGHS may take this share of the time, to tell whether a tree can pay.
+# Share of the time that HiGHS may take to tell whether a tree can pay. Arbitrary.
 _SOLVER_SHARE = 0.5
-# A tree that needs much longer than HiGHS, in seconds or in multiples of its time, would not pay.
+# A tree gets so many seconds, or so many times the time of HiGHS if that is more: one that needs
+# longer would not pay. Arbitrary.
 _TREE_SECONDS = 10.0
 _TREE_TIMES = 20.0
 

@@ -15,7 +15,7 @@ from offcert.questions.schedule.problem import Minimise, Problem
 
 @dataclass(frozen=True)
 class FrontierProgress:
-    """What a progress callback is told.
+    """The argument of a progress callback.
 
     Attributes
     ----------

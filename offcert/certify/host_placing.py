@@ -1,4 +1,4 @@
-"""What the schedules of a certificate hold on the host: a problem to be placed by itself."""
+"""Copies on the host of a certificate's schedules: a problem to be placed by itself."""
 
 from __future__ import annotations
 

@@ -65,12 +65,12 @@ def with_short_residences(certificate: Certificate, time_limit: float) -> Certif
     return replace(certificate, result=replace(certificate.result, schedule=found), placement=None)
 
 
-# Seconds that even the last round has, so that something quick is tried.
+# Seconds that even the last round has, so that a quick method is tried. Arbitrary.
 _LEAST = 0.1
 
 
 class PlaceOptions(TypedDict, total=False):
-    """What `place` may be asked; it says what each is."""
+    """Options of `place`, which describes each of them."""
 
     capacity: int | None
     alignment: int | None

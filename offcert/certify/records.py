@@ -23,7 +23,8 @@ from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import Verification, verify
 
 _RANKS = list(Evidence)
-# Characters; the library stays small enough to be read whole in a moment.
+# Characters of the longest proof that a record of the library keeps, so that the library is read
+# whole in a moment. Arbitrary.
 _LONGEST_PROOF = 2000
 
 

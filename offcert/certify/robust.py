@@ -19,8 +19,8 @@ from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
 
-# Of the time for the times that the problem says; the rest is for bounds at the fastest corner,
-# which are there early (the search below them is what takes long, and nobody needs it).
+# Share of the time for the nominal times. The rest is for bounds at the fastest corner, which are
+# there early: the search for schedules there takes longest, and nobody needs it. Arbitrary.
 _NOMINAL = 0.7
 
 

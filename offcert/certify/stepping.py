@@ -24,7 +24,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.result import Result
 from offcert.questions.split.problem import StepProblem
 
-# Part of the time that is kept for schedules of what has been chosen.
+# Share of the time that is kept for schedules of the split and the algorithms chosen. Arbitrary.
 _LAST = 0.25
 # What a search that goes on is doing.
 _WORK = "a search over choices"

@@ -28,7 +28,8 @@ from offcert.questions.schedule.problem import Transfers
 if TYPE_CHECKING:
     from offcert.formulations.common.outcome import ModelOutcome
 
-# Operations of a trace; dives into longer ones have come back with nothing.
+# Operations of the longest trace that a dive is made into; dives into longer ones have come back
+# with nothing. Measured; no record.
 _LONGEST_DIVE = 80
 
 

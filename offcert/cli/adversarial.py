@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from offcert.proofs.certificate import Certificate
     from offcert.questions.schedule.problem import Problem
 
+# Seconds of a hunt, and of certifying what it found, unless the command says otherwise. Arbitrary.
 _DEFAULT_SECONDS = 60.0
 _CERTIFY_SECONDS = 60.0
 # Knobs of `AdversarialChains`, which knows their defaults; importing it would load solvers.

@@ -1,4 +1,4 @@
-"""What may be done to a problem beside its limits: run again, leave, and what is to be least."""
+"""Options on a problem beside its limits: whether it may run again or move, and the objective."""
 
 from __future__ import annotations
 
@@ -91,6 +91,7 @@ def _checked(require: Callable[[object], Number], value: Number) -> Number:
 # What the core knows, which a help text need not load; a test keeps the two the same.
 RECOMPUTE = ("none", "chain", "any")
 MINIMISE = ("time", "memory")
+OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:

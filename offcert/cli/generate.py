@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _EXAMPLES = ("offcert generate cnn --stages 24 --memory 25% --seed 1 -o problem.json",)
 
 
-# Characters; longer ones are no ratios.
+# Characters of the longest text that is read as a number; longer ones are no ratios. Arbitrary.
 _LONGEST_NUMBER = 40
 
 
@@ -73,7 +73,7 @@ def _add_knob(parser: argparse.ArgumentParser, item: Any) -> None:
         options |= {"type": integer, "metavar": "N"}
     else:
         options["choices"] = item.metadata["choices"]
-    parser.add_argument(f"--{item.name}", **options)
+    parser.add_argument(f"--{item.name.replace('_', '-')}", **options)
 
 
 def _integers(text: str) -> list[int]:

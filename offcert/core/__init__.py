@@ -1,1 +1,1 @@
-"""What every question is about, and nothing of any single one: numpy only, no solver, no torch."""
+"""Networks, traces, platforms, units, documents: common to all questions; no solver, no torch."""

@@ -14,7 +14,7 @@ from offcert.core.units import Units, format_size, format_time
 
 
 class SolveStatus(StrEnum):
-    """What is known when a method stops.
+    """The state of knowledge when a method stops.
 
     ``OPTIMAL`` is claimed only when the integer objective equals the lower bound.
     """
@@ -117,7 +117,7 @@ def relative_gap(objective: int | None, lower_bound: int) -> float:
 
 
 class Bounded:
-    """What is known of a value that is to be least: an answer that attains one, and bounds on it.
+    """A value to be least, as far as it is known: an answer that attains one, and bounds on it.
 
     All results, certificates and running searches are such; what follows from the two is here.
 

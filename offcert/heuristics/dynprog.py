@@ -31,6 +31,7 @@ from offcert.heuristics.ordered import ordered_makespan, ordered_plan
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 
+# States that the tables may have, at most. Arbitrary.
 MAX_STATES = 2_000_000
 
 

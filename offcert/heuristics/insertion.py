@@ -18,7 +18,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 
 _Orders = tuple[tuple[int, ...], tuple[int, ...]]
-# The length of what is no schedule.
+# The length of an order that is no schedule. By definition.
 _NEVER = 2**62
 
 

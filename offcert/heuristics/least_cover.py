@@ -13,7 +13,7 @@ from offcert.heuristics.ordered import ordered_plan
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 
-# One bit for each tensor and reachable sum: 32 MB.
+# Bits of the largest table, one for each tensor and reachable sum: 32 MB. Arbitrary.
 _MOST_BITS = 1 << 28
 
 

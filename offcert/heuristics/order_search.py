@@ -36,14 +36,14 @@ from offcert.questions.schedule.schedule import Schedule
 
 Integers = NDArray[np.int64]
 
-# Tensors on one side of an exchange and on the other.
+# Tensors on one side of an exchange and on the other. Arbitrary.
 FEW, MANY = 2, 3
-# Combinations of tensors that are formed, and exchanges that are kept, at most.
+# Combinations of tensors that are formed, and exchanges that are kept, at most. Arbitrary.
 _MOST_COMBINATIONS = 20_000
 _MOST_EXCHANGES = 100_000
-# Sums that differ by more than the largest size over this are not exchanged.
+# Sums that differ by more than the largest size over this are not exchanged. Arbitrary.
 _COARSEST = 8
-# Tensors smaller than the largest size over this are left out: they hardly change a sum.
+# Tensors smaller than the largest size over this are left out: they hardly change a sum. Arbitrary.
 _FINEST = 2_000
 
 

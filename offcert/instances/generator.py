@@ -1,4 +1,4 @@
-"""What every generator shares: knobs, seeds, and a source that says how to make it again."""
+"""Common parts of generators: knobs, seeds, and a source that says how to make a problem again."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class KnownBound:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is known about a problem; it only ever improves.
+    """Best known values of a problem; they only ever improve.
 
     Attributes
     ----------

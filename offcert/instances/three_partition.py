@@ -37,8 +37,9 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 
 Triple = tuple[int, int, int]
+# Draws in search of an instance with the answer that was asked for. Arbitrary.
 _MOST_DRAWS = 1000
-# Minutes; far more than 20 triples usually take.
+# Nodes of a search: minutes, and far more than 20 triples usually take. Arbitrary.
 _MOST_NODES = 10**6
 
 

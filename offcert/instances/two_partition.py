@@ -27,7 +27,8 @@ from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 
-# One bit a reachable sum and value: 125 MB.
+# Bits of the largest table, one a reachable sum and value (125 MB), and draws in search of an
+# instance. Arbitrary.
 _MOST_BITS = 10**9
 _MOST_DRAWS = 1000
 

@@ -26,7 +26,7 @@ from offcert.questions.schedule.result import Result
 
 @dataclass(frozen=True, repr=False)
 class Certificate(AnyCertificate[Problem]):
-    """What is claimed about a problem, and the evidence for it.
+    """A claim about a problem, and the evidence for it.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ from offcert.questions.schedule.schedule import Schedule
 
 @dataclass(frozen=True, repr=False)
 class DevicesCertificate(AnyCertificate[DevicesProblem], Bounded):
-    """What is claimed about a problem on several devices, and the evidence for it.
+    """A claim about a problem on several devices, and the evidence for it.
 
     Attributes
     ----------

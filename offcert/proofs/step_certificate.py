@@ -64,7 +64,7 @@ Case = Leaf | Division
 
 @dataclass(frozen=True)
 class RoundAnswer:
-    """What is done in a round: an alternative of each operation on its menu, and the schedule."""
+    """The answer for a round: an alternative of each operation on its menu, and the schedule."""
 
     choice: tuple[int, ...]
     certificate: Certificate
@@ -72,7 +72,7 @@ class RoundAnswer:
 
 @dataclass(frozen=True, repr=False)
 class StepCertificate(AnyCertificate[StepProblem], Bounded):
-    """What is claimed about a step, and the evidence for it.
+    """A claim about a step, and the evidence for it.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class StepCertificate(AnyCertificate[StepProblem], Bounded):
 
     @property
     def status(self) -> SolveStatus:
-        """What is known."""
+        """The status of the problem."""
         return self.status_by(infeasible=self.lower_bound is None)
 
     def summary(self) -> str:

@@ -1,1 +1,1 @@
-"""What is asked: the problem, the answer, files and checker of each question."""
+"""Of each question the problem, the answer, their files, the checker and the simulator."""

@@ -1,4 +1,4 @@
-"""What a Gantt chart shows, however it is drawn: rows, bars, their texts, their looks."""
+"""The contents of a Gantt chart, however it is drawn: rows, bars, their texts, their looks."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ HELD = "#cc79a7"
 
 DEVICE, LINK, LINK_BACK = "device", "link", "link back"
 RUN_AGAIN = re.compile(r" \(run [0-9]+\)$")
-# What is on a computer's screen is not read at any length.
+# Letters of the longest name that a picture has in full. Arbitrary.
 _LONGEST_NAME = 80
 
 

@@ -1,4 +1,4 @@
-"""What a plan does on another problem: one JSON object for programs, a few lines for people."""
+"""Texts about a plan on another problem: one JSON object for programs, a few lines for people."""
 
 from __future__ import annotations
 

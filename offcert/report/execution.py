@@ -1,4 +1,4 @@
-"""What an execution does that plain training does not: which operations run again, at what cost."""
+"""Texts about the operations of an execution that run again, and their cost."""
 
 from __future__ import annotations
 

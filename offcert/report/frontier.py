@@ -1,4 +1,4 @@
-"""What more memory buys: time and proof at every limit of a problem, as a table.
+"""The price of memory: time and proof at every limit of a problem, as a table.
 
 A schedule for some memory is one for more, and a bound for some memory is one for less. So at each
 limit the best schedule of all limits up to it counts, and the best bound of all limits from it on.
@@ -25,7 +25,7 @@ _DONE = ("again", "moved")
 
 @dataclass(frozen=True)
 class FrontierRow:
-    """What is known at one limit.
+    """The values at one limit.
 
     Attributes
     ----------

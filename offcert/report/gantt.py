@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FORMATS = (".png", ".svg")
-# White lines and stripes on more bars than these would hide the bars.
+# Bars up to which bars have outlines and stripes: on more, these would hide them. Arbitrary.
 _MOST_OUTLINED = 150
-# A bar is this part of the width of the picture for each letter of its name, or it has no name.
+# Part of the picture's width that a letter takes: a bar too short for its name has none. Assumed.
 _PART_PER_LETTER = 0.0085
 
 

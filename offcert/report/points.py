@@ -37,7 +37,7 @@ COLUMNS = (*_TEXTS, *_NUMBERS, *_ORIGIN, *_FOUND)
 
 @dataclass(frozen=True)
 class Cell:
-    """What one method did with a problem at one memory limit: a row of the table.
+    """The outcome of one method on a problem at one memory limit: a row of the table.
 
     Attributes
     ----------

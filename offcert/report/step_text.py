@@ -1,4 +1,4 @@
-"""What the commands say of training steps with choices: values for programs, lines for people."""
+"""Texts about training steps with choices: values for programs, lines for people."""
 
 from __future__ import annotations
 

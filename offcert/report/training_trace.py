@@ -17,6 +17,7 @@ from offcert.questions.schedule.training_record import Course, TrainingRecord
 
 Event = dict[str, Any]
 
+# Nanoseconds in a microsecond, and the numbers of the tracks. By definition.
 _MICROSECOND = 1000
 _COMPUTE = 1
 _TRACKS = {Kind.OFFLOAD: 2, Kind.PREFETCH: 3}

@@ -83,7 +83,7 @@ class OffloadCallback(TrainerCallback):
 
     @property
     def steps(self) -> Counter[str]:
-        """What became of the steps."""
+        """The number of steps of each kind."""
         return Counter() if self.offload is None else self.offload.steps
 
     def on_train_begin(

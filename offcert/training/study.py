@@ -1,4 +1,4 @@
-"""What is found out about one kind of step while the user trains."""
+"""A study of one kind of step while the user trains."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class StepTimes(Session):
         return self._watch.between(self._marks)
 
 
-# Steps that are timed for a plan.
+# Steps that are timed for a plan. Arbitrary.
 _TIMED = 3
 
 

@@ -44,7 +44,7 @@ _FROM_THE_PROBLEM = ("prop3", "fractional", "prop3-subset-sum", "fractional-subs
 
 @dataclass(frozen=True)
 class Elsewhere(Bounded):
-    """What a certificate's plan does on another problem.
+    """The outcome of a certificate's plan on another problem.
 
     Attributes
     ----------

@@ -32,7 +32,8 @@ from offcert.verify.common.fluid_times import rests, starts
 from offcert.verify.fractional import NO_SCHEDULE
 from offcert.verify.limits import Allowance
 
-# Entries of arrays that are computed, and sums that are looked at.
+# Entries of arrays that are computed, sums that are looked at (arbitrary), and the time of a sum
+# that cannot be (by definition).
 _MOST_WORK = 1 << 30
 _MOST_SUMS = 1000
 _IMPOSSIBLE = 2**60
@@ -149,7 +150,7 @@ def _apart(sides: _Sides, possible: Sequence[int]) -> tuple[Fraction, Fraction]:
 
 
 class _Sides:
-    """What is known about the time before the pivot starts, and from its start on."""
+    """Bounds on the time before the pivot starts, and from its start on."""
 
     def __init__(
         self,

@@ -20,8 +20,9 @@ from offcert.questions.schedule.problem import Problem
 
 METHOD = "fractional-large-tensors"
 
-# Bits of a table times sizes times operations: about a fifth of a second. Verification tells no
-# more sums apart than so many.
+# Bits of a table times sizes times operations, at most: a fifth of a second, measured without a
+# record. Units that sums are told apart in, at most, as in verification. Thresholds that are tried;
+# arbitrary.
 _MOST_WORK = 1 << 34
 _MOST_UNITS = 1 << 26
 _MOST_TRIED = 3

@@ -1,4 +1,4 @@
-"""What every model returns, and the bookkeeping of the incumbent and the bound around a solver."""
+"""The outcome of a model, and the bookkeeping of the incumbent and the bound around a solver."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SolverClaim:
 
 @dataclass(frozen=True, slots=True)
 class ModelOutcome:
-    """What a model found and what its solver claims.
+    """The findings of a model and the claims of its solver.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class ModelOutcome:
 
     @property
     def details(self) -> dict[str, Any]:
-        """What a certificate says of the solver's work."""
+        """The part of a certificate about the solver's work."""
         return details(self.statistics, self.error, self.interrupted, self.seconds)
 
 

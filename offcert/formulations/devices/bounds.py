@@ -17,7 +17,7 @@ from offcert.proofs.devices_bounds import DEVICE, RESOURCE, Resource, ResourcePr
 from offcert.questions.devices.problem import DevicesProblem, JobKind, Place
 from offcert.questions.schedule.problem import Problem
 
-# Bits of the largest multiplier.
+# Bits of the largest multiplier. Arbitrary.
 _BITS = 40
 
 
@@ -136,7 +136,7 @@ def priced_ticks(
 
 
 _BOTH = frozenset(Kind)
-# Operations after which what must come back is looked at.
+# Operations after which the bytes that must come back are looked at, at most. Arbitrary.
 _MOST_OPERATIONS = 16
 
 _Group = tuple[int, int, int]

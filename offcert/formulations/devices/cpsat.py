@@ -25,15 +25,15 @@ from offcert.questions.devices.schedule import DevicesPlan, DevicesSchedule, Tim
 from offcert.questions.devices.simulate import simulate_devices
 from offcert.questions.schedule.schedule import Schedule, Transfer
 
-# The solver reports an integer bound as a float.
+# How far the solver's integer bound may be off, as it reports a float. Assumed.
 _MARGIN = 1e-6
-# Longer horizons overflow the solver's arithmetic.
+# Ticks of the longest horizon; longer ones overflow the solver's arithmetic. Derived.
 _LONGEST = 2**45
 
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """What the model found: a schedule, a bound, neither or both; and if it was interrupted."""
+    """The answer of the model: a schedule, a bound, neither or both; and if it was interrupted."""
 
     schedule: DevicesSchedule | None
     bound: Bound | None

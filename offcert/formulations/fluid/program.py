@@ -45,7 +45,7 @@ def rate(platform: Platform, kind: Kind) -> Fraction:
 
 @dataclass(frozen=True)
 class Rules:
-    """Which problem the program describes.
+    """Rules of the problem that the program describes.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What has been decided; None is left to the solver.
+    """Decisions that are fixed; None is left to the solver.
 
     Attributes
     ----------

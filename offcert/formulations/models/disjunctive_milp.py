@@ -52,10 +52,10 @@ from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 
-# A binary may be off by 1e-6, which lowers a row with a big M by that fraction of the horizon. What
-# a solver prunes wrongly is smaller still. So ten times as much comes off.
+# Part of the horizon that is taken off a bound. A binary may be off by 1e-6, which lowers a row
+# with a big M by that part; ten times as much comes off, as pruning adds less than that. Derived.
 RELATIVE_MARGIN = 1e-5
-# Horizons are scaled to this many units, as solvers' tolerances are absolute.
+# Units of the horizon in the model, as solvers' tolerances are absolute. Arbitrary.
 _UNITS = 1000.0
 
 

@@ -34,9 +34,9 @@ from offcert.formulations.models.interval_model import IntervalModel
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 
-# Share of the time limit that may go into choosing energy constraints.
+# Share of the time limit that may go into choosing energy constraints. Arbitrary.
 _ENERGY_SHARE = 0.1
-# The solver reports an integer bound as a float.
+# How far the solver's integer bound may be off, as it reports a float. Assumed.
 _MARGIN = 1e-6
 
 
@@ -228,7 +228,8 @@ class _IntervalRun(ModelRun):
         self.take_plans([rough.plan(trace)] if exact else rough_plans(trace, rough), exact)
 
 
-# A dive takes half of the time, and every second one leaves room above the bound.
+# A dive takes the time limit over this number, and every so many dives one leaves room above the
+# bound. Arbitrary.
 _DIVES = 2
 
 

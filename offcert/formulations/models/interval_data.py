@@ -1,4 +1,4 @@
-"""What the interval model needs of a problem: integers on a time grid, and windows for everything.
+"""Data of the interval model: integers on a time grid, and windows for everything.
 
 `offcert.formulations.common.grid` proves that coarse grids, and sizes rounded up, bound soundly.
 """
@@ -26,7 +26,8 @@ from offcert.formulations.common.grid import (
 )
 from offcert.questions.schedule.problem import Problem
 
-# The solver's energy reasoning multiplies times by heights and adds the products in 64 bits.
+# The largest energy, height and horizon of a model: the solver multiplies times by heights and adds
+# the products in 64 bits. Derived.
 LARGEST_ENERGY = 2**60
 LARGEST_HEIGHT = 2**30
 LARGEST_HORIZON = 2**50

@@ -182,7 +182,7 @@ class IntervalModel:
     # Memory
 
     def _add_memory(self) -> None:
-        """What is present fits, at every time at which some operation runs or could.
+        """Add rows: present items fit, at every time at which some operation runs or could.
 
         Items appear only where memory can bind: elsewhere everything fits whatever is present.
         """

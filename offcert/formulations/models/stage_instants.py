@@ -235,7 +235,7 @@ class TransferVariables:
             self.model.at_most(scaled(terms, leg.length), leg.amount(k))
 
 
-# Link time below this share of a transfer is rounding.
+# Part of a transfer's link time below which an amount is rounding. Arbitrary.
 _TOLERANCE = 1e-5
 
 

@@ -22,7 +22,7 @@ from offcert.questions.placement.problem import Placement, PlacementOutcome, Pla
 
 # The name of its bounds.
 NO_OVERLAP = "no_overlap_cpsat"
-# The solver reports an integer bound as a float.
+# How far the solver's integer bound may be off, as it reports a float. Assumed.
 _MARGIN = 1e-6
 
 

@@ -27,7 +27,7 @@ from offcert.formulations.common.highs import run_highs
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 
-# The solver's unit of bytes times ticks: its tolerances are absolute.
+# The solver's unit of bytes times ticks, as its tolerances are absolute. Arbitrary.
 _UNIT = 1e6
 
 

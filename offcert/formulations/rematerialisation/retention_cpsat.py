@@ -30,7 +30,7 @@ from offcert.formulations.rematerialisation.retention_model import RetentionMode
 from offcert.formulations.rematerialisation.states import StateNetwork, state_network
 from offcert.questions.schedule.problem import Problem
 
-# The solver reports an integer bound as a float.
+# How far the solver's integer bound may be off, as it reports a float. Assumed.
 _MARGIN = 1e-6
 
 

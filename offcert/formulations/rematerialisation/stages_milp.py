@@ -1,4 +1,4 @@
-"""What any recomputation without offloading takes at least: a relaxation in stages.
+"""Least costs of any recomputation without offloading: a relaxation in stages.
 
 Stage `t` is what happens after the first run of computation `t - 1`, up to the end of that of `t`.
 Of an execution, whatever runs in it how often and in which order, take

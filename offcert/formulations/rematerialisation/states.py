@@ -1,4 +1,4 @@
-"""What the models talk about: states of values, and what a run takes and leaves.
+"""Objects of the models: states of values, and the states that a run takes and leaves.
 
 A value that is changed in place goes through states: as it was written, after the first change,
 and so on. A copy on the device is in one of them, and every computation reads a value in the state
@@ -116,7 +116,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a run of a computation takes and leaves.
+    """A run of a computation: the states that it takes and leaves.
 
     Attributes
     ----------

@@ -160,14 +160,14 @@ def _when(
     return None
 
 
-# What the tables may take, in bytes.
+# Bytes that the tables may take, and slots unless the caller says otherwise. Arbitrary.
 MOST_MEMORY = 3 * 2**30
 SLOTS = 50
 
 
 @dataclass(frozen=True)
 class CombinedPlan:
-    """What the dynamic program found.
+    """The plan that the dynamic program found, and its value.
 
     Attributes
     ----------

@@ -25,13 +25,13 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
 
-# Coolings without success after which annealing over places ends.
+# Coolings without success after which annealing over places ends. Arbitrary.
 _PATIENCE = 12
 
 
 @dataclass(frozen=True)
 class JointPlan:
-    """What runs, and when what leaves.
+    """An execution and its schedule: the runs, and when tensors leave and return.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Which ranges of computations the runtime can carry out as segments, as a problem says it."""
+"""The ranges of computations that the runtime can run again as segments, read from a problem."""
 
 from __future__ import annotations
 

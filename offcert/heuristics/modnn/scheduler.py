@@ -106,7 +106,7 @@ def _fit(room: list[int], size: int) -> bool:
 
 @dataclass(frozen=True)
 class ModnnOutcome:
-    """What Algorithm 1 decides.
+    """The schedule and the algorithms that Algorithm 1 decides on.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a simulated execution writes down: its schedule, and residences with addresses."""
+"""The record of a simulated execution: its schedule, and residences with addresses."""
 
 from __future__ import annotations
 

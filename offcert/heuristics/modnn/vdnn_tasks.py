@@ -30,7 +30,7 @@ POLICIES = ("none", "all", "conv")
 
 @dataclass(frozen=True)
 class VdnnOutcome:
-    """What vDNN does.
+    """The outcome of vDNN on the tasks of a step.
 
     Attributes
     ----------

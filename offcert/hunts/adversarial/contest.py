@@ -26,7 +26,7 @@ class Score:
 
 
 class Contest:
-    """What is divided by what.
+    """A ratio of two values of a problem that is to be maximised.
 
     Parameters
     ----------

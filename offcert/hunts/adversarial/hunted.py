@@ -13,7 +13,7 @@ from offcert.hunts.adversarial.hunt import Find, Hunt, HuntProgress, Terms
 from offcert.instances.generator import Generator
 from offcert.questions.schedule.problem import Problem
 
-# How many more stages than the fewest a search tries if it is not told.
+# Stages beyond the fewest that a search tries if it is not told. Arbitrary.
 WIDER = 2
 
 

@@ -14,6 +14,7 @@ from offcert.questions.schedule.problem import Problem, Transfers
 
 FORWARD, BACKWARD, ACTIVATION, GRADIENT, FORWARD_WORKSPACE, BACKWARD_WORKSPACE = range(6)
 _RATES = (*(Fraction(1),) * 4, Fraction(2), Fraction(3), Fraction(1, 2), Fraction(1, 3))
+# Factors by which numbers are made smaller, in turn. Arbitrary.
 _SHRINKS = (10, 5, 3, 2)
 
 

@@ -1,4 +1,4 @@
-"""What can be compared on a problem: makespans of methods, bounds, and optima, all certain.
+"""Values of a problem that can be compared: makespans, bounds, and optima, all certain.
 
 A makespan passed the checker; an optimum is a bound that a schedule meets. What cannot be
 established is no value, so an unfinished solver never makes a method look bad.
@@ -30,7 +30,8 @@ OPTIMUM = "optimum"
 ORDERED = "ordered"
 # DYNPROG with nothing rounded: what is left is that it plans for transfers that pause.
 EXACT_DYNPROG = "dynprog-exact"
-# The search is among small problems; one that needs more is passed over.
+# Labels, states and seconds of a search: it is among small problems, and one that needs more is
+# passed over. Arbitrary.
 _MOST_LABELS = 200_000
 _MOST_STATES = 20_000
 _SECONDS = 20.0

@@ -25,11 +25,11 @@ from offcert.instances.modnn.layers import Kind, Layer, Layers
 from offcert.questions.split.menu import Alternative, Menu, undominated
 from offcert.questions.split.problem import Round, Split
 
-# A number of the truth, for example a class.
+# Bytes of a number of the truth, for example a class. Assumed.
 _LABEL = 4
 _CONVOLUTIONAL = frozenset({Kind.CONVOLUTION, Kind.DECONVOLUTION, Kind.LINEAR})
 # How often a batch normalisation goes over its data: forward it reads for the statistics, reads and
-# writes; backward it reads both its input and the gradient twice, and writes.
+# writes; backward it reads both its input and the gradient twice, and writes. Derived.
 _NORM_FORWARD, _NORM_BACKWARD = 3, 5
 
 

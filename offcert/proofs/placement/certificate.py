@@ -26,7 +26,7 @@ from offcert.questions.placement.problem import (
 
 @dataclass(frozen=True, repr=False)
 class PlacementCertificate(AnyCertificate[PlacementProblem]):
-    """What is claimed about a placement problem, and the evidence for it.
+    """A claim about a placement problem, and the evidence for it.
 
     Attributes
     ----------

@@ -19,6 +19,7 @@ from offcert.questions.devices.problem import Accumulation, DevicesProblem, Grad
 from offcert.questions.schedule.files import problem_from_json, problem_to_json
 
 DEVICES_FORMAT = "offcert-devices-problem"
+# The version of the format. By definition.
 DEVICES_VERSION = 1
 
 

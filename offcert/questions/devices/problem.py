@@ -28,7 +28,7 @@ class Place(StrEnum):
 
 @dataclass(frozen=True)
 class Accumulation:
-    """Who adds gradients up, and how fast.
+    """The place where gradients are added up, and the rate of it.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Gradient:
 
 
 class JobKind(StrEnum):
-    """What is done to a gradient or to weights, beside the operations of the step.
+    """The kinds of work on a gradient or on weights, beside the operations of the step.
 
     ``SEND``: a gradient from its device to the host. ``FORWARD``: from there to the first device.
     ``ADD``: a gradient is added to the weights. ``COLLECT``: new weights from the first device to

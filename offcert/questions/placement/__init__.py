@@ -1,1 +1,1 @@
-"""At which addresses: buffers with sizes and times, and pools that hold them."""
+"""Addresses of buffers with sizes and times, in pools that hold them."""

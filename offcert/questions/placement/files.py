@@ -29,6 +29,7 @@ from offcert.core.platform_json import units_from_fields
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 
 PLACEMENT_PROBLEM_FORMAT = "offcert-placement-problem"
+# The version of the format. By definition.
 PLACEMENT_PROBLEM_VERSION = 1
 
 # Other names of columns, and whether one more has to be added to what stands there.

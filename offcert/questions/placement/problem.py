@@ -44,7 +44,7 @@ class Residence:
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """What a residence in a schedule is of.
+    """The tensor or workspace that a residence in a schedule belongs to.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class PlacementOutcome:
-    """What a search for addresses returns.
+    """The return value of a search for addresses.
 
     Attributes
     ----------
@@ -199,7 +199,7 @@ class PlacementOutcome:
 
 @dataclass(frozen=True)
 class PlacementResult(Bounded):
-    """What a search for addresses found.
+    """The result of a search for addresses.
 
     Attributes
     ----------

@@ -1,1 +1,1 @@
-"""When to move and compute: a trace on a platform, and schedules for it."""
+"""Schedules: when to move and to compute, for a trace on a platform."""

@@ -1,4 +1,4 @@
-"""What really runs when training carries a program out, of a problem about a captured step."""
+"""The carried execution of a problem about a captured step."""
 
 from __future__ import annotations
 

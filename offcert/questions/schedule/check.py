@@ -21,6 +21,7 @@ from offcert.questions.schedule.presence import after, during, held_at_stations,
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 
+# The place of the start, before the first operation. By definition.
 _START = -1
 
 

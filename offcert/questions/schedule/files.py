@@ -38,6 +38,7 @@ from offcert.core.uncertainty import uncertainty_from_fields, uncertainty_to_jso
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 
 PROBLEM_FORMAT = "offcert-problem"
+# The version of the format. By definition.
 PROBLEM_VERSION = 1
 
 _CHAIN_FIELDS = (

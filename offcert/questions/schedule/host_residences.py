@@ -34,7 +34,8 @@ from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 
-# Bytes of which addresses on the host are multiples: a line of the cache, and the widest vector.
+# Bytes of which addresses on the host are multiples. Given by processors: a line of the cache, and
+# the widest vector.
 HOST_ALIGNMENT = 64
 
 HostResidences = tuple[tuple[Occupant, Residence], ...]

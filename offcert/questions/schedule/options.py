@@ -1,4 +1,4 @@
-"""What every search for a schedule is given, checked."""
+"""The options of every search for a schedule, checked together."""
 
 from __future__ import annotations
 

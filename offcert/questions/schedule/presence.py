@@ -92,7 +92,7 @@ def sums_at(
 
 Rational = int | Fraction
 
-# Bits of a common denominator with which integers are still faster than rationals.
+# Bits of a common denominator up to which integers are faster than rationals. Assumed.
 _LONGEST = 1 << 10
 
 

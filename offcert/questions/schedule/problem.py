@@ -27,11 +27,13 @@ from offcert.core.units import (
     format_time,
     parse_bandwidth,
     parse_limit,
+    require_size,
 )
+from offcert.questions.schedule.device_memory import memory_beside, uncounted_bytes, with_optimiser
 
 
 class Transfers(StrEnum):
-    """What a transfer may do (problems 1 and 2 of the offloading paper, and its §4)."""
+    """Kinds of transfers (problems 1 and 2 of the offloading paper, and its §4)."""
 
     ATOMIC = "atomic"
     INTERRUPTIBLE = "interruptible"
@@ -39,7 +41,7 @@ class Transfers(StrEnum):
 
 
 class Recompute(StrEnum):
-    """What may run again.
+    """The computations that may run again.
 
     ``CHAIN``: what the papers' strategies do on chains, where a stored tensor stays stored until
     its backward operation (persistency). ``ANY``: any repeatable computation, whenever what it
@@ -187,7 +189,7 @@ class Problem:
 
     @property
     def means(self) -> str:
-        """What may be done about the memory, for people."""
+        """Means against a lack of memory, in words for people."""
         may = ["offloading"] if self.offload else []
         if self.recompute is not Recompute.NONE:
             again = "on chains" if self.recompute is Recompute.CHAIN else "of anything"
@@ -196,7 +198,7 @@ class Problem:
 
     @property
     def objective_summary(self) -> str:
-        """What is to be least, and within what, for people."""
+        """The objective and its limit, in words for people."""
         if self.minimise is Minimise.TIME:
             return f"least time within {self.memory_summary}"
         if self.deadline is None:
@@ -255,7 +257,7 @@ class Problem:
 
     @cached_property
     def computed(self) -> Network | None:
-        """What can be computed from what; None if the problem was given as a trace."""
+        """The network of a problem: its computations; None if the problem was given as a trace."""
         chain = self.checkpoint_chain
         if chain is not None:
             return chain.network()
@@ -317,6 +319,17 @@ class Problem:
         if isinstance(memory, str):
             memory = parse_memory(memory, self)
         return replace(self, platform=replace(self.platform, memory=memory))
+
+    def with_device_memory(self, size: int | str, optimiser: str | None = None) -> Problem:
+        """Return the same problem on a device of so many bytes, or ``"16GiB"``, minus all else.
+
+        `optimiser` names the one whose state is counted
+        (`offcert.questions.schedule.device_memory`), by default the profile's. Raises an
+        `InputError` if that is too little, or not known.
+        """
+        beside = uncounted_bytes(self)
+        beside = beside if optimiser is None else with_optimiser(beside, optimiser)
+        return self.with_memory(memory_beside(require_size(size, "device memory"), beside))
 
     def with_bandwidth(
         self, bandwidth: Fraction | str, prefetch: Fraction | str | None = None

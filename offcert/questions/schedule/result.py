@@ -15,7 +15,7 @@ from offcert.questions.schedule.schedule import Schedule
 
 @dataclass(frozen=True)
 class Result(Bounded):
-    """What a method found.
+    """The result of a method.
 
     Attributes
     ----------

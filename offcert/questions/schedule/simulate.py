@@ -26,13 +26,14 @@ from offcert.questions.schedule.schedule import Schedule, Transfer
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-# What the kernel returns instead of a makespan.
+# Outcomes of the kernel that are no makespan. By definition.
 _OUT_OF_TURN = -1
 _NOT_BACK = -2
 _NO_MEMORY = -3
 _NO_MEMORY_FOR_PREFETCH = -4
 _NO_ROOM_AT_START = -5
 
+# The end of a transfer that is not known yet. By definition.
 _UNKNOWN = -1
 
 

@@ -28,6 +28,7 @@ from offcert.questions.schedule.training_record import (
 )
 
 TRAINING_FORMAT = "offcert-training"
+# The version of the format. By definition.
 TRAINING_VERSION = 1
 _DEVICES = ("cpu", "simulated", "cuda")
 

@@ -86,7 +86,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What a gap's transfers move.
+    """The tensor and bytes that a gap's transfers move.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class StepNumbers:
 
 @dataclass(frozen=True, slots=True)
 class HostMemory:
-    """What a plan needs of the host.
+    """The memory of the host that a plan needs.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ class HostMemory:
 
 @dataclass(frozen=True, slots=True)
 class AllocatorPeaks:
-    """What a device's allocator says about a step: bytes of the whole device.
+    """A step by a device's allocator: bytes of the whole device.
 
     A plan limits the bytes of tensors. The allocator takes more from the device than it gives out:
     it rounds up, keeps what was given back in blocks of its own, and cannot always put blocks
@@ -185,7 +185,7 @@ class AllocatorPeaks:
 
     @property
     def fragmentation(self) -> Fraction:
-        """Which part of what the allocator held was never given out at the same time."""
+        """The part of the bytes held by the allocator that was never given out at a time."""
         return Fraction(max(0, self.reserved - self.allocated), max(1, self.reserved))
 
     def peak_error(self, planned: int) -> Fraction:

@@ -1,1 +1,1 @@
-"""Which values of a graph are stored, the others being computed again."""
+"""Selections: which values of a graph are stored, the others being computed again."""

@@ -20,7 +20,7 @@ SIZE = "size"
 
 @dataclass(frozen=True)
 class GraphSelection:
-    """Which vertices of a graph are stored, and what that costs in the papers' model.
+    """Stored vertices of a graph, and their cost in the papers' model.
 
     Attributes
     ----------

@@ -1,1 +1,1 @@
-"""In which parts and by which algorithms: a training step before that is decided."""
+"""Splits: in which parts and by which algorithms a training step is computed."""

@@ -25,6 +25,7 @@ from offcert.questions.split.menu import Alternative, Menu
 from offcert.questions.split.problem import Round, Split, StepProblem
 
 STEP_FORMAT = "offcert-step"
+# The version of the format. By definition.
 STEP_VERSION = 1
 
 

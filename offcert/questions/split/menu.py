@@ -33,7 +33,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Menu:
-    """Which operations of a trace can be executed in several ways.
+    """The operations of a trace that can be executed in several ways, each with its alternatives.
 
     A choice names, for each operation on the menu, one alternative by its position. It makes a
     trace of a trace: with the durations and workspaces chosen, and everything else as it was. What

@@ -29,6 +29,7 @@ from offcert.runtime.device.pinned import (
     PinnedArena,
 )
 
+# Nanoseconds in a millisecond. By definition.
 _MILLISECOND = 10**6
 
 

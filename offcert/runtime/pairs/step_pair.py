@@ -27,7 +27,7 @@ from offcert.runtime.workloads.turns import Turns
 
 @dataclass(frozen=True)
 class Taken:
-    """What one planned step did.
+    """The measurements of one planned step.
 
     Attributes
     ----------
@@ -248,7 +248,7 @@ def _copied(step: TrainingStep) -> TrainingStep:
 
 @dataclass
 class _Followed:
-    """What is known only while the context of a planned step is open."""
+    """Facts that are known only while the context of a planned step is open."""
 
     times: Schedule | None = None
     memory: AllocatorPeaks | None = None

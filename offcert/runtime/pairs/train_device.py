@@ -19,7 +19,7 @@ from offcert.runtime.watch.hooks import require_cpu
 
 
 class DeviceKind(StrEnum):
-    """What `train` may be asked for."""
+    """The kinds of devices that `train` may be asked for."""
 
     AUTO = "auto"
     CPU = "cpu"
@@ -57,7 +57,7 @@ class TrainDevice:
 
     @property
     def versions(self) -> dict[str, str]:
-        """What measurements depend on."""
+        """Versions of the software that measurements depend on."""
         known: dict[str, Any] = {"torch": torch.__version__}
         if self.is_real:
             known |= {name: found for name, found in versions(self.tensors).items() if found}

@@ -1,4 +1,4 @@
-"""What training with and without a plan, side by side, has found."""
+"""Findings of training with and without a plan, side by side."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class StepComparison:
 
 @dataclass(frozen=True)
 class TrainReport:
-    """What `train` found.
+    """The findings of `train`.
 
     Attributes
     ----------

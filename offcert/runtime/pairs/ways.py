@@ -42,7 +42,7 @@ class Way:
 
     @property
     def planned_seconds(self) -> float:
-        """Those of training by the plan."""
+        """Seconds of the steps that were trained by the plan."""
         return sum(step.planned_seconds for step in _timed(self.report))
 
     @property

@@ -23,7 +23,7 @@ from offcert.runtime.plan.host_layout import HostLayout, placed
 
 Key = TypeVar("Key", bound=Hashable)
 
-# So finely are bytes told apart when it is decided which leave.
+# Steps into which bytes are divided when it is decided which tensors leave. Arbitrary.
 _STEPS = 1024
 
 # The last number, and those before it.

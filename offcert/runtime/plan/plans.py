@@ -17,11 +17,11 @@ from offcert.runtime.watch.signature import Signature, as_if_on, difference
 
 
 class CertificateLike(Protocol):
-    """What training needs of a certificate (`offcert.proofs.certificate.Certificate`)."""
+    """The part of a certificate that training needs (`offcert.proofs.certificate.Certificate`)."""
 
     @property
     def problem(self) -> Problem:
-        """What was planned."""
+        """The problem that was planned."""
 
     @property
     def result(self) -> Result:

@@ -1,4 +1,4 @@
-"""What a plan says about device memory: live bytes at every event. Needs no torch."""
+"""Device memory that a plan predicts: live bytes at every event. Needs no torch."""
 
 from __future__ import annotations
 

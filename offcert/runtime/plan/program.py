@@ -31,7 +31,7 @@ from offcert.runtime.watch.saved_storages import Place
 
 @dataclass(frozen=True)
 class Program:
-    """What leaves and comes back when, and how to recognise it.
+    """The tensors that leave and come back, when they do, and how to recognise them.
 
     Attributes
     ----------

@@ -25,7 +25,7 @@ from offcert.runtime.plan.predict import Prediction, predict_in_order, written_a
 
 
 class Act(StrEnum):
-    """What is done before an operation."""
+    """The actions before an operation."""
 
     COPY_OUT = "copy out"
     RELEASE = "release"

@@ -62,7 +62,7 @@ def timed_trace(
 
 @dataclass(frozen=True)
 class Timed:
-    """What a device says of a step that was run on it several times.
+    """The times of a step that was run on a device several times.
 
     Attributes
     ----------

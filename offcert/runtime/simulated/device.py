@@ -31,6 +31,7 @@ from offcert.runtime.simulated.streams import (
 from offcert.runtime.watch.tracker import LiveBytes
 
 _STREAMS = ("compute", "out", "back", "to a file", "from a file")
+# The number of the stream that computes. By definition.
 _COMPUTE = 0
 
 

@@ -39,7 +39,7 @@ from offcert.runtime.workloads.workload import Batches, Workload
 
 @dataclass(frozen=True)
 class StepReport:
-    """What one planned training step did to device memory.
+    """Device memory in one planned training step.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ class Offload(AbstractContextManager["Offload"]):
 
     @property
     def report(self) -> StepReport:
-        """What the latest step has done so far; complete after its backward pass."""
+        """The report of the latest step so far; complete after its backward pass."""
         return self._meter.report()
 
 

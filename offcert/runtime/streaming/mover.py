@@ -136,7 +136,7 @@ class StreamMover(Mover):
 
     @property
     def outside_bytes(self) -> int:
-        """Their bytes."""
+        """Bytes of the copies outside of the arena."""
         return self._copies.outside_bytes - self._outside_before[1]
 
     @property
@@ -346,4 +346,5 @@ class StreamMover(Mover):
             self._record.transferred(kind, gap, begin, end)
 
 
+# The place of copies that no operation waits for. By definition.
 _LATE = -1

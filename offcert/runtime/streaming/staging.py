@@ -138,7 +138,7 @@ class _Piece(Generic[Key]):
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What a clerk reads into a slot before it is asked for."""
+    """A copy that a clerk reads into a slot before it is asked for."""
 
     slot: Slot
     done: Event

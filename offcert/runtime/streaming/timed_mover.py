@@ -97,6 +97,7 @@ class HostClock:
 
 
 HOST_CLOCK = HostClock()
+# The place of copies that no operation waits for. By definition.
 _LATE = -1
 
 

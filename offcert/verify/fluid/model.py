@@ -1,4 +1,4 @@
-"""What any multipliers prove about every schedule, by the mathematics alone.
+"""The bound that any multipliers prove about every schedule, by the mathematics alone.
 
 Facts about a schedule
 ----------------------

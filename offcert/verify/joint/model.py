@@ -1,4 +1,4 @@
-"""What any multipliers prove about every execution, by the mathematics alone.
+"""The bound that any multipliers prove about every execution, by the mathematics alone.
 
 Facts about an execution and its schedule
 -----------------------------------------
@@ -363,7 +363,7 @@ class Weighing:
         self._add_memory(boundary, weight, kept, self.model.used(boundary) - outputs)
 
     def _add_memory(self, boundary: int, weight: int, most: int, used: frozenset[int]) -> None:
-        """What is present, but for what is used, takes so many bytes at most."""
+        """Add: values that are present, but for the used ones, take at most so many bytes."""
         model = self.model
         weight *= model.common // model.limit
         self.constant -= weight * most

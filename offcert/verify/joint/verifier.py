@@ -60,7 +60,7 @@ def _require_run(model: JointModel, node: tuple[int, int], place: str) -> None:
         raise InputError(f"{place}: computation {computation} does not run again in span {span}")
 
 
-# Spans times computations: more than any proof of ours has.
+# Spans times computations, at most: more than any proof of ours has. Arbitrary.
 _LARGEST = 20_000_000
 
 

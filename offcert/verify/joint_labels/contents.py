@@ -1,4 +1,4 @@
-"""What an execution can hold, and what each computation takes and makes of it.
+"""Contents of the device that an execution can have, and what computations take and make of them.
 
 Written from the definition of executions and schedules alone (docs/theory/joint-labels.md), and
 independently of the search that finds such bounds. What memory holds is told apart by its value, by
@@ -50,7 +50,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Work:
-    """What one computation takes and makes.
+    """The values that one computation takes and makes.
 
     Attributes
     ----------

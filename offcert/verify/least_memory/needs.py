@@ -1,4 +1,4 @@
-"""What the arguments about least memory are about, derived from a network's definition."""
+"""Needs of computations, derived from a network's definition, for arguments on least memory."""
 
 from __future__ import annotations
 

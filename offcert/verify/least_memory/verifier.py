@@ -160,7 +160,7 @@ def _graph(
 
 
 class Kept:
-    """What follows from a memory limit.
+    """Consequences of a memory limit: the values that have to be kept.
 
     Parameters
     ----------

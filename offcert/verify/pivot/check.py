@@ -17,7 +17,7 @@ from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.pivot.side import Evictable, Found, Side, TooLargeError, nothing_found
 from offcert.verify.pivot.tables import IntArray
 
-# To be searched on each side, unless the caller wants less.
+# Labels to be searched on each side, unless the caller wants less. Arbitrary.
 MOST_LABELS = 16_000_000
 
 

@@ -14,8 +14,9 @@ from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.pivot.search import search
 from offcert.verify.pivot.tables import IntArray, Tables, new_standing
 
+# The largest number in the arrays. Derived: it stays inside 64 bits.
 _LARGEST = 2**62
-# Classes whose tensors must not leave twice; each takes a bit.
+# Classes whose tensors must not leave twice, at most: each takes a bit. Derived.
 _MOST_ONCE = 62
 
 

@@ -15,6 +15,7 @@ from offcert.verify.findings import BoundCheck, CheckedBound, Verification
 from offcert.verify.limits import Allowance
 from offcert.verify.placement.overlap import Stay, placement_faults, stays
 
+# Faults of one kind that are named; more are counted. Arbitrary.
 _SHOWN = 10
 
 

@@ -120,9 +120,9 @@ def _called(name: str, number: int) -> str:
     return f"{name} (back {number})" if number else name
 
 
-# More of one kind are counted.
+# Faults of one kind that are named; more are counted. Arbitrary.
 _SHOWN = 10
-# Letters of a name in a sentence that has two.
+# Letters of a name in a sentence that has two. Arbitrary.
 _NAME = 60
 
 

@@ -63,7 +63,7 @@ def _least_dynamic(sizes: Sequence[int]) -> int:
 
 
 class _WrongError(Exception):
-    """What is wrong with a proof."""
+    """An error in a proof."""
 
 
 def graph_bound_fault(graph: CheckpointGraph, bound: PackingBound) -> str | None:

@@ -16,13 +16,13 @@ from offcert.proofs.kinds import Computed
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.questions.schedule.schedule import Schedule
 
-# More labels than that, and verifying takes minutes.
+# Labels that a search may hold: with more, verification takes minutes. Measured; no record.
 MOST_LABELS = 100_000
 
 
 @dataclass(frozen=True)
 class JointOutcome:
-    """What is known of the shortest execution, or of the one that takes least memory.
+    """The outcome of a search for the shortest execution, or for the one of least memory.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a search over labels has to know of a joint problem, as masks of contents.
+"""A joint problem for a search over labels, as masks of contents.
 
 A *content* is a value in one state of its changes in place. Of a value that is still to be changed
 there are two contents: a copy that may be changed, and a *settled* one, that has left since it was

@@ -17,7 +17,7 @@ from offcert.questions.schedule.schedule import Schedule, Transfer
 
 @dataclass(frozen=True)
 class Replay:
-    """What a way does.
+    """The course of a way.
 
     Attributes
     ----------

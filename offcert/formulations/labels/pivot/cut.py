@@ -210,9 +210,10 @@ def join(
     return min(int(best), int(NEVER)), how
 
 
-# Labels expanded between two looks at the clock.
+# Labels that are expanded between two looks at the clock. Arbitrary.
 STRIDE = 20_000
-# The first round raises the target by this part of what is open, each later one by twice as much.
+# The first round raises the target by one part in so many of what is open, each later one by twice
+# as much. Arbitrary.
 FIRST_STEP = 64
 
 
