@@ -9,10 +9,10 @@ from functools import cache
 
 import pytest
 import torch
-from torch import nn
-
 from offcert.core.carried.problem import carried_on
 from offcert.core.problem import Problem
+from torch import nn
+
 from offcert.heuristics.joint.annealing import JointAnnealer
 from offcert.heuristics.joint.evaluation import estimate
 from offcert.heuristics.joint.ranges import ranges_of
