@@ -25,9 +25,10 @@ from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.guard import OffloadWarning, one_line
 from offcert.runtime.watch.modes import sweep, within_transform
-from offcert.runtime.watch.signature import Signature, as_if_on, covers, signature, volume
+from offcert.runtime.watch.signature import Signature, signature
 from offcert.training.barred import opaque_modules, price, without
 from offcert.training.branches import Branches
+from offcert.training.growth import is_covered, outgrown
 from offcert.training.planner import Planner, first_call
 from offcert.training.study import StepTimes, Study
 
@@ -112,7 +113,7 @@ class AutoOffload(Offload):
             return super().begin(args, kwargs)
         if self._study is None:
             begun = self._kinds.now()
-            if self._is_covered(call):
+            if is_covered(self.programs, call, self._hooks.parts.device):
                 self._own.append(call)
             self._study = Study(self._root, call, self._planner.hardware is None, begun)
             self._reserved.begin(fresh=True)
@@ -174,29 +175,10 @@ class AutoOffload(Offload):
             return self._branches.wants(call)
         return True
 
-    def _is_covered(self, call: Signature) -> bool:
-        here = self._hooks.parts.device
-        calls = [(e.capture.calls[0], e.capture.device) for e in self.programs]
-        return any(covers(known, as_if_on(call, device, here)) for known, device in calls)
-
     def _outgrown(self, call: Signature) -> int | None:
-        """Return the number of the plan in whose place one for a larger call is followed.
-
-        It is the one for the largest of the calls that the call covers: if that is more than half
-        as large, or no more plans may be made. Plans are so for sizes that double.
-        """
-        here = self._hooks.parts.device
-        found = []
-        for number, each in enumerate(self.programs):
-            known = each.capture.calls[0]
-            asked = as_if_on(call, each.capture.device, here)
-            if volume(known) < volume(asked) and covers(asked, known) and known not in self._own:
-                found.append((volume(known), number))
-        if not found:
-            return None
-        size, number = max(found)
+        """Return the number of the plan in whose place one for a larger call is followed."""
         full = len(self.programs) >= self._max_plans
-        return number if full or 2 * size > volume(call) else None
+        return outgrown(self.programs, call, self._hooks.parts.device, self._own, full=full)
 
     def _conclude(self, study: Study) -> None:
         """Take what a study has found out, and make a plan once it is complete."""
