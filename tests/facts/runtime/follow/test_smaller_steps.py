@@ -15,7 +15,7 @@ from torch import nn
 
 from offcert.certify.ladder import certify
 from offcert.core.platform import Platform
-from offcert.core.problem import Recompute
+from offcert.questions.schedule.problem import Recompute
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import offload
 from offcert.runtime.profiling.profile import profile
