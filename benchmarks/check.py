@@ -43,7 +43,7 @@ def chain_problem(stages: int) -> Problem:
     """Return a random chain in which moving everything takes about as long as computing."""
     import random
 
-    from long_problems import long_chain
+    from support.problems.long_problems import long_chain
 
     problem = Problem(
         f"chain-{stages}",
@@ -132,7 +132,7 @@ def measure(problem: Problem) -> dict[str, Any]:
 
 def against_definition(problem: Problem) -> dict[str, Any]:
     """Return how much longer the checker of the tests takes, and whether both find the same."""
-    from check_oracle import check as by_definition
+    from support.oracles.check import check as by_definition
 
     schedule = Simulator(problem).run(furthest_first(problem))
     tight = problem.with_memory(problem.platform.memory * 9 // 10)
@@ -151,7 +151,7 @@ def against_definition(problem: Problem) -> dict[str, Any]:
 
 def run(stages: Sequence[int], operations: int, tensors: int) -> dict[str, Any]:
     """Return all measurements; the first of the chains is compared with the definition too."""
-    from long_problems import long_problem
+    from support.problems.long_problems import long_problem
 
     chains = [chain_problem(count) for count in stages]
     long = [long_problem(0, operations, tensors, nested=nested) for nested in (True, False)]
@@ -167,7 +167,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
-    sys.path[:0] = [str(TESTS), str(TESTS / "core")]
+    sys.path[:0] = [str(TESTS)]
     results = run(STAGES, OPERATIONS, TENSORS)
     compared = results["against_definition"]
     print(

@@ -91,6 +91,7 @@ def _checked(require: Callable[[object], Number], value: Number) -> Number:
 # What the core knows, which a help text need not load; a test keeps the two the same.
 RECOMPUTE = ("none", "chain", "any")
 MINIMISE = ("time", "memory")
+OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.ending import ending_anyhow
-from offcert.cli.output import native_output_to_stderr, show
+from offcert.cli.output import STDOUT, native_output_to_stderr, show
 from offcert.cli.progress import progress
 from offcert.cli.searching import describe_progress, read_problem, search_settings
 
@@ -40,6 +40,8 @@ def require_folder(options: argparse.Namespace) -> None:
     from offcert.core.documents import require_writable
     from offcert.core.errors import InputError
 
+    if options.output == STDOUT:
+        raise InputError("several limits need a folder for certificates, not -")
     folder = Path(options.output)
     if folder.is_file():
         raise InputError(f"{folder} is a file: several limits need a folder for certificates")
@@ -48,6 +50,16 @@ def require_folder(options: argparse.Namespace) -> None:
     except OSError as error:
         raise InputError(f"{folder} cannot be made: {error.strerror}") from None
     require_writable(folder / _TABLE)
+    # What a curve is made from may lie in the folder, also under a name that the curve uses.
+    read = Path(options.problem)
+    for path in (*(folder / name for name in (_TABLE, _DOCUMENT, _PICTURE)), *found_in(folder)):
+        if path.exists() and read.exists() and path.samefile(read):
+            raise InputError(f"{path} cannot be written: it is read as input")
+
+
+def found_in(folder: Path) -> list[Path]:
+    """Return the files in a folder that are named as a curve's certificates."""
+    return sorted(folder.glob("memory-*.json"))
 
 
 def run(options: argparse.Namespace) -> int:

@@ -73,7 +73,7 @@ def _add_knob(parser: argparse.ArgumentParser, item: Any) -> None:
         options |= {"type": integer, "metavar": "N"}
     else:
         options["choices"] = item.metadata["choices"]
-    parser.add_argument(f"--{item.name}", **options)
+    parser.add_argument(f"--{item.name.replace('_', '-')}", **options)
 
 
 def _integers(text: str) -> list[int]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import seconds, source
 from offcert.cli.library import ENVIRONMENT
-from offcert.cli.output import native_output_to_stderr, show
+from offcert.cli.output import STDOUT, native_output_to_stderr, show
 from offcert.cli.parser import EXIT_INVALID, Commands, add_command
-from offcert.cli.searching import add_problem, read_problem
+from offcert.cli.searching import add_problem, read_problem, stream
 
 if TYPE_CHECKING:
     from offcert.certify.importing import Imported
@@ -58,7 +58,10 @@ def _run(options: argparse.Namespace) -> int:
             problem, options.schedule, time_limit=options.time_limit, library=library
         )
     if found.certificate is not None and options.output is not None:
-        found.certificate.write(options.output)
+        if options.output == STDOUT:
+            stream(found.certificate.write)
+        else:
+            found.certificate.write(options.output)
     show(options, _document(found, options.output), _text(problem, found, options.output))
     return EXIT_INVALID if found.faults else 0
 

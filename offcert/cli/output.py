@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from offcert.core.messages import cut
+from offcert.core.messages import cut, plain
 
 if TYPE_CHECKING:
     from offcert.core.problem import Problem
@@ -31,10 +31,19 @@ def require_outputs(options: argparse.Namespace, *names: str) -> None:
     """
     for name in names or ("output",):
         path = getattr(options, name, None)
-        if path is not None:
+        if path == STDOUT and name == "output":
+            _require_streamed(options)
+        elif path is not None:
             from offcert.core.documents import require_writable
 
             require_writable(path)
+
+
+def _require_streamed(options: argparse.Namespace) -> None:
+    if not getattr(options, "streamed", False):
+        from offcert.core.errors import InputError
+
+        raise InputError("-o - is for commands whose result is one document: give a file's name")
 
 
 # Where the commands keep the names of files that they write.
@@ -90,8 +99,12 @@ def _same(path: str, other: str) -> bool:
 
 
 def show(options: argparse.Namespace, document: dict[str, Any], text: str) -> None:
-    """Print a result: one JSON object if the options ask for it, else the text."""
-    print(json.dumps(document, allow_nan=False) if options.json else text)
+    """Print a result: one JSON object if the options ask for it, else the text.
+
+    On stderr if what the command writes into a file otherwise goes to the standard output.
+    """
+    file = sys.stderr if getattr(options, "output", None) == STDOUT else sys.stdout
+    print(json.dumps(document, allow_nan=False) if options.json else plain(text), file=file)
 
 
 def text_of(question: Question) -> Text:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from offcert.cli.messages import LOG
+from offcert.core.messages import plain
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -72,7 +73,7 @@ class _Line(Generic[News]):
         from rich.text import Text
 
         seconds = time.monotonic() - self._began
-        return Text(_PLACE.format(seconds, self._said), no_wrap=True, overflow="ellipsis")
+        return Text(_PLACE.format(seconds, plain(self._said)), no_wrap=True, overflow="ellipsis")
 
 
 @contextmanager

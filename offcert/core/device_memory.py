@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, short_repr
-from offcert.core.problem import Problem
 from offcert.core.units import Units, format_size
 
 _BYTES = Units("ns", "B")
+# Copies of the trained parameters that an optimiser's state holds. Given by PyTorch.
+OPTIMISER_COPIES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
+
+
+class _Sourced(Protocol):
+    """A problem, which has a name and says where it is from."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+    @property
+    def source(self) -> Mapping[str, Any] | None:
+        """As the profile has written it."""
 
 
 def memory_beside(device_memory: int, uncounted: Mapping[str, int]) -> int:
@@ -72,7 +85,7 @@ def with_copies_of_buffers(uncounted: Mapping[str, int]) -> dict[str, int]:
     return {**uncounted, "copies of buffers": 2 * buffers} if buffers else dict(uncounted)
 
 
-def uncounted_bytes(problem: Problem) -> dict[str, int]:
+def uncounted_bytes(problem: _Sourced) -> dict[str, int]:
     """Return the bytes that the trace of a problem does not count, as its source has them.
 
     Raises
@@ -94,3 +107,41 @@ def uncounted_bytes(problem: Problem) -> dict[str, int]:
                 f"source.uncounted.{cut(name)} must be a number of bytes, not {short_repr(size)}"
             )
     return dict(found)
+
+
+def require_optimiser(name: object) -> str:
+    """Return the name of an optimiser whose state's size is known.
+
+    Raises
+    ------
+    InputError
+        If it is none.
+    """
+    if not isinstance(name, str) or name not in OPTIMISER_COPIES:
+        known = ", ".join(OPTIMISER_COPIES)
+        raise InputError(f"optimiser must be one of {known}, not {short_repr(name)}")
+    return name
+
+
+def with_optimiser(uncounted: Mapping[str, int], name: str) -> dict[str, int]:
+    """Return bytes with those that the state of a named optimiser takes on the device.
+
+    They follow from the gradients' bytes: a gradient is as large as its parameter. The counters of
+    Adam's steps, 4 bytes a parameter, PyTorch keeps on the host by default; they are not in it.
+
+    Parameters
+    ----------
+    uncounted : mapping of str to int
+        Bytes that the trace does not count, by what they are.
+    name : str
+        A key of `OPTIMISER_COPIES`.
+
+    Raises
+    ------
+    InputError
+        If no optimiser has that name, or it is not known what the gradients take.
+    """
+    copies = OPTIMISER_COPIES[require_optimiser(name)]
+    if "gradients" not in uncounted:
+        raise InputError("the problem does not say what gradients take (source.uncounted)")
+    return {**uncounted, "optimiser": copies * uncounted["gradients"]}

@@ -11,6 +11,7 @@ from typing import Any
 
 from offcert.core.chain import Chain
 from offcert.core.checkpoint_chain import CheckpointChain
+from offcert.core.device_memory import memory_beside, uncounted_bytes, with_optimiser
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.messages import cut, short_repr
@@ -28,6 +29,7 @@ from offcert.core.units import (
     format_time,
     parse_bandwidth,
     parse_limit,
+    require_size,
 )
 
 
@@ -318,6 +320,16 @@ class Problem:
         if isinstance(memory, str):
             memory = parse_memory(memory, self)
         return replace(self, platform=replace(self.platform, memory=memory))
+
+    def with_device_memory(self, size: int | str, optimiser: str | None = None) -> Problem:
+        """Return the same problem on a device of so many bytes, or ``"16GiB"``, minus all else.
+
+        `optimiser` names the one whose state is counted (`offcert.core.device_memory`), by default
+        the profile's. Raises an `InputError` if that is too little, or not known.
+        """
+        beside = uncounted_bytes(self)
+        beside = beside if optimiser is None else with_optimiser(beside, optimiser)
+        return self.with_memory(memory_beside(require_size(size, "device memory"), beside))
 
     def with_bandwidth(
         self, bandwidth: Fraction | str, prefetch: Fraction | str | None = None

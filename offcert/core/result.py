@@ -12,6 +12,7 @@ from typing import Any
 from offcert.core.execution import Execution
 from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.messages import cut
+from offcert.core.notebook import Shown, html
 from offcert.core.problem import Minimise
 from offcert.core.schedule import Schedule
 from offcert.core.units import Units, format_size, format_time
@@ -211,6 +212,11 @@ class Result(Bounded):
 
     def __repr__(self) -> str:
         return f"<Result {self.summary()}>"
+
+    def _repr_html_(self) -> str:
+        rows = sorted(self.bounds, key=lambda bound: -bound.value)
+        table = ((f"{bound.value}", bound.method, str(bound.evidence)) for bound in rows)
+        return html(Shown(self.summary(), (), ("lower bound", "method", "evidence"), table))
 
     def summary(self, units: Units | None = None) -> str:
         """Return status, makespan, bound and gap in a line for people.

@@ -62,6 +62,21 @@ def parse_size(text: str, field: str = "size") -> int:
     return _bytes(match[1], match[3], text, field)
 
 
+def require_size(size: object, field: str = "size") -> int:
+    """Return bytes for an integer, or for a text such as ``"6GiB"``.
+
+    Raises
+    ------
+    InputError
+        If it is neither, or negative.
+    """
+    if isinstance(size, str):
+        return parse_size(size, field)
+    if type(size) is not int or size < 0:
+        raise InputError(f'{field} must be bytes, or a text such as "6GiB", not {short_repr(size)}')
+    return size
+
+
 def parse_limit(text: str, units: Units, memory_at: Callable[[Fraction], int]) -> int:
     """Return a problem's memory limit, in its units of size, for a size or a percentage.
 

@@ -20,6 +20,7 @@ from offcert.core.documents import Fields, read_json, require_format, show, writ
 from offcert.core.errors import InputError
 from offcert.core.files import problem_digest, problem_from_json, problem_to_json
 from offcert.core.messages import cut, meant
+from offcert.core.notebook import Shown, html
 from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.instances.records import Record, record_from_json, record_to_json
@@ -117,6 +118,11 @@ class Library:
 
     def __repr__(self) -> str:
         return f"<Library {self.folder}: {len(list(self.folder.glob('[!.]*.json')))} families>"
+
+    def _repr_html_(self) -> str:
+        known = ((each.name, each.record) for each in self.entries())
+        rows = ((name, f"{record.value}", f"{record.lower_bound}") for name, record in known)
+        return html(Shown(f"{self!r}", (), ("problem", "best value", "lower bound"), rows))
 
     def families(self, *, group: str | None = None, family: str | None = None) -> Iterator[Family]:
         """Yield the families by name.

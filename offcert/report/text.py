@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from offcert.core.plan import Kind
@@ -122,7 +123,8 @@ def describe_certificate(certificate: Certificate) -> str:
     joint = " at" if problem.minimise is Minimise.TIME else ","
     lines = [f"{problem.name}{joint} {within(certificate)}: {result.status}"]
     if result.infeasibility is not None:
-        return "\n".join([*lines, f"  {result.infeasibility.said(problem.units)}"])
+        lines.append(f"  {result.infeasibility.said(problem.units)}")
+        return "\n".join([*lines, *_recompute_hint(certificate)])
     if result.objective is not None:
         lines += _found_lines(certificate)
     elif choices_summary(problem):
@@ -132,7 +134,25 @@ def describe_certificate(certificate: Certificate) -> str:
     for bound in result.bounds:
         value = format_objective(bound.value, problem)
         lines.append(f"  bound {value:>14}  {bound.method} ({bound.evidence})")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_recompute_hint(certificate)])
+
+
+def _recompute_hint(certificate: Certificate) -> list[str]:
+    """Say that computations could run again, too, where nothing may and that could save time."""
+    problem, result = certificate.problem, certificate.result
+    network = problem.computed
+    plain = problem.recompute is Recompute.NONE and problem.minimise is Minimise.TIME
+    if not plain or network is None or result.objective == problem.trace.compute_time:
+        return []
+    again = sum(computation.repeatable for computation in network.computations)
+    if not again:
+        return []
+    text = f"  --recompute any lets {again} of {len(network)} operations run again, too"
+    least = replace(problem, recompute=Recompute.ANY).least_memory
+    if least < problem.least_memory:
+        sizes = (format_size(size, problem.units) for size in (least, problem.least_memory))
+        text += "; the largest alone takes {}, moving alone needs {}".format(*sizes)
+    return [text]
 
 
 def _found_lines(certificate: Certificate) -> list[str]:

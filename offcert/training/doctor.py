@@ -16,7 +16,7 @@ from offcert.certify.search import SearchProgress
 from offcert.core.errors import InputError
 from offcert.core.options import require_count
 from offcert.core.problem import Problem
-from offcert.core.units import parse_size
+from offcert.core.units import require_size
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware import hardware as find_hardware
@@ -87,9 +87,7 @@ def doctor(
     InputError
         If a size cannot be had of this model, or a number is out of its range.
     """
-    memory = device_memory
-    if isinstance(memory, str):
-        memory = parse_size(memory, "device_memory")
+    memory = require_size(device_memory, "device_memory")
     chosen = find_hardware(hardware) if isinstance(hardware, str) else hardware
     shape = None if input_shape is None else parse_shape(input_shape)
     _require_sizes(model, shape, {"batch": batch, "sequence": sequence})

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from offcert.core.documents import canonical_digest
 from offcert.core.messages import cut
+from offcert.core.notebook import Shown, html
 from offcert.core.result import Bound, Bounded, Evidence
 from offcert.proofs.attestation import witness
 from offcert.proofs.claims import solver_of
@@ -76,6 +77,16 @@ class Verification(Generic[C]):
         known: Any = self.certificate
         said = f"; {known.summary()}" if hasattr(known, "summary") else ""
         return f"<Verification {self.outcome}, {len(self.faults)} faults{said}>"
+
+    def _repr_html_(self) -> str:
+        known: Any = self.certificate
+        faults = [("fault", fault) for fault in self.faults]
+        faults += [("not verified", reason) for reason in self.unverified]
+        facts = [("claims", known.summary())] if hasattr(known, "summary") else []
+        checked = (*self.bounds, *self.placement_bounds, *self.robust_bounds)
+        rows = ((f"{b.value}", b.method, str(b.evidence), b.finding) for b in checked)
+        header = ("lower bound", "method", "evidence", "found")
+        return html(Shown(f"{self.outcome}".upper(), [*facts, *faults], header, rows))
 
     @property
     def evidence(self) -> Evidence | None:

@@ -2,7 +2,7 @@
 
 Smallest: no graph with fewer vertices fails, then none with fewer bytes, then none with fewer
 edges. Everything here is found again, and compared with all selections there are, by
-`tests/instances/test_selection_counterexamples.py`.
+`tests/oracles/papers/test_selection_counterexamples.py`.
 """
 
 from __future__ import annotations
