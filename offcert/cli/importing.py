@@ -26,6 +26,7 @@ def add(commands: Commands) -> None:
     """Add the command."""
     summary = "check a schedule from elsewhere, say how good it is, and make a certificate"
     parser = add_command(commands, "import", summary, _run, examples=_EXAMPLES)
+    parser.set_defaults(streamed=True)
     add_problem(parser)
     parser.add_argument(
         "schedule",

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import offcert
-from offcert.certify.importing import import_schedule, read_schedule
+from offcert.certify.importing import import_schedule
+from offcert.certify.schedule_tables import read_schedule
 from offcert.cli import main
 from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.instances.checkpoint_instances import CheckpointChains
