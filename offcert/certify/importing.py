@@ -12,17 +12,17 @@ from offcert.certify.running import UnsoundError
 from offcert.certify.schedule_tables import read_schedule
 from offcert.certify.search import Search, chooses_execution
 from offcert.certify.steps import climb_combinatorial
-from offcert.core.check import check, peak
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
-from offcert.core.files import problem_digest
-from offcert.core.problem import Minimise, Problem
 from offcert.core.result import Evidence
-from offcert.core.schedule import Schedule
 from offcert.instances.library import Library
 from offcert.instances.records import Record
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Settings
+from offcert.questions.schedule.check import check, peak
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.problem import Minimise, Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.verify.execution import legality_faults
 
 METHOD = "import"

@@ -14,11 +14,11 @@ from offcert.core.documents import read_json, show
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.messages import cut, meant
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Recompute
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Trace
+from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 COMPUTE = "compute"
 _KINDS = {

@@ -14,7 +14,7 @@ from offcert.cli.searching import add_problem, read_problem, stream
 
 if TYPE_CHECKING:
     from offcert.certify.importing import Imported
-    from offcert.core.problem import Problem
+    from offcert.questions.schedule.problem import Problem
 
 _EXAMPLES = (
     "offcert import problem.json schedule.csv -o certificate.json",
@@ -80,7 +80,7 @@ def _document(found: Imported, written: str | None) -> dict[str, Any]:
 
 
 def _text(problem: Problem, found: Imported, written: str | None) -> str:
-    from offcert.core.problem import format_objective
+    from offcert.questions.schedule.problem import format_objective
     from offcert.report.text import describe_certificate
 
     if found.certificate is None:

@@ -13,9 +13,9 @@ import offcert
 from offcert.certify.importing import import_schedule
 from offcert.certify.schedule_tables import read_schedule
 from offcert.cli import main
-from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.instances.checkpoint_instances import CheckpointChains
 from offcert.instances.library import Library
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.document import verify
 
 TRACE = offcert.Trace(
