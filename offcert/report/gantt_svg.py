@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from offcert.core.messages import cut
-from offcert.core.problem import Minimise, Problem, format_objective
-from offcert.core.schedule import Schedule
-from offcert.core.training_record import TrainingRecord
 from offcert.core.units import format_size
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Minimise, Problem, format_objective
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.training_record import TrainingRecord
 from offcert.report.bars import (
     BOUND,
     HELD,

@@ -7,9 +7,9 @@ from itertools import islice
 from pathlib import Path
 
 from offcert.core.messages import cut
-from offcert.core.plan import Kind
-from offcert.core.training_record import Course, TrainingRecord
+from offcert.core.platform import Kind
 from offcert.core.units import format_time
+from offcert.questions.schedule.training_record import Course, TrainingRecord
 from offcert.report.bars import (
     AGAIN,
     BOUND,

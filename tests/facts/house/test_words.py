@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,24 @@ def test_a_word_is_defined_once() -> None:
     ]
     assert len(words) > 25
     assert sorted(set(words)) == sorted(words)
+
+
+def test_the_page_of_what_runs_again_names_what_is_there() -> None:
+    page = (ROOT.parent / "docs/theory/running-again.md").read_text()
+    names, rooms_of = 0, [""] * 3
+    for row in re.findall(r"^\| (?:\d+ )?\|(.+)\|$", page, re.M):
+        columns = [re.findall(r"`([\w.]+)`", column) for column in row.split("|")]
+        if columns[0] and columns[0][0].startswith("offcert."):
+            rooms_of = [column[0] for column in columns]
+        elif len(columns) == 3:
+            for room, column in zip(rooms_of, columns, strict=True):
+                assert column, row
+                for name in column:
+                    module, *parts = name.split(".")
+                    found = import_module(f"{room}.{module}")
+                    for part in parts:
+                        found = getattr(found, part)
+                    names += 1
+    assert names > 40
+    tests = {path.name for path in (ROOT.parent / "tests").rglob("test_*.py")}
+    assert set(re.findall(r"`(test_\w+\.py)`", page)) <= tests

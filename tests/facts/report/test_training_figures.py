@@ -6,8 +6,8 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.core.schedule import Schedule, Transfer
-from offcert.core.training_record import Course, StepNumbers, TrainingRecord
+from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.training_record import Course, StepNumbers, TrainingRecord
 from offcert.report.bars import LOOKS
 from offcert.report.training_figure import (
     looks_by_name,

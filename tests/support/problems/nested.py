@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
-from offcert.core.problem import Problem
 from offcert.core.trace import Trace
 from offcert.formulations.labels.pivot.model import nested
+from offcert.questions.schedule.problem import Problem
 from support.problems.random_instances import random_problem, some_two_rates
 
 _SCALE = 10_000
@@ -39,7 +40,7 @@ def with_small_tensors(problem: Problem, seed: int) -> Problem:
         replace(one, size=_SCALE * one.size if rng.random() < 0.7 else min(one.size, 9))
         for one in trace.tensors
     ]
-    rates = {
+    rates: dict[str, Any] = {
         name: None if rate is None else _SCALE * rate
         for name, rate in (
             ("bandwidth", platform.bandwidth),

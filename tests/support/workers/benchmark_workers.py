@@ -1,12 +1,13 @@
 """What stands in for certifying when the benchmark around it is tested."""
 
+import importlib
 import os
 import time
 from typing import Any
 
 from offcert.certify.methods import solve
-from offcert.core.simulate import Simulator
 from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.simulate import Simulator
 from offcert.verify.document import verify
 
 __all__ = ["Simulator", "crash_at_m5", "quick", "sequential", "sleep"]
@@ -14,7 +15,7 @@ __all__ = ["Simulator", "crash_at_m5", "quick", "sequential", "sleep"]
 
 def quick(task: Any) -> Any:
     """Answer at once."""
-    import certify
+    certify = importlib.import_module("certify")
 
     verification = verify(solve(task.entry.problem, "sequential").to_json())
     return certify.result_facts(verification, 0.1), verification

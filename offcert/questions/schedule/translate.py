@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from offcert.core.execution import Execution
-from offcert.core.plan import Kind, Move, Plan
+from offcert.core.platform import Kind
 from offcert.core.trace import Gap
+from offcert.questions.schedule.plan import Move, Plan
 
 
 def translated(plan: Plan, planned: Execution, real: Execution) -> Plan:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from offcert.core.plan import Kind, Move, Plan
+from offcert.core.platform import Kind
 from offcert.core.trace import Trace
+from offcert.questions.schedule.plan import Move, Plan
 
 
 @dataclass(frozen=True, slots=True)
