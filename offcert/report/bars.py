@@ -1,4 +1,4 @@
-"""What a Gantt chart shows, however it is drawn: rows, bars, their texts, their looks."""
+"""The contents of a Gantt chart, however it is drawn: rows, bars, their texts, their looks."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from offcert.core.fluid_schedule import FluidSchedule, Piece
 from offcert.core.messages import cut
-from offcert.core.placement import PlacementProblem
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
-from offcert.core.training_record import TrainingRecord
+from offcert.core.platform import Kind
 from offcert.core.units import Units, format_size, format_time
 from offcert.proofs.certificate import Certificate
+from offcert.questions.placement.problem import PlacementProblem
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.training_record import TrainingRecord
 from offcert.report.execution import Reruns
 
 _TIMES = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns"))
@@ -78,7 +78,7 @@ HELD = "#cc79a7"
 
 DEVICE, LINK, LINK_BACK = "device", "link", "link back"
 RUN_AGAIN = re.compile(r" \(run [0-9]+\)$")
-# What is on a computer's screen is not read at any length.
+# Letters of the longest name that a picture has in full. Arbitrary.
 _LONGEST_NAME = 80
 
 

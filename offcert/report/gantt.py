@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from offcert.core.documents import write_atomically
 from offcert.core.errors import InputError
-from offcert.core.fluid_schedule import FluidSchedule
 from offcert.core.messages import cut
-from offcert.core.problem import Minimise, Problem
-from offcert.core.schedule import Schedule
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.problem import Minimise, Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.report.bars import (
     BOUND,
     HELD,
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FORMATS = (".png", ".svg")
-# White lines and stripes on more bars than these would hide the bars.
+# Bars up to which bars have outlines and stripes: on more, these would hide them. Arbitrary.
 _MOST_OUTLINED = 150
-# A bar is this part of the width of the picture for each letter of its name, or it has no name.
+# Part of the picture's width that a letter takes: a bar too short for its name has none. Assumed.
 _PART_PER_LETTER = 0.0085
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from offcert.core.messages import cut
-from offcert.core.problem import Minimise, Problem, format_objective
-from offcert.core.schedule import Schedule
 from offcert.core.units import format_size
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Minimise, Problem, format_objective
+from offcert.questions.schedule.schedule import Schedule
 from offcert.report.bars import (
     BOUND,
     HELD,
@@ -28,17 +28,18 @@ from offcert.report.bars import (
 )
 from offcert.report.memory_curve import fluid_memory_curve, memory_curve
 from offcert.report.robust import draw_band, latest_end
-from offcert.report.svg import Element, element, ticks, write
+from offcert.report.svg import LETTER, Element, element, ticks, write
 
+# Pixels of the margins, of the rows and their bars, of the memory's curve, and of the letters.
+# Arbitrary.
 LEFT, RIGHT = 84, 28
 _ROWS_TOP, _ROW, _BAR = 72, 30, 24
 _MEMORY = 190
 _FONT = 11
-# Of a letter, on the average; names with many wide ones are cut by the clip of their bar.
-_LETTER = 6.3
-# Narrower bars are drawn without stripes, which nobody would see.
+# Pixels below whose width bars are drawn without stripes, which nobody would see. Arbitrary.
 _STRIPED = 5.0
-# More bars than these are joined, to at least so many pixels.
+# In a notebook and in a file: bars beyond which bars are joined, and pixels to which they are
+# joined at least. Arbitrary.
 _NOTEBOOK, _FILE = (400, 4.0), (20_000, 0.5)
 
 
@@ -198,7 +199,7 @@ def _draw_legend(root: Element, bars: Sequence[Bar]) -> None:
     for name, look in shown_looks(bars).items():
         element(root, "rect", x=x, y=31, width=22, height=12, fill=_fill(name, 22))
         element(root, "text", look.name, x=x + 28, y=41)
-        x += 28 + _LETTER * len(look.name) + 24
+        x += 28 + LETTER * len(look.name) + 24
 
 
 def _draw_row(root: Element, frame: Frame, index: int, name: str, bars: Sequence[Bar]) -> None:
@@ -220,7 +221,7 @@ def _draw_row(root: Element, frame: Frame, index: int, name: str, bars: Sequence
 
 def _draw_label(group: Element, bar: Bar, middle: float, y: float, width: float) -> None:
     """Write a bar's name on it if there is room for enough of it to be recognised."""
-    letters = int((width - 6) / _LETTER)
+    letters = int((width - 6) / LETTER)
     if letters < min(len(bar.label), 8) or not bar.label:
         return
     look = LOOKS[bar.look]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from offcert.core.documents import write_atomically
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
-from offcert.core.placement import Placement, PlacementProblem
 from offcert.core.units import format_size
 from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.report.bars import BOUND, LIMIT, Look, size_scale, time_scale
 from offcert.report.gantt_svg import LEFT, RIGHT, draw_time_axis, picture
 from offcert.report.svg import Element, element, ticks, write
@@ -22,13 +22,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FORMATS = (".png", ".svg")
+# Letters of the longest name, and pixels of the picture and of the margin above. Arbitrary.
 _LONGEST_NAME = 80
 _WIDTH, _HEIGHT, _TOP = 1100, 440, 64
-# Of a letter, on the average.
+# Pixels of a letter, on the average. Assumed.
 _LETTER = 6.3
-# Narrower or lower rectangles are drawn without stripes, which nobody would see.
+# Pixels below whose width or height rectangles are drawn without stripes, which nobody would see.
+# Arbitrary.
 _STRIPED = 5.0
-# White lines around more rectangles than these would hide the rectangles.
+# Rectangles up to which they have white lines around them: on more, these would hide them.
+# Arbitrary.
 MOST_OUTLINED = 400
 
 # What a residence is of, where that is known, and how it looks.

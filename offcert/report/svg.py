@@ -11,12 +11,19 @@ from xml.etree import ElementTree
 
 Element = ElementTree.Element
 
-# What XML 1.0 does not allow, escaped or not.
-_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# Pixels of a letter of a picture's usual size, 11, on the average. Assumed.
+LETTER = 6.3
+
+# What XML 1.0 does not allow, escaped or not; and further control characters, and those that turn
+# the direction of writing: a name could hide or forge what stands beside it.
+_FORBIDDEN = re.compile(
+    "[^\t\n\r\u0020-\u007e\u00a0-\u200d\u2010-\u2027\u202f-\u2065\u206a-\ud7ff\ue000-\ufffd"
+    "\U00010000-\U0010ffff]"
+)
 
 
 def clean(text: str) -> str:
-    """Return a text without characters that no XML document may hold."""
+    """Return a text without characters that XML forbids, or that would rule what is around them."""
     return _FORBIDDEN.sub("\ufffd", text)
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from offcert.core.documents import write_atomically
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
-from offcert.core.plan import Kind
-from offcert.core.training_record import Course, TrainingRecord
+from offcert.core.platform import Kind
 from offcert.core.units import format_time
+from offcert.questions.schedule.training_record import Course, TrainingRecord
 from offcert.report.bars import (
     AGAIN,
     BOUND,
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 _STALL, _STALL_COLOUR = "waits", "#d9d9d9"
 _COURSES = ("planned", "measured")
-# Times that differ by more than this factor cannot be compared in one picture.
+# The factor by which times may differ to be compared in one picture. Arbitrary.
 _ALIKE = 2
-# A name stands on a bar that is this part of the picture's width for each of its letters.
+# Part of the picture's width that a letter takes: a bar too short for its name has none. Assumed.
 _PART_PER_LETTER = 0.0085
 
 

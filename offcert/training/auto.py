@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError, NoPlanError, OffcertError, PlanError
-from offcert.core.problem import Problem, Recompute
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.host_memory import host_memory_of
@@ -30,7 +30,7 @@ from offcert.training.branches import Branches
 from offcert.training.planner import Planner, first_call
 from offcert.training.study import StepTimes, Study
 
-# Tries after which a kind of step is left without a plan.
+# Tries after which a kind of step is left without a plan. Arbitrary.
 _TRIES = 8
 # Of the time for a plan, what goes into one that only says what it costs that less may run again.
 # Arbitrary.

@@ -9,8 +9,8 @@ from offcert.runtime.capture import Capture
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.watch.signature import Signature
 
-# Steps that deviate before one is studied again, and studies that may meet what is known already:
-# where kinds of steps take turns, the next step is not like the last one.
+# Steps that deviate before one is studied again, and studies that may meet a known kind: where
+# kinds of steps take turns, the next step is not like the last one. Arbitrary.
 _MISSES = 3
 _WASTED = 3
 

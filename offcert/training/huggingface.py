@@ -27,7 +27,7 @@ from typing import Any
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.borrowed import python_state_kept, random_state_kept
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
@@ -83,7 +83,7 @@ class OffloadCallback(TrainerCallback):
 
     @property
     def steps(self) -> Counter[str]:
-        """What became of the steps."""
+        """The number of steps of each kind."""
         return Counter() if self.offload is None else self.offload.steps
 
     def on_train_begin(

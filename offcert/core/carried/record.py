@@ -60,7 +60,7 @@ class Call:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What is known of a step beside its trace.
+    """The record of a step beside its trace: its moments, storages, calls and saved tensors.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class StepRecord:
 
     @cached_property
     def made_in(self) -> Mapping[int, tuple[Sight, ...]]:
-        """What operators make in each operation that may be moved."""
+        """The movable results that operators make, by operation."""
         found: dict[int, list[Sight]] = {}
         for sight in self.results:
             if sight.storage >= 0:

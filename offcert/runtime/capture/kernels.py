@@ -3,8 +3,8 @@
 A fake tensor's operators follow rules that were written by hand. Some of them, under mixed
 precision, give other types than the kernels do, or refuse what the kernels accept; others do not
 say how large a storage is, or that there is one. The trace then has other bytes than the step, and
-a plan for it cannot be followed. `tests/runtime/capture/test_discovered_kernels.py` compares the
-modules of `torch.nn` on fake and on real tensors, to find the operators that need a rule.
+a plan for it cannot be followed. `tests/facts/runtime/capture/test_discovered_kernels.py` compares
+the modules of `torch.nn` on fake and on real tensors, to find the operators that need a rule.
 
 What the recurrent kernels of CUDA devices reserve for their backward pass is known to the libraries
 alone (cuDNN, MIOpen): they are refused on fake tensors, so that such a step is captured on real
@@ -162,7 +162,7 @@ def _embedding_bag(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def _recurrent_layer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a layer keeps for its backward pass is known to the library that computes it.
+    """Make the reserve of a recurrent layer as large as the library does that computes it.
 
     It depends on the processor, too; so the layer is run once, on zeros of these sizes.
     """

@@ -1,4 +1,4 @@
-"""What a step does beyond the captured one: it may then take more memory than its plan says."""
+"""Work of a step beyond the captured one: it may then take more memory than its plan says."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ Attributes = dict[tuple[int, str], Any]
 
 
 class Kinds:
-    """Which of several programs a step will follow.
+    """The choice among several programs: the one that a step will follow.
 
     Parameters
     ----------

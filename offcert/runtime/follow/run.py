@@ -173,7 +173,7 @@ class StepRun(Session):
 
     @property
     def offloaded_bytes(self) -> int:
-        """What was copied to the host."""
+        """Bytes that were copied to the host."""
         return 0 if self._mover is None else self._mover.offloaded_bytes
 
     def report(self) -> StepReport:

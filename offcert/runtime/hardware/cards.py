@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from offcert.runtime.hardware.model import FLASH_2, FLASH_3, Hardware, Work
 
+# Bytes of a GiB, and a billion. By definition.
 _GIB = 2**30
 _GIGA = 10**9
 
@@ -17,10 +18,10 @@ _GIGA = 10**9
 # the several microseconds that the host spends. An assumption, the same for all models.
 _OVERHEAD_NS = 2_000
 
-# What a copy between pinned memory and the device reaches is less than the link's raw rate.
-# 12.2 GB/s is the measurement of the offloading paper on 16 lanes of PCI Express 3.0 (raw:
-# 15.75 GB/s in each direction). Later generations double the raw rate; their effective rate
-# is taken to double too.
+# Bytes a second of a copy between pinned memory and the device, less than the link's raw rate.
+# Measured in the offloading paper on 16 lanes of PCI Express 3.0: 12.2 GB/s (raw: 15.75 GB/s in
+# each direction). Later generations double the raw rate; their effective rate is assumed to double
+# too.
 _PCIE_3 = 12_200_000_000
 _LINKS = {
     "3.0": _PCIE_3,

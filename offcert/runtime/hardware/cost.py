@@ -1,4 +1,4 @@
-"""What one ATen operator computes and moves, the input of a roofline.
+"""Arithmetic and bytes of one ATen operator, the input of a roofline.
 
 The operators are the ones that a `TorchDispatchMode` sees, that is below autograd; real and
 fake tensors give the same numbers.

@@ -1,4 +1,4 @@
-"""What a roofline knows of an accelerator, and the time that an operation takes there.
+"""A roofline model of an accelerator, and the time that an operation takes there.
 
 A roofline is an optimistic model: it knows peak rates and, if it is told, what part of them kernels
 of a class reach at best. Numbers derived from it are labelled with the model's name and never mixed
@@ -16,6 +16,7 @@ from typing import Any
 
 from offcert.core.errors import InputError
 
+# Nanoseconds in a second. By definition.
 _NS_PER_SECOND = 10**9
 
 
@@ -96,7 +97,7 @@ class Hardware:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What the ``source`` of a problem records: what operations reach, by which kernel."""
+        """The entry in a problem's ``source``: the rates that operations reach, by kernel."""
         parts = dict(self.efficiency)
         if self.kernels:
             parts[Work.ATTENTION] = self.reached(Work.ATTENTION)

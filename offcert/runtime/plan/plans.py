@@ -7,21 +7,21 @@ from typing import Protocol
 
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.plan import Plan
-from offcert.core.problem import Problem
-from offcert.core.result import Result
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.schedule import Schedule
 from offcert.runtime.plan.program import Program, program
 from offcert.runtime.watch.signature import Signature, as_if_on, difference
 
 
 class CertificateLike(Protocol):
-    """What training needs of a certificate (`offcert.proofs.certificate.Certificate`)."""
+    """The part of a certificate that training needs (`offcert.proofs.certificate.Certificate`)."""
 
     @property
     def problem(self) -> Problem:
-        """What was planned."""
+        """The problem that was planned."""
 
     @property
     def result(self) -> Result:

@@ -70,7 +70,7 @@ def prepare(model: nn.Module, workload: Workload) -> Prepared:
 
 @dataclass
 class _Life:
-    """What happened to one storage."""
+    """The life of one storage during a recorded step."""
 
     record: StorageRecord
     touched: set[int] = field(default_factory=set)

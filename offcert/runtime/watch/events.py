@@ -100,7 +100,7 @@ class Local:
 
 
 class Watching(Protocol):
-    """What a step under way knows of the hooks on a model (`offcert.runtime.watch.hooks.Hooks`)."""
+    """The part of `offcert.runtime.watch.hooks.Hooks` that a step under way knows."""
 
     root: nn.Module
     guard: Guard
@@ -143,7 +143,7 @@ class Session:
 
     @property
     def guard(self) -> Guard:
-        """That of the hooks."""
+        """The guard of the hooks."""
         return self.hooks.guard
 
     @property
@@ -298,7 +298,7 @@ class _GradientTick:
 
     @property
     def guard(self) -> Guard:
-        """That of the hooks."""
+        """The guard of the hooks."""
         return self.session.hooks.guard
 
     @entry()

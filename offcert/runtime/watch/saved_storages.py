@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
 
 class PlacedEntries:
-    """What the forward pass of a step has saved, by where that was; it is held weakly.
+    """Storages that the forward pass of a step has saved, by where that was; it is held weakly.
 
     Attributes
     ----------

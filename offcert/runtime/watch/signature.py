@@ -1,4 +1,4 @@
-"""What a call of the model depends on: a step that is called otherwise is another step."""
+"""The signature of a call of the model: a step that is called otherwise is another step."""
 
 from __future__ import annotations
 
