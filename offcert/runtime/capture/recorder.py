@@ -27,6 +27,7 @@ from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.in_place import changed_in_place
 from offcert.runtime.watch.modes import is_here, leave
 from offcert.runtime.watch.nodes import NodeCount, keeps_casts
+from offcert.runtime.watch.rule import Rule
 from offcert.runtime.watch.saved import Entry, Handle
 from offcert.runtime.watch.saved_storages import SavedStorages, dtype_name, owned_storages
 from offcert.runtime.watch.saving import Saving
@@ -43,6 +44,11 @@ class Recorder(Session):
         Attached while the recorder is active.
     hardware : Hardware, optional
         The roofline that gives operators their durations; all zero without one.
+    limit : int, optional
+        Bytes on the device within which the step is kept (`offcert.runtime.watch.rule`). What is
+        recorded is the step as it would be without a limit.
+    host : int, optional
+        Bytes of the host that this may take.
 
     Attributes
     ----------
@@ -73,10 +79,17 @@ class Recorder(Session):
         The moment at which autograd asked for something, and the one at which it had saved it.
     """
 
-    def __init__(self, hooks: Hooks, hardware: Hardware | None = None) -> None:
+    def __init__(
+        self,
+        hooks: Hooks,
+        hardware: Hardware | None = None,
+        limit: int | None = None,
+        host: int | None = None,
+    ) -> None:
         super().__init__(hooks)
         self.tracker = LiveBytes()
         self.tracker.guard = hooks.guard
+        self.rule = None if limit is None else Rule(self.tracker, limit, host)
         self.moments: list[Moment] = []
         self.lives: list[Life] = []
         self.saved: list[Saved] = []
@@ -224,6 +237,8 @@ class Recorder(Session):
             name = str(func)
             self._next(Event(OPERATOR, name, self._operators[name]))
             self._operators[name] += 1
+            if self.rule is not None:
+                self.rule.before(func, args, kwargs)
 
     def _listen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         if _is_query(func):
@@ -285,6 +300,8 @@ class Recorder(Session):
 
     def note_saved(self, entry: Entry, tensor: torch.Tensor) -> None:
         """Note that autograd has saved a storage for the first time."""
+        if self.rule is not None:
+            self.rule.note(entry)
         life = self._touch(tensor)
         if any(path in self.hooks.compiled for path in self._paths):
             # Compiled code will save something else.
@@ -373,6 +390,12 @@ class _Storages(SavedStorages):
         self._recorder.packed.append(self._recorder.see(tensor))
         self._moments[handle] = self._recorder.moment_of_saving(tensor)
         return handle
+
+    def bring_back(self, handle: Handle) -> None:
+        entry, rule = handle.entry, self._recorder.rule
+        if entry is not None and entry.away and rule is not None:
+            rule.bring_back(entry, self.device)
+            self.know(entry)
 
     def asked_for(self, handle: Handle) -> None:
         recorder = self._recorder

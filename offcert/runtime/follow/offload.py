@@ -368,13 +368,16 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
             counter.start()
         self._reserved.begin()
         told = self._relay.ended, self._reserved
-        run = StepRun(self._hooks, chosen, mover, counter, self._strict, *told)
+        run = self._new_run(chosen, mover, counter, self._strict, *told)
         self._movers.took(chosen, room, run)
         accepted = run.accepts(call)
         assert accepted
         self._run, self._latest = run, weakref.ref(run)
         self._storages = StepStorages(run, owned_storages(self._hooks.parts), counter)
         return run
+
+    def _new_run(self, chosen: Program, *args: Any) -> StepRun:
+        return StepRun(self._hooks, chosen, *args)
 
     def _refuse(self, kind: str, message: str) -> None:
         """Take note of a step that no plan is followed for."""
