@@ -116,7 +116,7 @@ class _Carrier:
         self.evictable = [False] * len(tensors)
         # What is kept of storages that the network does not know: computation, until when, bytes.
         self.unknown: dict[int, tuple[int, int, int]] = {}
-        # Bytes of what is handed out in the place of what nobody needs, by first and last operation.
+        # Bytes of what stands in for what nobody needs, by first and last operation.
         self.stand_ins: dict[tuple[int, int], int] = {}
         # Copies of what is held for segments that never run again.
         self.in_vain: set[int] = set()

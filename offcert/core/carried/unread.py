@@ -2,9 +2,9 @@
 
 That a computation does not run again does not mean that anybody asks for what it made: where all
 that reads the query of an attention is kept as well, the query itself is of no use any more. Such
-results are *unread*. They are not stored. When the segment runs again, a *stand-in* is handed out in
-their place: a tensor of their shape, whose contents mean nothing. All stand-ins of a segment lie in
-one storage, as large as the largest of them needs.
+results are *unread*. They are not stored. When the segment runs again, a *stand-in* is handed out
+in their place: a tensor of their shape, whose contents mean nothing. All stand-ins of a segment lie
+in one storage, as large as the largest of them needs.
 """
 
 from __future__ import annotations

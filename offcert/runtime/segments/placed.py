@@ -207,8 +207,8 @@ def _kept(row: Any, place: str) -> Kept:
     fits = isinstance(row, list) and len(row) in (3, 4, 5) and row[0] in (ENTER, LEAVE)
     if not fits or not isinstance(row[1], str) or not _is_count(row[2]):
         raise InputError(f'{place} must be ["{ENTER}" or "{LEAVE}", path, call]')
-    operators: list[int] | None
-    operators, unread = [*row[3:], *[None, []][len(row) - 3 :]]
+    operators = row[3] if len(row) > 3 else None
+    unread = row[4] if len(row) > 4 else []
     if operators is not None and not _are_counts(operators):
         raise InputError(f"{place}[3] must be a list of numbers of operators")
     if not _are_counts(unread):
